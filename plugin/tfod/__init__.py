@@ -1,0 +1,94 @@
+"""tfod: the TF Object Detection API's TFRecord shards, read and written without TensorFlow.
+
+The library in one look::
+
+    import tfod
+
+    for detection in tfod.read_detections("train.record-*"):
+        print(detection.filename, detection.boxes, detection.class_text)
+
+See ``docs/library.md``. Importing this package loads neither Datumaro nor TensorFlow nor Flask.
+"""
+
+from __future__ import annotations
+
+from tfod.compression import Compression
+from tfod.detection import (
+    Detection,
+    ImageLabel,
+    Keypoints,
+    PngMask,
+    decode_detection,
+    encode_detection,
+)
+from tfod.errors import (
+    LabelMapError,
+    RecordError,
+    ShardError,
+    ShardsNotFoundError,
+    TfodError,
+)
+from tfod.example import (
+    Example,
+    Kind,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+from tfod.label_map import (
+    LabelMap,
+    LabelMapItem,
+    load_label_map,
+    packaged_label_maps,
+    parse_label_map,
+    read_label_map,
+)
+from tfod.records import Record, read_record_stream, read_records
+from tfod.shard_file import ByteSpan, RecordIndex
+from tfod.shards import ShardSet, find_label_map, find_shards
+from tfod.stream import read_detections, read_examples
+from tfod.version import __version__
+from tfod.writer import RecordWriter, ShardSetWriter, WriteError, write_records
+
+__all__ = [
+    "ByteSpan",
+    "Compression",
+    "Detection",
+    "Example",
+    "ImageLabel",
+    "Keypoints",
+    "Kind",
+    "LabelMap",
+    "LabelMapError",
+    "LabelMapItem",
+    "PngMask",
+    "Record",
+    "RecordError",
+    "RecordIndex",
+    "RecordWriter",
+    "ShardError",
+    "ShardSet",
+    "ShardSetWriter",
+    "ShardsNotFoundError",
+    "TfodError",
+    "WriteError",
+    "__version__",
+    "bytes_feature",
+    "decode_detection",
+    "encode_detection",
+    "encode_example",
+    "find_label_map",
+    "find_shards",
+    "float_feature",
+    "int64_feature",
+    "load_label_map",
+    "packaged_label_maps",
+    "parse_label_map",
+    "read_detections",
+    "read_examples",
+    "read_label_map",
+    "read_record_stream",
+    "read_records",
+    "write_records",
+]

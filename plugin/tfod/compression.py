@@ -1,0 +1,91 @@
+"""Compression of whole shards, recognised from the bytes: none, GZIP or ZLIB.
+
+TensorFlow writes the three (``TFRecordOptions(compression_type=...)``) and has to be told which
+one it reads; the bytes know it themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import zlib
+from typing import BinaryIO
+
+_INPUT_STEP = 1 << 18
+# 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
+_AUTO_DETECT = 47
+
+
+class Compression(str, enum.Enum):
+    """How a whole shard is compressed; the values are the names the command line takes."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    ZLIB = "zlib"
+
+
+def detect_compression(head: bytes) -> Compression:
+    """Name the compression of a shard from its first bytes (two are enough).
+
+    A plain shard can begin with any byte, since that is the length of its first record: the
+    caller must have seen that the first 12 bytes are no record header.
+    """
+    if head[:2] == b"\x1f\x8b":
+        return Compression.GZIP
+    # RFC 1950: method 8 and a window of at most 32 KiB; the two bytes are a multiple of 31.
+    if len(head) >= 2 and head[0] & 0x8F == 0x08 and (head[0] << 8 | head[1]) % 31 == 0:
+        return Compression.ZLIB
+    return Compression.NONE
+
+
+class InflatingStream(io.RawIOBase):
+    """Reads the plain bytes of a gzip (also of several members) or zlib stream.
+
+    Raises:
+        zlib.error: the stream is damaged.
+        EOFError: the stream ends before its end mark.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._inflater = zlib.decompressobj(_AUTO_DETECT)
+        self._pending = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        """Fill at most ``len(target)`` bytes; 0 only at the sound end of the stream."""
+        while True:
+            if self._inflater.eof:
+                self._pending = self._inflater.unused_data or self._stream.read(_INPUT_STEP)
+                if not self._pending.strip(b"\0"):
+                    return 0  # gzip allows zero padding behind the last member
+                self._inflater = zlib.decompressobj(_AUTO_DETECT)
+            if not self._pending:
+                self._pending = self._stream.read(_INPUT_STEP)
+                if not self._pending:
+                    raise EOFError("the compressed stream ends early")
+            data = self._inflater.decompress(self._pending, len(target))
+            self._pending = self._inflater.unconsumed_tail
+            if data:
+                target[: len(data)] = data
+                return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class Deflater:
+    """Compresses the bytes of a shard while it is written."""
+
+    def __init__(self, compression: Compression) -> None:
+        window = 31 if compression is Compression.GZIP else 15
+        self._compressor = zlib.compressobj(wbits=window)
+
+    def compress(self, data: bytes) -> bytes:
+        return self._compressor.compress(data)
+
+    def flush(self) -> bytes:
+        return self._compressor.flush()

@@ -1,0 +1,244 @@
+"""From a Detection to Datumaro's annotations: boxes in pixels, masks, points, labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfod.classes import ClassTable, LabelScope
+from tfod.datumaro.lines import annotation, decode_image
+from tfod.detection import AttributeValue, Detection, decode_detection
+from tfod.example import Example
+from tfod.shard_file import ByteSpan, ShardIdentity
+
+# Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
+_FLAGS = frozenset(("difficult", "truncated", "occluded", "is_crowd", "group_of", "depiction"))
+_INTEGER_TRUTH = {0: False, 1: True}
+
+ReportBox = Callable[[str], None]
+"""Called with what is wrong with a box that cannot become an annotation."""
+
+
+@dataclass(frozen=True)
+class LazyPngMask:
+    """A mask that is read from its shard and decoded when Datumaro asks for it."""
+
+    span: ByteSpan
+
+    def __call__(self, *_: object) -> np.ndarray:
+        """Return the mask, bool of shape (height, width)."""
+        pixels = np.asarray(decode_image(self.span.read()))
+        return pixels.any(axis=2) if pixels.ndim == 3 else pixels > 0
+
+
+@dataclass(frozen=True)
+class LazyNumericalMask:
+    """One object's mask of a record that has them as numbers."""
+
+    record: ByteSpan
+    index: int
+
+    def __call__(self, *_: object) -> np.ndarray:
+        """Return the mask, bool of shape (height, width)."""
+        example = Example.from_bytes(self.record.read(), self.record.shard.path)
+        masks = decode_detection(example).numerical_masks
+        assert masks is not None  # it was there when the mask was made
+        return np.asarray(masks[self.index] > 0)
+
+
+class AnnotationBuilder:
+    """Makes the annotations of one record after the other.
+
+    Labels are the class table's provisional numbers; :meth:`clamped` and
+    :attr:`keypoint_names` tell afterwards what was met.
+    """
+
+    def __init__(self, classes: ClassTable) -> None:
+        self._classes = classes
+        self.clamped_boxes = 0
+        self.pixel_like_boxes = 0
+        self.dropped_attributes: Counter[str] = Counter()
+        self.keypoint_names: dict[int, Sequence[str]] = {}
+
+    def build(
+        self,
+        detection: Detection,
+        size: tuple[int, int] | None,
+        scope: LabelScope,
+        shard: ShardIdentity,
+        record_span: tuple[int, int],
+        report: ReportBox,
+    ) -> list[Any]:
+        """Make the annotations of one picture.
+
+        Args:
+            detection: the record.
+            size: height and width of the picture in pixels; needed when there are boxes.
+            scope: how the record's shard names classes.
+            shard: the file that masks are read from later.
+            record_span: offset and length of the record's payload in it.
+            report: called for each box that is no box; it may raise.
+        """
+        annotations: list[Any] = []
+        for label in detection.image_labels:
+            annotations.append(self._image_label(label, scope))
+        annotations = [one for one in annotations if one is not None]
+        count = len(detection.boxes)
+        if not count:
+            return annotations
+        assert size is not None
+        corners = self._pixels(detection.boxes, size)
+        bad = _bad_boxes(detection.boxes)
+        labels = self._labels(detection, scope, count)
+        attributes = _attribute_dicts(detection.attributes, count)
+        masks = self._masks(detection, shard, record_span, count)
+        Bbox, Mask = annotation.Bbox, annotation.Mask
+        for index, (x1, y1, x2, y2) in enumerate(corners):
+            if bad and index in bad:
+                report(f"box {index} {bad[index]}")
+                continue
+            points = self._points(detection, index, labels[index], scope, size)
+            group = index + 1 if points is not None else 0
+            mask = masks[index] if masks else None
+            if mask is not None:
+                shape = Mask(
+                    image=mask, label=labels[index], attributes=attributes[index], group=group
+                )
+            else:
+                shape = Bbox(
+                    x1,
+                    y1,
+                    x2 - x1,
+                    y2 - y1,
+                    label=labels[index],
+                    attributes=attributes[index],
+                    group=group,
+                )
+            annotations.append(shape)
+            if points is not None:
+                annotations.append(points)
+        return annotations
+
+    def _pixels(self, boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]]:
+        """Corners in pixels, clamped to the picture, as Datumaro's reader does."""
+        height, width = size
+        limits = np.array((width, height, width, height), np.float64)
+        corners = boxes * limits
+        clamped = np.clip(corners, 0.0, limits)
+        outside = (clamped != corners).any(axis=1)  # also true for NaN, which is reported
+        if outside.any():
+            finite = outside & np.isfinite(boxes).all(axis=1)
+            self.clamped_boxes += int(finite.sum())
+            self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
+        return clamped.tolist()  # type: ignore[no-any-return]
+
+    def _labels(
+        self, detection: Detection, scope: LabelScope, count: int
+    ) -> Sequence[int | None]:
+        texts: Sequence[str | None] = detection.class_text or (None,) * count
+        ids: Sequence[int | None] = detection.class_label or (None,) * count
+        resolve = self._classes.resolve
+        return [resolve(scope, text, label) for text, label in zip(texts, ids, strict=True)]
+
+    def _masks(
+        self, detection: Detection, shard: ShardIdentity, record: tuple[int, int], count: int
+    ) -> list[Callable[[], np.ndarray] | None] | None:
+        if detection.masks is not None:
+            return [
+                None
+                if mask is None
+                else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
+                for mask in detection.masks
+            ]
+        if detection.numerical_masks is not None:
+            drawn = (detection.numerical_masks > 0).reshape(count, -1).any(axis=1)
+            span = ByteSpan(shard, *record)
+            return [
+                LazyNumericalMask(span, index) if has else None for index, has in enumerate(drawn)
+            ]
+        return None
+
+    def _points(
+        self,
+        detection: Detection,
+        index: int,
+        label: int | None,
+        scope: LabelScope,
+        size: tuple[int, int],
+    ) -> Any:
+        keypoints = detection.keypoints
+        if keypoints is None:
+            return None
+        places, names = self._keypoint_places(detection, index, scope)
+        visibility = np.clip(keypoints.visibility[index, places], 0, 2)
+        if not visibility.any():
+            return None  # padding for an object without keypoints
+        height, width = size
+        xy = np.nan_to_num(keypoints.xy[index, places].astype(np.float64)) * (width, height)
+        if label is not None:
+            self.keypoint_names.setdefault(label, names)
+        return annotation.Points(
+            xy.reshape(-1).tolist(), visibility.tolist(), label=label, group=index + 1
+        )
+
+    def _keypoint_places(
+        self, detection: Detection, index: int, scope: LabelScope
+    ) -> tuple[list[int], Sequence[str]]:
+        """Which of the record's keypoints belong to the object's class, and their names."""
+        assert detection.keypoints is not None
+        count = detection.keypoints.xy.shape[1]
+        item = None
+        if scope.label_map is not None:
+            text = detection.class_text[index] if detection.class_text else ""
+            item = scope.label_map.find(text) if text else None
+            if item is None and detection.class_label:
+                item = scope.label_map.find_id(detection.class_label[index])
+        places = [point.id for point in item.keypoints] if item else []
+        if item is not None and places and 0 <= min(places) and max(places) < count:
+            return places, [point.label for point in item.keypoints]
+        names = detection.keypoints.names or [f"point_{i}" for i in range(count)]
+        return list(range(count)), names
+
+    def _image_label(self, label: Any, scope: LabelScope) -> Any:
+        number = self._classes.resolve(scope, label.text, label.label)
+        if number is None:
+            return None
+        attributes = {} if label.confidence is None else {"score": label.confidence}
+        return annotation.Label(number, attributes=attributes)
+
+
+def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
+    """Number of each box that is none, with the reason."""
+    # False for NaN as well: one pass finds both.
+    sound = (boxes[:, 2] >= boxes[:, 0]) & (boxes[:, 3] >= boxes[:, 1])
+    if sound.all() and np.isfinite(boxes).all():
+        return {}
+    found = {}
+    for index, box in enumerate(boxes):
+        values = ", ".join(f"{value:g}" for value in box)
+        if not np.isfinite(box).all():
+            found[index] = f"is no box of finite numbers (xmin, ymin, xmax, ymax = {values})"
+        elif not sound[index]:
+            found[index] = f"is inverted (xmin, ymin, xmax, ymax = {values})"
+    return found
+
+
+def _attribute_dicts(
+    attributes: Any, count: int
+) -> list[dict[str, AttributeValue | bool]]:
+    """Turn name → values into one dict an object, without what the object does not have."""
+    dicts: list[dict[str, AttributeValue | bool]] = [{} for _ in range(count)]
+    for name, values in attributes.items():
+        flag = name in _FLAGS
+        for target, value in zip(dicts, values, strict=True):
+            if value is None:
+                continue
+            if flag and type(value) is int:
+                target[name] = _INTEGER_TRUTH.get(value, value)
+            else:
+                target[name] = value
+    return dicts

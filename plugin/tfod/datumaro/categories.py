@@ -1,0 +1,146 @@
+"""Datumaro's categories from a label map, and a label map from Datumaro's categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import attr
+
+from tfod.datumaro.lines import AnnotationType, annotation
+from tfod.label_map import Keypoint, LabelMap, LabelMapItem
+
+
+@attr.s(slots=True, order=False, eq=False)
+class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
+    """Label categories that remember the label map they were read from.
+
+    That is how class ids with gaps, display names and keypoint ids survive to the next export.
+    Equal to plain ``LabelCategories`` of the same labels.
+    """
+
+    label_map: LabelMap | None = attr.ib(default=None, kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, annotation.LabelCategories):
+            return NotImplemented
+        fields = [field.name for field in attr.fields(annotation.LabelCategories) if field.eq]
+        return all(getattr(self, name) == getattr(other, name) for name in fields)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def make_categories(
+    label_map: LabelMap, names: Sequence[str], keypoint_names: Mapping[int, Sequence[str]]
+) -> dict[Any, Any]:
+    """Build the categories of a dataset.
+
+    Args:
+        label_map: one item a class.
+        names: the classes' names, in the same order.
+        keypoint_names: for a class's place, the names of its keypoints.
+    """
+    labels = LabelMapCategories.from_iterable(names)
+    labels.label_map = label_map
+    categories: dict[Any, Any] = {AnnotationType.label: labels}
+    if keypoint_names:
+        points = annotation.PointsCategories()
+        for place, point_names in keypoint_names.items():
+            points.add(place, list(point_names))
+        categories[AnnotationType.points] = points
+    return categories
+
+
+@dataclass(frozen=True)
+class ExportClass:
+    """What an export writes for one class.
+
+    Attributes:
+        text, label: for ``image/object/class/text`` and ``…/label``.
+        keypoint_ids: where this class's keypoints lie in the record's lists.
+    """
+
+    text: str
+    label: int
+    keypoint_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportClasses:
+    """The classes of an export, in the order of Datumaro's categories.
+
+    Attributes:
+        classes: one for each label.
+        label_map: what ``label_map.pbtxt`` will hold.
+        keypoint_names: names of all the keypoints of a record, '' where a number is not used.
+    """
+
+    classes: tuple[ExportClass, ...]
+    label_map: LabelMap
+    keypoint_names: tuple[str, ...] = ()
+
+
+def export_classes(categories: Mapping[Any, Any], wanted: LabelMap | None) -> ExportClasses:
+    """Give every label its id and every keypoint its place.
+
+    Ids come from ``wanted`` (the user's label map), else from the label map that the categories
+    were read from, else they are 1, 2, 3, …; a label that the map lacks gets the next free id.
+    """
+    labels = categories.get(AnnotationType.label) or ()
+    names = [label.name for label in labels]
+    source = wanted or getattr(labels, "label_map", None) or LabelMap()
+    found = [source.find(name) or _by_bare_id(source, name) for name in names]
+    items: list[LabelMapItem] = []
+    # A user's map is kept whole: it may serve other shards too.
+    used = {item.id for item in (wanted.items if wanted else found) if item is not None}
+    following = max(used, default=0) + 1
+    taken: set[int] = set()
+    for name, item in zip(names, found, strict=True):
+        if item is None or item.id in taken:
+            item = LabelMapItem(id=max(following, 1), name=name)
+            following = item.id + 1
+        taken.add(item.id)
+        items.append(item)
+    items, keypoint_names = _place_keypoints(items, categories.get(AnnotationType.points))
+    classes = tuple(
+        ExportClass(name, item.id, tuple(point.id for point in item.keypoints))
+        for name, item in zip(names, items, strict=True)
+    )
+    written = {item.id: item for item in items}
+    rest = [item for item in (wanted.items if wanted else ()) if item.id not in written]
+    order = sorted([*items, *rest], key=lambda item: item.id)
+    return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names)
+
+
+def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:
+    """A class that has neither name nor display name is named by its id."""
+    for item in source.items:
+        if item.class_name == name:
+            return item
+    return None
+
+
+def _place_keypoints(
+    items: Sequence[LabelMapItem], points: Any
+) -> tuple[list[LabelMapItem], tuple[str, ...]]:
+    """Give the keypoints of every class their places behind one another in the record's lists.
+
+    A class that brings ids with it, for the same number of points, keeps them.
+    """
+    if not points:
+        return [replace(item, keypoints=()) for item in items], ()
+    placed: list[LabelMapItem] = []
+    names: dict[int, str] = {}
+    for position, item in enumerate(items):
+        schema = points.items.get(position)
+        labels = [str(label) for label in schema.labels] if schema else []
+        own = [point.id for point in item.keypoints]
+        keeps = len(own) == len(labels) and not set(own) & set(names) and min(own, default=0) >= 0
+        start = max(names, default=-1) + 1
+        ids = own if keeps else range(start, start + len(labels))
+        keypoints = tuple(Keypoint(i, label) for i, label in zip(ids, labels, strict=True))
+        names.update((point.id, point.label) for point in keypoints)
+        placed.append(replace(item, keypoints=keypoints))
+    total = max(names, default=-1) + 1
+    return placed, tuple(names.get(number, "") for number in range(total))

@@ -1,0 +1,126 @@
+"""``datum export`` for Datumaro 1.x, which dropped the command when it dropped projects.
+
+The options are those of the 0.3 line; ``-p`` takes a dataset folder in place of a project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> Any:
+    """Build the parser, in the way Datumaro's own commands do."""
+    from datumaro.cli.util import MultilineFormatter
+    from datumaro.cli.util.dataset_utils import FilterModes
+    from datumaro.components.environment import DEFAULT_ENVIRONMENT
+
+    parser = parser_ctor(
+        help="Export a dataset in some format",
+        description="""
+        Exports the dataset in a folder in some format (added by tfod).|n
+        |n
+        Each format has its own options, which are passed after the '--'
+        separator; pass '-- -h' to see them. By default only annotations are
+        exported; to include pictures pass '--save-media'.|n
+        |n
+        Formats: {}|n
+        |n
+        Examples:|n
+        - Export a folder as TF Object Detection API shards, with pictures:|n
+        |s|s%(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images|n
+        """.format(", ".join(sorted(DEFAULT_ENVIRONMENT.exporters))),
+        formatter_class=MultilineFormatter,
+    )
+    parser.add_argument("-f", "--format", required=True, help="Output format")
+    parser.add_argument(
+        "-p",
+        "--project",
+        dest="project_dir",
+        default=".",
+        help="Folder of the dataset, in any format that is recognised (default: current dir)",
+    )
+    parser.add_argument(
+        "-if", "--input-format", help="Format of the dataset (default: recognise it)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output-dir",
+        dest="dst_dir",
+        help="Directory to save output (default: a subdir in the current one)",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="Overwrite existing files in the save directory"
+    )
+    parser.add_argument("-e", "--filter", help="XML XPath filter expression for dataset items")
+    parser.add_argument(
+        "--filter-mode",
+        default=FilterModes.i.name,
+        type=FilterModes.parse,
+        help=f"Filter mode, one of {', '.join(FilterModes.list_options())} (default: i)",
+    )
+    parser.add_argument(
+        "extra_args",
+        nargs=argparse.REMAINDER,
+        help="Options of the output format, behind the '--' separator (pass '-- -h' for help)",
+    )
+    parser.set_defaults(command=export_command)
+    return parser
+
+
+def export_command(args: argparse.Namespace) -> int:
+    """Run the command.
+
+    Raises:
+        CliException: an argument makes no sense; ``datum`` prints it as one line.
+    """
+    from datumaro.cli.util.dataset_utils import FilterModes
+    from datumaro.cli.util.errors import CliException
+    from datumaro.components.dataset import Dataset
+    from datumaro.components.environment import DEFAULT_ENVIRONMENT
+
+    environment = DEFAULT_ENVIRONMENT
+    if args.format not in environment.exporters:
+        raise CliException(f"Exporter for format '{args.format}' is not found")
+    exporter = environment.exporters[args.format]
+    options = exporter.parse_cmdline(args.extra_args)
+    source = os.path.abspath(args.project_dir)
+    if not os.path.exists(source):
+        raise CliException(f"{args.project_dir}: no such folder; pass the dataset with -p")
+    target = _target_folder(args)
+    input_format = args.input_format or _recognise(environment, source)
+    dataset = Dataset.import_from(source, input_format)
+    if args.filter:
+        dataset = dataset.filter(args.filter, **FilterModes.make_filter_args(args.filter_mode))
+    dataset.export(format=args.format, save_dir=target, **options)
+    logging.info("Results have been saved to '%s'", target)
+    return 0
+
+
+def _target_folder(args: argparse.Namespace) -> str:
+    from datumaro.cli.util.dataset_utils import generate_next_file_name
+    from datumaro.cli.util.errors import CliException
+    from datumaro.util.os_util import make_file_name
+
+    folder = args.dst_dir
+    if not folder:
+        return os.path.abspath(generate_next_file_name(f"export-{make_file_name(args.format)}"))
+    if not args.overwrite and os.path.isdir(folder) and os.listdir(folder):
+        raise CliException(f"Directory '{folder}' already exists (pass --overwrite to overwrite)")
+    return os.path.abspath(folder)
+
+
+def _recognise(environment: Any, source: str) -> str:
+    from datumaro.cli.util.errors import CliException
+
+    matches: list[str] = environment.detect_dataset(source)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise CliException(
+            f"Multiple formats match the dataset: {', '.join(matches)}; choose one with -if"
+        )
+    raise CliException(f"{source}: no dataset format was recognised; name it with -if")

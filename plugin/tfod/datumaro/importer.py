@@ -1,0 +1,124 @@
+"""Finding shards for Datumaro: detection of the format, and the two importers."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any
+
+from tfod import keys
+from tfod.datumaro import lines
+from tfod.datumaro.reader import TfDetectionApiBase
+from tfod.errors import ShardError, ShardsNotFoundError
+from tfod.example import Example
+from tfod.records import read_records
+from tfod.shards import SHARD_EXTENSIONS, ShardSet, find_shards
+
+
+class RoboflowTfrecordBase(TfDetectionApiBase):
+    """The same reader under the name that Datumaro gives it for Roboflow's exports."""
+
+    NAME = "roboflow_tfrecord"
+
+
+class TfDetectionApiImporter(lines.Importer):  # type: ignore[misc]
+    """TF Object Detection API shards: a file, a folder, a glob, or Roboflow's folders."""
+
+    NAME = "tf_detection_api"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        parser = super().build_cmdline_parser(**kwargs)
+        parser.add_argument(
+            "--label-map",
+            help="label map file, or the name of one that tfod ships "
+            "(default: the one beside the shards)",
+        )
+        return parser
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Say how sure we are; Roboflow's exports are left to the importer of that name."""
+        kind = _detect(context.root_path)
+        if kind is None:
+            context.fail("there must be TFRecord shards with the features of the TF OD API")
+        confidence = lines.FormatDetectionConfidence
+        return confidence.MEDIUM if kind == cls.NAME else confidence.LOW
+
+    @classmethod
+    def find_sources(cls, path: str) -> list[dict[str, Any]]:
+        """One source for all shards, so that all subsets get one list of classes."""
+        try:
+            find_shards(path)
+        except ShardsNotFoundError:
+            return []
+        return [{"url": path, "format": cls.NAME}]
+
+    def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
+        """Make the import's sources. Also takes a glob, which Datumaro's own check refuses.
+
+        Raises:
+            DatasetImportError: there is no shard; the message says what was looked for.
+        """
+        options.pop("stream", None)
+        try:
+            find_shards(path)
+        except ShardsNotFoundError as error:
+            raise lines.errors.DatasetImportError(str(error)) from error
+        return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
+
+    @classmethod
+    def get_file_extensions(cls) -> list[str]:
+        """The extensions for which Datumaro 1.x asks this importer at all."""
+        return list(SHARD_EXTENSIONS)
+
+    @classmethod
+    def get_plugin_cls(cls) -> type:
+        """Datumaro 1.x asks its registry's entries for their class when it detects formats."""
+        return cls
+
+
+class RoboflowTfrecordImporter(TfDetectionApiImporter):
+    """Roboflow's TFRecord exports: ``train/ valid/ test/``, each with its own label map."""
+
+    NAME = "roboflow_tfrecord"
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Take only what looks like Roboflow's."""
+        if _detect(context.root_path) != cls.NAME:
+            context.fail("there must be TFRecord shards as Roboflow exports them")
+        return lines.FormatDetectionConfidence.MEDIUM
+
+
+def _detect(path: str) -> str | None:
+    """Name of the format that a path holds, by its first record; None when it is neither."""
+    try:
+        sets = find_shards(path)
+        example = next(
+            Example(record, shard)
+            for one in sets
+            for shard in one.paths
+            if os.path.getsize(shard)
+            for record in read_records(shard)
+        )
+    except StopIteration:
+        return TfDetectionApiImporter.NAME  # shards of no bytes: the import says what is wrong
+    except ShardsNotFoundError:
+        return None
+    except (ShardError, OSError):
+        return TfDetectionApiImporter.NAME  # damaged: likewise
+    if not any(key in keys.KNOWN_KEYS for key in example):
+        return None
+    if keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
+        return RoboflowTfrecordImporter.NAME
+    return TfDetectionApiImporter.NAME
+
+
+def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
+    if glob.glob(os.path.join(glob.escape(path), "README.roboflow.txt")):
+        return True
+    root = os.path.abspath(path)
+    return os.path.isdir(root) and all(
+        os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
+    )

@@ -1,0 +1,134 @@
+"""The two lines of Datumaro, and the forks between them, as one set of names.
+
+Datumaro 1.x (``components.dataset_base``, ``exporter``) and the 0.3 line that older CVAT servers
+ship (``components.extractor``, ``converter``) name the same things differently, and forks between
+them mix both: each name is probed on its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datumaro.components import annotation as annotation
+from datumaro.components import errors as errors
+from datumaro.components import media as _media
+from datumaro.components.format_detection import FormatDetectionConfidence
+from datumaro.util.image import decode_image, encode_image, load_image
+
+try:
+    from datumaro.components.dataset_base import DatasetBase, DatasetItem
+except ImportError:
+    from datumaro.components.extractor import DatasetItem
+    from datumaro.components.extractor import Extractor as DatasetBase
+
+try:
+    from datumaro.components.importer import Importer
+except ImportError:
+    from datumaro.components.extractor import Importer
+
+try:
+    from datumaro.components.exporter import Exporter
+except ImportError:
+    from datumaro.components.converter import Converter as Exporter
+
+from tfod.naming import split_extension
+from tfod.picture import EXTENSION_OF_FORMAT, sniff_format
+
+AnnotationType = annotation.AnnotationType
+Image = _media.Image
+
+__all__ = [
+    "AnnotationType",
+    "DatasetBase",
+    "DatasetItem",
+    "Exporter",
+    "FormatDetectionConfidence",
+    "Image",
+    "Importer",
+    "annotation",
+    "decode_image",
+    "encode_image",
+    "errors",
+    "extension_of",
+    "image_from_bytes",
+    "image_from_file",
+    "image_from_pixels",
+    "image_without_data",
+    "picture_bytes",
+    "picture_path",
+]
+
+Size = tuple[int, int]
+
+
+def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
+    """An encoded picture, loaded when it is asked for.
+
+    Args:
+        data: a callable that returns the bytes and ignores its arguments.
+        path: the picture's relative name with its extension.
+        size: height and width in pixels.
+    """
+    if hasattr(Image, "from_bytes"):
+        return Image.from_bytes(data=data, ext=split_extension(path)[1], size=size)
+    return _media.ByteImage(data=data, path=path, size=size)
+
+
+def image_from_file(path: str, size: Size | None) -> Any:
+    """A picture on disk."""
+    if hasattr(Image, "from_file"):
+        return Image.from_file(path=path, size=size)
+    return Image(path=path, size=size)
+
+
+def image_from_pixels(data: Any, extension: str, size: Size | None) -> Any:
+    """A picture whose pixels (BGR) a callable returns."""
+    if hasattr(Image, "from_numpy"):
+        return Image.from_numpy(data=data, ext=extension, size=size)
+    return Image(data=data, ext=extension, size=size)
+
+
+def image_without_data(extension: str, size: Size) -> Any:
+    """A picture of which only the size is known. Has no path: it must not find a file by it."""
+    if hasattr(Image, "from_numpy"):
+        return Image.from_numpy(data=None, ext=extension, size=size)
+    return Image(ext=extension, size=size)
+
+
+def picture_path(media: Any) -> str:
+    """The path of a picture that is a file on disk; '' for any other."""
+    kind = type(media)
+    if kind.__name__ == "ImageFromFile":
+        return str(media.path)
+    # The 0.3 line has one class for all: a file it is when the default loader loads it.
+    loader = getattr(getattr(media, "_data", None), "_loader", None)
+    return str(media.path) if kind is Image and loader is load_image else ""
+
+
+def picture_bytes(media: Any) -> bytes | None:
+    """The encoded bytes that a picture has; None when it only has pixels, or nothing.
+
+    Raises:
+        OSError: the file that it is cannot be read.
+    """
+    if hasattr(media, "get_bytes"):
+        return _as_bytes(media.get_bytes())
+    if type(media).__name__ == "ImageFromBytes":
+        return _as_bytes(media.bytes)
+    path = picture_path(media)
+    if not path or not media.has_data:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def extension_of(media: Any, data: bytes | None) -> str:
+    """A picture's extension: its own, or what its bytes say; '' when neither says."""
+    own = str(getattr(media, "ext", "") or "")
+    if own or data is None:
+        return own
+    return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", "")
+
+
+def _as_bytes(data: Any) -> bytes | None:
+    return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None

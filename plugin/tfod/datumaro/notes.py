@@ -1,0 +1,107 @@
+"""What an import noticed and a user should know: one sentence a matter, said at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from tfod.classes import ClassTable
+from tfod.detection import Detection
+
+if TYPE_CHECKING:
+    from tfod.datumaro.annotations import AnnotationBuilder
+
+EMPTY_SUBSETS = "subsets without pictures:"
+"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
+
+
+class ImportNotes:
+    """Collects while reading; :meth:`sentences` tells."""
+
+    def __init__(self) -> None:
+        self.missing_shards: list[str] = []
+        self.label_map_liberties: list[str] = []
+        self.ambiguous_label_maps: set[tuple[str, ...]] = set()
+        self.empty_subsets: dict[str, list[str]] = {}
+        self._oddities: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
+
+    def see(self, detection: Detection) -> None:
+        """Note what one record has that is odd or not read."""
+        if detection.oddities:
+            self._oddities.update(set(detection.oddities))
+        if detection.unread_keys:
+            self._unread.update(detection.unread_keys)
+
+    def note_empty_subsets(self, label_map: str) -> None:
+        """Remember which subsets the exporter of this label map left empty on purpose."""
+        if not os.path.isfile(label_map):
+            return
+        with open(label_map, encoding="utf-8", errors="replace") as file:
+            first = file.readline()
+        match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
+        if match:
+            folder = os.path.dirname(os.path.abspath(label_map))
+            self.empty_subsets[folder] = match[1].strip().split(", ")
+
+    def sentences(self, classes: ClassTable, builder: AnnotationBuilder) -> Iterator[str]:
+        """Everything noticed, one sentence a matter."""
+        if self.missing_shards:
+            yield (
+                f"{_plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
+                f"reading without: {_some(self.missing_shards)}"
+            )
+        yield from self.label_map_liberties
+        for rivals in sorted(self.ambiguous_label_maps):
+            yield (
+                f"several label maps, none is used: {_some(rivals)}; classes come from the "
+                "records; choose one with the option label_map"
+            )
+        if builder.clamped_boxes:
+            hint = ""
+            if builder.pixel_like_boxes:
+                hint = f"; {builder.pixel_like_boxes} of them look like pixels, not normalized"
+            yield (
+                f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the picture "
+                f"clamped to its edge{hint}"
+            )
+        if classes.contradictions:
+            examples = [
+                f"'{pair.text}' with id {pair.label} ({count})"
+                for pair, count in classes.contradictions.most_common(5)
+            ]
+            total = sum(classes.contradictions.values())
+            yield (
+                f"{_plural(total, 'object')} whose class text and id name different classes "
+                f"of the label map; the text was followed: {_some(examples)}"
+            )
+        if classes.unknown_texts:
+            yield (
+                "classes that the label map lacks, added: "
+                f"{_some([f'{t!r} ({n})' for t, n in classes.unknown_texts.most_common()])}"
+            )
+        if classes.unknown_ids:
+            yield (
+                "class ids that the label map lacks, named by their number: "
+                f"{_some([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()])}"
+            )
+        for oddity, count in self._oddities.items():
+            yield f"{oddity} ({_plural(count, 'record')})"
+        if self._unread:
+            yield (
+                "features that have no meaning to Datumaro, not imported: "
+                f"{_some([f'{k} ({n})' for k, n in self._unread.most_common()])}"
+            )
+
+
+def _plural(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _some(names: Iterable[str], most: int = 8) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

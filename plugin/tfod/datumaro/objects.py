@@ -1,0 +1,286 @@
+"""From Datumaro's annotations to the objects of a Detection, and a count of what cannot come."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.lines import encode_image
+from tfod.detection import (
+    AttributeValue,
+    ImageLabel,
+    Keypoints,
+    PngMask,
+    encode_attribute,
+)
+
+# Shapes that become an object of their own: its box, and its mask when masks are saved.
+_BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
+_OUTLINE_TYPES = frozenset(("mask", "polygon"))
+_MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
+
+Corners = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels, half-open."""
+
+
+@dataclass
+class ExportedObject:
+    """One object on its way into a record; corners and points are in pixels."""
+
+    label: int | None
+    corners: Corners
+    attributes: dict[str, Any]
+    outlines: list[Any] = field(default_factory=list)
+    shape: Any = None
+    points: Any = None
+
+
+@dataclass(frozen=True)
+class ExportedObjects:
+    """The objects of one picture, as the fields of a Detection."""
+
+    boxes: np.ndarray
+    class_text: list[str]
+    class_label: list[int]
+    masks: list[PngMask | None] | None
+    keypoints: Keypoints | None
+    attributes: dict[str, list[AttributeValue]]
+    image_labels: list[ImageLabel]
+
+
+class ObjectBuilder:
+    """Makes the objects of one picture after the other; counts what does not come along."""
+
+    def __init__(self, classes: ExportClasses, save_masks: bool) -> None:
+        self._classes = classes
+        self._save_masks = save_masks
+        self.not_carried: Counter[str] = Counter()
+        self.not_carried_attributes: Counter[str] = Counter()
+        self.enclosed: Counter[str] = Counter()
+        self.unlabelled = 0
+        self.outside = 0
+
+    def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
+        """Make the objects of a picture of this height and width."""
+        groups: dict[Any, list[Any]] = {}
+        image_labels: list[ImageLabel] = []
+        for position, one in enumerate(annotations):
+            kind = one.type.name
+            if kind == "label":
+                image_labels.append(self._image_label(one))
+            elif kind in _BOX_TYPES or kind in _OUTLINE_TYPES or kind == "points":
+                key = ("group", one.group) if one.group else ("alone", position)
+                groups.setdefault(key, []).append(one)
+            else:
+                self.not_carried[kind] += 1
+        found: list[ExportedObject] = []
+        for members in groups.values():
+            found.extend(self._objects_of(members))
+        return self._assemble(found, image_labels, size)
+
+    def _objects_of(self, members: list[Any]) -> list[ExportedObject]:
+        """The objects of one group: boxes stay apart, an outline joins the box it belongs to."""
+        if len(members) == 1 and members[0].type.name == "bbox":  # nearly always
+            return [self._box(members[0])]
+        objects = [self._box(one) for one in members if one.type.name in _BOX_TYPES]
+        outlines: dict[Any, list[Any]] = {}
+        for position, one in enumerate(members):
+            if one.type.name in _OUTLINE_TYPES:
+                # COCO's instances in several parts have one id; without ids parts are objects.
+                key = (one.label, one.id) if one.id else (one.label, None, position)
+                outlines.setdefault(key, []).append(one)
+        for parts in outlines.values():
+            self._add_outline(parts, objects)
+        for one in members:
+            if one.type.name == "points":
+                self._add_points(one, objects)
+        return objects
+
+    def _box(self, one: Any) -> ExportedObject:
+        x, y, width, height = one.get_bbox()
+        attributes = dict(one.attributes)
+        corners = (x, y, x + width, y + height)
+        kind = one.type.name
+        if kind == "rotated_bbox":
+            corners = _enclosing_rotated(one.cx, one.cy, one.w, one.h, one.r)
+        elif kind == "bbox" and attributes.get("rotation"):
+            # The 0.3 line and CVAT keep a box's rotation (degrees) in an attribute.
+            angle = float(attributes.pop("rotation"))
+            kind = "rotated_bbox"
+            corners = _enclosing_rotated(x + width / 2, y + height / 2, width, height, angle)
+        if kind != "bbox":
+            self.enclosed[kind] += 1
+        return ExportedObject(one.label, corners, attributes, shape=one)
+
+    def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
+        corners = _enclosing([_outline_corners(part) for part in parts])
+        label, number = parts[0].label, parts[0].id
+        free = [o for o in objects if o.shape is not None and not o.outlines and o.label == label]
+        same = [o for o in free if number and o.shape.id == number]
+        best = max(same or free, key=lambda o: _overlap(o.corners, corners), default=None)
+        if best is not None and (same or _overlap(best.corners, corners) >= _MIN_OVERLAP):
+            best.outlines.extend(parts)
+            best.attributes = {**parts[0].attributes, **best.attributes}
+            return
+        if not self._save_masks:
+            self.enclosed[parts[0].type.name] += 1
+        objects.append(ExportedObject(label, corners, dict(parts[0].attributes), list(parts)))
+
+    def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
+        known = one.label is not None and self._classes.classes[one.label].keypoint_ids
+        if not known or len(known) != len(one.visibility):
+            self.not_carried["points without a schema"] += 1
+            return
+        free = [o for o in objects if o.points is None and o.label == one.label]
+        same = [o for o in free if one.id and o.shape is not None and o.shape.id == one.id]
+        corners = _as_corners(one.get_bbox())
+        best = max(same or free, key=lambda o: _overlap(o.corners, corners), default=None)
+        if best is not None:
+            best.points = one
+            best.attributes = {**one.attributes, **best.attributes}
+        else:
+            objects.append(ExportedObject(one.label, corners, dict(one.attributes), points=one))
+
+    def _assemble(
+        self,
+        found: list[ExportedObject],
+        image_labels: list[ImageLabel],
+        size: tuple[int, int],
+    ) -> ExportedObjects:
+        height, width = size
+        corners = np.array([one.corners for one in found], np.float64).reshape(-1, 4)
+        boxes = corners / (width, height, width, height)
+        self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
+        texts, ids = [], []
+        for one in found:
+            if one.label is None:
+                self.unlabelled += 1
+                texts.append("")
+                ids.append(0)
+            else:
+                known = self._classes.classes[one.label]
+                texts.append(known.text)
+                ids.append(known.label)
+        masks = [self._mask(one, size) for one in found] if self._save_masks else None
+        return ExportedObjects(
+            boxes=boxes.astype(np.float32),
+            class_text=texts,
+            class_label=ids,
+            masks=masks or None,
+            keypoints=self._keypoints(found, size),
+            attributes=self._attributes(found),
+            image_labels=image_labels,
+        )
+
+    def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
+        mask: np.ndarray | None = None
+        for part in one.outlines:
+            drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
+            drawn = np.asarray(drawn, bool)
+            mask = drawn if mask is None else mask | drawn
+        if mask is None:
+            left, top, right, bottom = one.corners
+            outline = [left, top, right, top, right, bottom, left, bottom]
+            if one.shape is not None and one.shape.type.name != "bbox":
+                outline = one.shape.as_polygon()
+            mask = _draw(outline, size)
+        return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
+
+    def _keypoints(
+        self, found: list[ExportedObject], size: tuple[int, int]
+    ) -> Keypoints | None:
+        if not any(one.points is not None for one in found):
+            return None
+        names = self._classes.keypoint_names
+        height, width = size
+        xy = np.zeros((len(found), len(names), 2), np.float32)
+        visibility = np.zeros((len(found), len(names)), np.int64)
+        for row, one in enumerate(found):
+            if one.points is None:
+                continue
+            ids = list(self._classes.classes[one.label].keypoint_ids)  # type: ignore[index]
+            points = np.array(one.points.points, np.float64).reshape(-1, 2)
+            xy[row, ids] = points / (width, height)
+            visibility[row, ids] = [int(value.value) for value in one.points.visibility]
+        return Keypoints(xy, visibility, names)
+
+    def _attributes(self, found: list[ExportedObject]) -> dict[str, list[AttributeValue]]:
+        names = dict.fromkeys(name for one in found for name in one.attributes)
+        carried: dict[str, list[AttributeValue]] = {}
+        for name in names:
+            values = [_scalar(one.attributes.get(name)) for one in found]
+            try:
+                encode_attribute(name, values)
+            except (ValueError, OverflowError):
+                self.not_carried_attributes[name] += sum(name in one.attributes for one in found)
+            else:
+                carried[name] = values
+        return carried
+
+    def _image_label(self, one: Any) -> ImageLabel:
+        known = self._classes.classes[one.label]
+        score = one.attributes.get("score", one.attributes.get("confidence"))
+        for name in one.attributes:
+            if name not in ("score", "confidence"):
+                self.not_carried_attributes[name] += 1
+        number = isinstance(score, (int, float))
+        return ImageLabel(known.text, known.label, float(score) if number else None)
+
+
+def _scalar(value: Any) -> Any:
+    """A NumPy scalar as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _as_corners(box: Sequence[float]) -> Corners:
+    x, y, width, height = box
+    return x, y, x + width, y + height
+
+
+def _enclosing(boxes: Sequence[Corners]) -> Corners:
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
+
+
+def _enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) -> Corners:
+    angle = math.radians(degrees)
+    cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
+    half_width = (w * cosine + h * sine) / 2
+    half_height = (w * sine + h * cosine) / 2
+    return cx - half_width, cy - half_height, cx + half_width, cy + half_height
+
+
+def _outline_corners(part: Any) -> Corners:
+    if part.type.name != "mask":
+        return _as_corners(part.get_bbox())
+    image = np.asarray(part.image)
+    rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))
+    if not len(rows):
+        return 0.0, 0.0, 0.0, 0.0
+    # Half-open: the pixel at the edge belongs to the object.
+    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
+
+
+def _overlap(a: Corners, b: Corners) -> float:
+    """Intersection over union of two boxes."""
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    if width <= 0 or height <= 0:
+        return 0.0
+    both = width * height
+    areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+    return both / (areas - both)
+
+
+def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
+    """The pixels inside a polygon, drawn as Datumaro's own transforms draw it."""
+    from datumaro.util.mask_tools import rles_to_mask
+
+    height, width = size
+    return np.asarray(rles_to_mask([list(map(float, points))], width, height)).astype(bool)

@@ -1,0 +1,484 @@
+"""A Detection: what one record says about one picture, typed. From an Example and back.
+
+Boxes are normalized to the picture's size: ``xmin, ymin, xmax, ymax`` in 0..1, x to the right and
+y down, half-open (an object that fills the picture is 0, 0, 1, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from tfod import keys
+from tfod.example import (
+    Example,
+    Kind,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+
+AttributeValue: TypeAlias = "int | float | str | None"
+"""What an object's attribute holds; None where this object has none of that name."""
+
+# What stands for "this object has no such attribute" under ATTRIBUTE_PREFIX.
+NO_INTEGER: Final = -(1 << 63)
+NO_TEXT: Final = b""
+
+_NO_BOXES = np.zeros((0, 4), "<f4")
+_ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
+_ATTRIBUTE_OF_NAME = {attribute.name: attribute for attribute in keys.OBJECT_ATTRIBUTES}
+
+
+@dataclass(frozen=True)
+class Keypoints:
+    """The keypoints of a picture's objects.
+
+    Attributes:
+        xy: normalized coordinates, x before y, float32 of shape (objects, points, 2).
+        visibility: 0 not labelled, 1 hidden, 2 visible; int64 of shape (objects, points).
+        names: names of the points where the record has them, else empty.
+    """
+
+    xy: np.ndarray
+    visibility: np.ndarray
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PngMask:
+    """An object's mask: a one-channel PNG of the picture's size, above 0 where the object is.
+
+    ``offset`` is the byte of the uncompressed shard at which ``data`` starts; -1 when it has
+    not come from a shard.
+    """
+
+    data: memoryview | bytes
+    offset: int = -1
+
+
+@dataclass(frozen=True)
+class ImageLabel:
+    """A class of the whole picture; confidence 1 is present, 0 is verified to be absent."""
+
+    text: str | None
+    label: int | None
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Detection:
+    """One picture with its objects. None is a key that the record does not have.
+
+    Attributes:
+        filename, source_id, format, sha256: texts as the record has them.
+        height, width: pixels, of the picture as it is encoded.
+        encoded: the picture file's bytes, a view into the record's buffer when read.
+        encoded_offset: byte of the uncompressed shard at which they start; -1 otherwise.
+        boxes: float32 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
+        class_text, class_label: n names and ids.
+        masks: n masks, None for an object without one.
+        numerical_masks: the other way to write masks: float32 of shape (n, height, width).
+        keypoints: see :class:`Keypoints`.
+        attributes: name to n values, for example ``{"difficult": [0, 1]}``.
+        image_labels: classes of the whole picture.
+        image_attributes: name to a list of class ids of the whole picture.
+        unread_keys: features that mean nothing to tfod.
+        oddities: what was read with a liberty, as short sentences without place.
+    """
+
+    filename: str | None = None
+    source_id: str | None = None
+    format: str | None = None
+    sha256: str | None = None
+    height: int | None = None
+    width: int | None = None
+    encoded: memoryview | bytes | None = None
+    encoded_offset: int = -1
+    boxes: np.ndarray = field(default_factory=lambda: _NO_BOXES)
+    class_text: Sequence[str] | None = None
+    class_label: Sequence[int] | None = None
+    masks: Sequence[PngMask | None] | None = None
+    numerical_masks: np.ndarray | None = None
+    keypoints: Keypoints | None = None
+    attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
+    image_labels: Sequence[ImageLabel] = ()
+    image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    unread_keys: Sequence[str] = ()
+    oddities: Sequence[str] = ()
+
+
+def decode_detection(example: Example) -> Detection:
+    """Read an Example as a Detection. Copies no pictures and no masks.
+
+    Raises:
+        RecordError: a feature has the wrong kind or lists of one object differ in length.
+    """
+    reader = _Reader(example)
+    boxes = reader.boxes()
+    count = len(boxes)
+    encoded, offset = reader.encoded()
+    masks, numerical = reader.masks(count)
+    return Detection(
+        filename=reader.text(keys.FILENAME),
+        source_id=reader.text(keys.SOURCE_ID),
+        format=reader.text(keys.FORMAT),
+        sha256=reader.text(keys.SHA256),
+        height=reader.integer(keys.HEIGHT),
+        width=reader.integer(keys.WIDTH),
+        encoded=encoded,
+        encoded_offset=offset,
+        boxes=boxes,
+        class_text=reader.texts(keys.CLASS_TEXT, count),
+        class_label=reader.per_object(keys.CLASS_LABEL, example.ints(keys.CLASS_LABEL), count),
+        masks=masks,
+        numerical_masks=numerical,
+        keypoints=reader.keypoints(count),
+        attributes=reader.attributes(count),
+        image_labels=reader.image_labels(),
+        image_attributes={
+            name: example.ints(key) for name, key in keys.IMAGE_ATTRIBUTES.items() if key in example
+        },
+        unread_keys=reader.unread_keys(),
+        oddities=reader.oddities,
+    )
+
+
+class _Reader:
+    """Takes an Example apart; one method for each part of a Detection."""
+
+    def __init__(self, example: Example) -> None:
+        self.example = example
+        self.oddities: list[str] = []
+        self._other_keys = example.keys_besides(_PLAIN_KEYS)
+
+    def text(self, key: str) -> str | None:
+        values = self.example.byte_strings(key)
+        if not values:
+            return None
+        if len(values) > 1:
+            raise self.example.error(f"holds {len(values)} values, expected one", feature=key)
+        return self._decode(values[0], key)
+
+    def texts(self, key: str, count: int) -> list[str] | None:
+        values = self.example.byte_strings(key)
+        self.per_object(key, values, count)
+        return [self._decode(value, key) for value in values] if values else None
+
+    def _decode(self, value: bytes, key: str) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            self.oddities.append(f"{key} is not UTF-8, read as Latin-1")
+            return value.decode("latin-1")
+
+    def integer(self, key: str) -> int | None:
+        values = self.example.ints(key)
+        if len(values) > 1:
+            raise self.example.error(f"holds {len(values)} values, expected one", feature=key)
+        return values[0] if values else None
+
+    def encoded(self) -> tuple[memoryview | None, int]:
+        spans = self.example.byte_spans(keys.ENCODED)
+        if not spans:
+            return None, -1
+        if len(spans) > 1:
+            raise self.example.error(
+                f"holds {len(spans)} values, expected one", feature=keys.ENCODED
+            )
+        start, end = spans[0]
+        return memoryview(self.example.buffer)[start:end], self.example.file_offset(spans[0])
+
+    def boxes(self) -> np.ndarray:
+        example = self.example
+        sides = [example.floats(key) for key in keys.BOX]
+        count = len(sides[0])
+        if any(len(side) != count for side in sides):
+            lengths = ", ".join(
+                f"{len(side)} {key.rpartition('/')[2]}"
+                for key, side in zip(keys.BOX, sides, strict=True)
+            )
+            raise example.error(
+                f"lists of different lengths: {lengths}",
+                feature="image/object/bbox",
+                remedy="write the record again with one value for each object",
+            )
+        return np.array(sides, "<f4").T if count else _NO_BOXES
+
+    def per_object(self, key: str, values: list, count: int) -> list | None:  # type: ignore[type-arg]
+        """Hand the values on if there is none or one for each object."""
+        if values and len(values) != count:
+            raise self.example.error(
+                f"holds {len(values)} values for {count} boxes",
+                feature=key,
+                remedy="write the record again with one value for each object",
+            )
+        return values or None
+
+    def masks(self, count: int) -> tuple[list[PngMask | None] | None, np.ndarray | None]:
+        example, key = self.example, keys.MASK
+        if key not in example:
+            return None, None
+        if example.kind(key) is Kind.FLOAT:
+            return None, self._numerical_masks(count)
+        spans = example.byte_spans(key)
+        self.per_object(key, spans, count)
+        view = memoryview(example.buffer)
+        masks = [
+            PngMask(view[span.start : span.end], example.file_offset(span))
+            if span.end > span.start
+            else None
+            for span in spans
+        ]
+        return masks or None, None
+
+    def _numerical_masks(self, count: int) -> np.ndarray | None:
+        values = self.example.floats(keys.MASK)
+        if not len(values):
+            return None
+        height, width = self.integer(keys.HEIGHT) or 0, self.integer(keys.WIDTH) or 0
+        if len(values) != count * height * width:
+            raise self.example.error(
+                f"holds {len(values)} numbers, expected {count} x {height} x {width} "
+                "(objects, image/height, image/width)",
+                feature=keys.MASK,
+            )
+        return values.reshape(count, height, width)
+
+    def keypoints(self, count: int) -> Keypoints | None:
+        if keys.KEYPOINT_X not in self._other_keys:
+            return None
+        example = self.example
+        x, y = example.floats(keys.KEYPOINT_X), example.floats(keys.KEYPOINT_Y)
+        if not len(x) and not len(y):
+            return None
+        if len(x) != len(y) or not count or len(x) % count:
+            raise example.error(
+                f"{len(x)} x and {len(y)} y for {count} objects",
+                feature="image/object/keypoint",
+                remedy="write the same number of points for each object",
+            )
+        visibility = np.array(example.ints(keys.KEYPOINT_VISIBILITY), np.int64)
+        if len(visibility) != len(x):
+            # The OD API's decoder does the same: points that are numbers are visible.
+            visibility = np.where(np.isfinite(x) & np.isfinite(y), 2, 0)
+        names = [self._decode(v, keys.KEYPOINT_TEXT) for v in self._keypoint_texts()]
+        points = len(x) // count
+        return Keypoints(
+            xy=np.stack((x, y), axis=-1).reshape(count, points, 2),
+            visibility=visibility.reshape(count, points),
+            names=tuple(names[:points]) if len(names) in (points, points * count) else (),
+        )
+
+    def _keypoint_texts(self) -> list[bytes]:
+        return self.example.byte_strings(keys.KEYPOINT_TEXT)
+
+    def attributes(self, count: int) -> dict[str, list[AttributeValue]]:
+        found: dict[str, list[AttributeValue]] = {}
+        for key in self._other_keys:
+            attribute = _ATTRIBUTE_OF_KEY.get(key)
+            generic = key.startswith(keys.ATTRIBUTE_PREFIX)
+            if attribute is None and not generic:
+                continue
+            values = self._values(key, generic)
+            if not values:
+                continue
+            if len(values) != count:
+                self.oddities.append(f"{key} is not one value an object, not read")
+                continue
+            name = attribute.name if attribute else key[len(keys.ATTRIBUTE_PREFIX) :]
+            found[name] = values
+        return found
+
+    def _values(self, key: str, generic: bool) -> list[AttributeValue]:
+        kind = self.example.kind(key)
+        if kind is Kind.INT64:
+            integers = self.example.ints(key)
+            return [None if generic and v == NO_INTEGER else v for v in integers]
+        if kind is Kind.FLOAT:
+            numbers: list[float] = self.example.floats(key).tolist()
+            return [None if generic and v != v else v for v in numbers]
+        texts = self.example.byte_strings(key)
+        return [None if generic and v == NO_TEXT else self._decode(v, key) for v in texts]
+
+    def image_labels(self) -> list[ImageLabel]:
+        if not any(key in self._other_keys for key in _IMAGE_CLASS_KEYS):
+            return []
+        example = self.example
+        labels: Sequence[int | None] = example.ints(keys.IMAGE_CLASS_LABEL)
+        confidences: Sequence[float | None] = example.floats(keys.IMAGE_CLASS_CONFIDENCE).tolist()
+        texts: Sequence[str | None] = [
+            self._decode(value, keys.IMAGE_CLASS_TEXT)
+            for value in example.byte_strings(keys.IMAGE_CLASS_TEXT)
+        ]
+        count = len(texts) or len(labels)
+        if len(labels) not in (0, count) or len(confidences) not in (0, count):
+            raise example.error(
+                f"{len(texts)} text, {len(labels)} label, {len(confidences)} confidence",
+                feature="image/class",
+                remedy="write the record again with lists of one length",
+            )
+        nothing = [None] * count
+        return [
+            ImageLabel(*label)
+            for label in zip(
+                texts or nothing, labels or nothing, confidences or nothing, strict=True
+            )
+        ]
+
+    def unread_keys(self) -> list[str]:
+        return [
+            key
+            for key in self._other_keys
+            if key not in keys.KNOWN_KEYS and not key.startswith(keys.ATTRIBUTE_PREFIX)
+        ]
+
+
+_IMAGE_CLASS_KEYS = (
+    keys.IMAGE_CLASS_TEXT,
+    keys.IMAGE_CLASS_LABEL,
+    keys.IMAGE_CLASS_CONFIDENCE,
+)
+# Keys that nearly every record has; whatever else it has is looked at one by one.
+_PLAIN_KEYS = frozenset(
+    key.encode()
+    for key in (
+        keys.FILENAME,
+        keys.SOURCE_ID,
+        keys.FORMAT,
+        keys.SHA256,
+        keys.HEIGHT,
+        keys.WIDTH,
+        keys.ENCODED,
+        *keys.BOX,
+        keys.CLASS_TEXT,
+        keys.CLASS_LABEL,
+    )
+)
+
+
+def encode_detection(detection: Detection) -> bytes:
+    """Write a Detection as a serialized ``tf.train.Example``, keys in a fixed order.
+
+    A field that is None or empty writes no key, but ``encoded``, ``format``, ``source_id`` and the
+    like may be an empty text, which writes the key with an empty value.
+
+    Raises:
+        ValueError: an attribute's values fit no list; a list has not one value an object.
+    """
+    features: dict[str, bytes] = {}
+    for key, size in ((keys.HEIGHT, detection.height), (keys.WIDTH, detection.width)):
+        if size is not None:
+            features[key] = int64_feature([size])
+    for key, text in (
+        (keys.FILENAME, detection.filename),
+        (keys.SOURCE_ID, detection.source_id),
+        (keys.SHA256, detection.sha256),
+        (keys.FORMAT, detection.format),
+    ):
+        if text is not None:
+            features[key] = bytes_feature([text.encode()])
+    if detection.encoded is not None:
+        features[keys.ENCODED] = bytes_feature([bytes(detection.encoded)])
+    _encode_image_labels(detection, features)
+    for name, ids in detection.image_attributes.items():
+        features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
+    if len(detection.boxes):
+        _encode_objects(detection, features)
+    return encode_example(features)
+
+
+def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> None:
+    labels = detection.image_labels
+    if not labels:
+        return
+    if all(label.text is not None for label in labels):
+        features[keys.IMAGE_CLASS_TEXT] = bytes_feature((x.text or "").encode() for x in labels)
+    if all(label.label is not None for label in labels):
+        features[keys.IMAGE_CLASS_LABEL] = int64_feature(x.label or 0 for x in labels)
+    if any(label.confidence is not None for label in labels):
+        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(
+            [1.0 if x.confidence is None else x.confidence for x in labels]
+        )
+
+
+def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
+    for side, key in enumerate(keys.BOX):
+        features[key] = float_feature(detection.boxes[:, side])
+    if detection.class_text is not None:
+        features[keys.CLASS_TEXT] = bytes_feature(text.encode() for text in detection.class_text)
+    if detection.class_label is not None:
+        features[keys.CLASS_LABEL] = int64_feature(detection.class_label)
+    for name, values in detection.attributes.items():
+        key, feature = encode_attribute(name, values)
+        features[key] = feature
+    if detection.masks is not None:
+        features[keys.MASK] = bytes_feature(
+            b"" if mask is None else bytes(mask.data) for mask in detection.masks
+        )
+    elif detection.numerical_masks is not None:
+        features[keys.MASK] = float_feature(detection.numerical_masks.reshape(-1))
+    if detection.keypoints is not None:
+        _encode_keypoints(detection.keypoints, features)
+
+
+def _encode_keypoints(keypoints: Keypoints, features: dict[str, bytes]) -> None:
+    visibility = keypoints.visibility
+    features[keys.KEYPOINT_X] = float_feature(keypoints.xy[:, :, 0].reshape(-1))
+    features[keys.KEYPOINT_Y] = float_feature(keypoints.xy[:, :, 1].reshape(-1))
+    features[keys.KEYPOINT_VISIBILITY] = int64_feature(visibility.reshape(-1).tolist())
+    features[keys.KEYPOINT_NUM] = int64_feature((visibility > 0).sum(axis=1).tolist())
+    if keypoints.names:
+        names = [name.encode() for name in keypoints.names] * len(visibility)
+        features[keys.KEYPOINT_TEXT] = bytes_feature(names)
+
+
+def encode_attribute(name: str, values: Sequence[AttributeValue]) -> tuple[str, bytes]:
+    """Encode one attribute of all objects: its key and its feature.
+
+    It goes under the OD API's own key when it has one and the values fit it, else under
+    ``image/object/attribute/<name>``.
+
+    Raises:
+        ValueError: the values are of types that no one list can hold.
+    """
+    kind = _kind_of(values)
+    if kind is None:
+        raise ValueError(f"attribute {name!r} mixes types or holds values that are no scalars")
+    attribute = _ATTRIBUTE_OF_NAME.get(name)
+    if attribute is not None and (kind in attribute.kinds or _widens(kind, attribute.kinds)):
+        filled = [attribute.default if value is None else value for value in values]
+        kind = kind if kind in attribute.kinds else Kind.FLOAT
+        return attribute.key, _encode_values(kind, filled)
+    missing: dict[Kind, AttributeValue] = {
+        Kind.INT64: NO_INTEGER,
+        Kind.FLOAT: float("nan"),
+        Kind.BYTES: "",
+    }
+    filled = [missing[kind] if value is None else value for value in values]  # type: ignore[misc]
+    return keys.ATTRIBUTE_PREFIX + name, _encode_values(kind, filled)
+
+
+def _widens(kind: Kind, kinds: tuple[Kind, ...]) -> bool:
+    return kind is Kind.INT64 and Kind.FLOAT in kinds
+
+
+def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
+    types = {type(value) for value in values if value is not None}
+    if types <= {int, bool}:
+        return Kind.INT64
+    if types <= {int, bool, float}:
+        return Kind.FLOAT
+    return Kind.BYTES if types == {str} else None
+
+
+def _encode_values(kind: Kind, values: Sequence[int | float | str]) -> bytes:
+    if kind is Kind.BYTES:
+        return bytes_feature(str(value).encode() for value in values)
+    if kind is Kind.FLOAT:
+        return float_feature([float(value) for value in values])
+    return int64_feature(int(value) for value in values)

@@ -1,0 +1,74 @@
+"""What can go wrong with a shard or a label map, as exceptions that read as one line.
+
+Every message says what is wrong, where (file, record, byte) and what to do about it, in that
+order, so that a command can print ``str(error)`` and stop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TfodError(Exception):
+    """Base of everything that tfod raises for bad input."""
+
+
+class ShardError(TfodError):
+    """A shard, or one of its records, is not what it should be.
+
+    Attributes:
+        cause: what is wrong, without a full stop.
+        shard: path or name of the file.
+        record: number of the record, counted from 0; None when no record is concerned.
+        offset: byte at which that record starts, in the uncompressed file; None likewise.
+        feature: the feature's key, when one is to blame.
+        remedy: what the user can do.
+    """
+
+    def __init__(
+        self,
+        cause: str,
+        *,
+        shard: str,
+        record: int | None = None,
+        offset: int | None = None,
+        feature: str | None = None,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.shard = shard
+        self.record = record
+        self.offset = offset
+        self.feature = feature
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        where = self.shard
+        if self.record is not None:
+            where += f", record {self.record}"
+        if self.offset is not None:
+            where += f", byte {self.offset}"
+        what = f"{self.feature} {self.cause}" if self.feature else self.cause
+        return f"{where}: {what}" + (f"; {self.remedy}" if self.remedy else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.cause, {k: v for k, v in vars(self).items()})
+
+
+class RecordError(ShardError):
+    """The framing is sound, but this one record does not hold what it should."""
+
+
+class ShardsNotFoundError(TfodError):
+    """No shard was found where one was looked for."""
+
+
+class LabelMapError(TfodError):
+    """A file is not a label map, or not a legal one."""
+
+
+def _rebuild(cls: type[ShardError], cause: str, fields: dict[str, Any]) -> ShardError:
+    """Unpickle: exceptions with keyword arguments need help to cross process borders."""
+    names = ("shard", "record", "offset", "feature", "remedy")
+    return cls(cause, **{name: fields[name] for name in names})

@@ -1,0 +1,416 @@
+"""The wire codec of ``tf.train.Example``: a view over a record's bytes, and an encoder.
+
+Source of the layout: tensorflow/core/example/{example,feature}.proto. An Example is a map from
+key to Feature; a Feature is one list of bytes, float or int64. The view finds where each Feature
+lies and decodes a list only when asked; it copies nothing but keys and what is asked for.
+
+Like protobuf itself it takes what a writer may legally do: fields in any order, a key twice (the
+last one counts), packed and unpacked numbers, unknown fields.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from tfod.errors import RecordError
+from tfod.records import Record
+
+Buffer: TypeAlias = "bytes | bytearray"
+
+
+class Kind(enum.Enum):
+    """Which list a Feature holds; the values are the field names of feature.proto."""
+
+    BYTES = "bytes_list"
+    FLOAT = "float_list"
+    INT64 = "int64_list"
+
+
+class Span(NamedTuple):
+    """A half-open range of positions in an Example's buffer."""
+
+    start: int
+    end: int
+
+
+_KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
+_TAG_OF_KIND = {kind: tag for tag, kind in _KIND_OF_TAG.items()}
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+
+
+class NotAnExampleError(ValueError):
+    """The bytes are not the wire form of the message that was expected."""
+
+
+class Example:
+    """The features of one record, undecoded.
+
+    Raises:
+        RecordError: the payload is not a ``tf.train.Example``.
+    """
+
+    __slots__ = ("_spans", "buffer", "record", "shard")
+
+    def __init__(self, record: Record, shard: str) -> None:
+        self.record = record
+        self.shard = shard
+        self.buffer: Buffer = record.buffer
+        try:
+            self._spans = _find_features(record.buffer, record.start, record.start + record.length)
+        except (NotAnExampleError, IndexError) as error:
+            raise self.error(f"the record is no tf.train.Example ({error})") from None
+
+    @classmethod
+    def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:
+        """View a payload that was read some other way."""
+        return cls(Record(0, 0, bytearray(payload), 0, len(payload)), shard)
+
+    def __contains__(self, key: str) -> bool:
+        return key.encode() in self._spans
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.decode("utf-8", "replace") for key in self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def keys_besides(self, plain: frozenset[bytes]) -> list[str]:
+        """The keys that are not among these, in the order of the record."""
+        if len(self._spans) <= len(plain) and self._spans.keys() <= plain:
+            return []
+        return [key.decode("utf-8", "replace") for key in self._spans if key not in plain]
+
+    def error(self, cause: str, *, feature: str | None = None, remedy: str = "") -> RecordError:
+        """An error that names this record."""
+        return RecordError(
+            cause,
+            shard=self.shard,
+            record=self.record.index,
+            offset=self.record.offset,
+            feature=feature,
+            remedy=remedy,
+        )
+
+    def kind(self, key: str) -> Kind | None:
+        """Which list the feature holds; None when the key is absent or holds no list at all."""
+        return self._parts(key)[0]
+
+    def floats(self, key: str) -> np.ndarray:
+        """A float_list, shape (n,), float32; empty when the key is absent.
+
+        Raises:
+            RecordError: the feature holds another kind of list.
+        """
+        parts = self._parts_of(key, Kind.FLOAT)
+        try:
+            return _decode_floats(self.buffer, parts)
+        except (NotAnExampleError, IndexError, struct.error) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+
+    def ints(self, key: str) -> list[int]:
+        """An int64_list; empty when the key is absent.
+
+        Raises:
+            RecordError: the feature holds another kind of list.
+        """
+        parts = self._parts_of(key, Kind.INT64)
+        try:
+            return _decode_ints(self.buffer, parts)
+        except (NotAnExampleError, IndexError) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+
+    def byte_spans(self, key: str) -> list[Span]:
+        """Where the values of a bytes_list lie in ``buffer``; empty when the key is absent.
+
+        Raises:
+            RecordError: the feature holds another kind of list.
+        """
+        parts = self._parts_of(key, Kind.BYTES)
+        try:
+            return [
+                Span(start, end)
+                for part in parts
+                for number, wire, start, end in _fields(self.buffer, part.start, part.end)
+                if number == 1 and wire == _LENGTH
+            ]
+        except (NotAnExampleError, IndexError) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+
+    def byte_strings(self, key: str) -> list[bytes]:
+        """The values of a bytes_list, copied; empty when the key is absent."""
+        buffer = self.buffer
+        return [bytes(buffer[start:end]) for start, end in self.byte_spans(key)]
+
+    def value_count(self, key: str) -> int:
+        """How many values a feature's list holds."""
+        kind = self.kind(key)
+        if kind is Kind.FLOAT:
+            return len(self.floats(key))
+        if kind is Kind.INT64:
+            return len(self.ints(key))
+        return len(self.byte_spans(key)) if kind is Kind.BYTES else 0
+
+    def file_offset(self, span: Span) -> int:
+        """Byte of the uncompressed shard at which a span of ``buffer`` starts."""
+        return self.record.payload_offset + span.start - self.record.start
+
+    def _parts_of(self, key: str, wanted: Kind) -> list[Span]:
+        kind, parts = self._parts(key)
+        if kind is not wanted and kind is not None:
+            raise self.error(
+                f"is a {kind.value}, expected a {wanted.value}",
+                feature=key,
+                remedy="write the shard again with the right type",
+            )
+        return parts
+
+    def _parts(self, key: str) -> tuple[Kind | None, list[Span]]:
+        """The kind of a feature and the spans of its list message (one, but for odd writers)."""
+        span = self._spans.get(key.encode())
+        if span is None or span[0] == span[1]:
+            return None, []
+        start, end = span
+        buffer = self.buffer
+        kind = _KIND_OF_TAG.get(buffer[start])
+        size = buffer[start + 1] if start + 1 < end else 0
+        if kind is not None and size < 0x80 and start + 2 + size == end:
+            return kind, [Span(start + 2, end)]
+        try:
+            return _find_list(buffer, start, end)
+        except (NotAnExampleError, IndexError) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Decode an unsigned base-128 varint; return it and the position behind it."""
+    result = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & 0xFFFFFFFFFFFFFFFF, position
+        shift += 7
+        if shift > 63:
+            raise NotAnExampleError("a varint of more than ten bytes")
+
+
+def _fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a message: number, wire type, and the half-open span of the value."""
+    position = start
+    while position < end:
+        tag, position = read_varint(buffer, position)
+        number, wire = tag >> 3, tag & 7
+        if number == 0:
+            raise NotAnExampleError("a field with number 0")
+        first = position
+        if wire == _LENGTH:
+            length, first = read_varint(buffer, position)
+            position = first + length
+        elif wire == _VARINT:
+            position = read_varint(buffer, position)[1]
+        elif wire == _FIXED32:
+            position += 4
+        elif wire == _FIXED64:
+            position += 8
+        else:
+            raise NotAnExampleError(f"wire type {wire}")
+        if position > end:
+            raise NotAnExampleError("a field reaches beyond its message")
+        yield number, wire, first, position
+
+
+def _find_features(buffer: Buffer, start: int, end: int) -> dict[bytes, tuple[int, int]]:
+    """Map each key to the span of its Feature message."""
+    found: dict[bytes, tuple[int, int]] = {}
+    for number, wire, first, last in _fields(buffer, start, end):
+        if number == 1:
+            if wire != _LENGTH:
+                raise NotAnExampleError("its features are no message")
+            _find_entries(buffer, first, last, found)
+    return found
+
+
+def _find_entries(
+    buffer: Buffer, position: int, end: int, found: dict[bytes, tuple[int, int]]
+) -> None:
+    # Hot: thirteen entries a record. The usual shape (key, then value, nothing else) is read in
+    # line; anything else goes the general way.
+    while position < end:
+        start = position
+        size = buffer[position + 1]
+        position += 2
+        if size > 0x7F:
+            size, position = read_varint(buffer, position - 1)
+        stop = position + size
+        if stop > end or size < 4 or buffer[start] != 0x0A:
+            position = _find_entry(buffer, start, end, found)
+            continue
+        key_start = position + 2
+        key_end = key_start + buffer[position + 1]
+        if (
+            key_end + 2 > stop
+            or buffer[position] != 0x0A
+            or key_end - key_start > 0x7F
+            or buffer[key_end] != 0x12
+        ):
+            position = _find_entry(buffer, start, end, found)
+            continue
+        position = key_end + 2
+        size = buffer[key_end + 1]
+        if size > 0x7F:
+            size, position = read_varint(buffer, key_end + 1)
+        if position + size != stop:
+            position = _find_entry(buffer, start, end, found)
+            continue
+        found[bytes(buffer[key_start:key_end])] = (position, stop)
+        position = stop
+
+
+def _find_entry(
+    buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[int, int]]
+) -> int:
+    """Read one field of Features in the general way; return the position behind it."""
+    number, wire, first, stop = next(_fields(buffer, start, end))
+    if number != 1:
+        return stop
+    if wire != _LENGTH:
+        raise NotAnExampleError("a feature is no map entry")
+    key, value = b"", (first, first)
+    for number, wire, begin, last in _fields(buffer, first, stop):
+        if number == 1 and wire == _LENGTH:
+            key = bytes(buffer[begin:last])
+        elif number == 2 and wire == _LENGTH:
+            value = (begin, last)
+        elif number in (1, 2):
+            raise NotAnExampleError("a map entry of wrong types")
+    found[key] = value
+    return stop
+
+
+def _find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, list[Span]]:
+    """The list a Feature holds. Of a oneof the last kind counts; equal kinds are merged."""
+    kind: Kind | None = None
+    parts: list[Span] = []
+    for number, wire, first, last in _fields(buffer, start, end):
+        if number > 3:
+            continue
+        if wire != _LENGTH:
+            raise NotAnExampleError("a list is no message")
+        now = _KIND_OF_TAG[number << 3 | _LENGTH]
+        if now is not kind:
+            kind, parts = now, []
+        parts.append(Span(first, last))
+    return kind, parts
+
+
+def _decode_floats(buffer: Buffer, parts: Sequence[Span]) -> np.ndarray:
+    if len(parts) == 1:
+        start, end = parts[0]
+        if start == end:
+            return _NO_FLOATS
+        size = buffer[start + 1]
+        # One packed run of less than 128 bytes: the usual picture's boxes.
+        if buffer[start] == 0x0A and size < 0x80 and start + 2 + size == end and size % 4 == 0:
+            return np.frombuffer(buffer, "<f4", size >> 2, start + 2)
+    runs = []
+    for part in parts:
+        for number, wire, first, last in _fields(buffer, part.start, part.end):
+            if number == 1 and wire in (_LENGTH, _FIXED32):
+                if (last - first) % 4:
+                    raise NotAnExampleError("a packed float list is no multiple of 4 bytes")
+                runs.append(np.frombuffer(buffer, "<f4", (last - first) >> 2, first))
+    return np.concatenate(runs) if runs else _NO_FLOATS
+
+
+_NO_FLOATS = np.zeros(0, "<f4")
+_NO_FLOATS.setflags(write=False)
+
+
+def _decode_ints(buffer: Buffer, parts: Sequence[Span]) -> list[int]:
+    values: list[int] = []
+    for part in parts:
+        for number, wire, first, last in _fields(buffer, part.start, part.end):
+            if number != 1 or wire not in (_LENGTH, _VARINT):
+                continue
+            run = buffer[first:last]
+            if not run or max(run) < 0x80:  # every value below 128: one byte each
+                values.extend(run)
+                continue
+            position = first
+            while position < last:
+                value, position = read_varint(buffer, position)
+                values.append(value - (1 << 64) if value >> 63 else value)
+            if position != last:
+                raise NotAnExampleError("a varint reaches beyond its list")
+    return values
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+
+
+def _feature(kind: Kind, content: bytes) -> bytes:
+    return _ONE_BYTE[_TAG_OF_KIND[kind]] + _varint(len(content)) + content
+
+
+def bytes_feature(values: Iterable[bytes]) -> bytes:
+    """Encode a Feature that holds a bytes_list."""
+    parts = [part for value in values for part in (b"\n", _varint(len(value)), value)]
+    return _feature(Kind.BYTES, b"".join(parts))
+
+
+def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
+    """Encode a Feature that holds a float_list; the values are rounded to float32."""
+    if not len(values):
+        return _feature(Kind.FLOAT, b"")
+    packed = np.asarray(values, "<f4").tobytes()
+    return _feature(Kind.FLOAT, b"\n" + _varint(len(packed)) + packed)
+
+
+def int64_feature(values: Iterable[int]) -> bytes:
+    """Encode a Feature that holds an int64_list.
+
+    Raises:
+        OverflowError: a value needs more than 64 bits.
+    """
+    parts = []
+    for value in values:
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OverflowError(f"{value} does not fit into an int64_list")
+        parts.append(_varint(value & 0xFFFFFFFFFFFFFFFF))
+    packed = b"".join(parts)
+    if not packed:
+        return _feature(Kind.INT64, b"")
+    return _feature(Kind.INT64, b"\n" + _varint(len(packed)) + packed)
+
+
+def encode_example(features: Mapping[str, bytes]) -> bytes:
+    """Encode an Example from features that ``bytes_feature`` and its siblings have encoded.
+
+    Keys are written in the mapping's order, so that equal input gives equal bytes.
+    """
+    parts: list[bytes] = []
+    total = 0
+    for key, feature in features.items():
+        name = key.encode()
+        head = b"\n" + _varint(len(name)) + name + b"\x12" + _varint(len(feature))
+        entry = b"\n" + _varint(len(head) + len(feature)) + head
+        parts += (entry, feature)
+        total += len(entry) + len(feature)
+    return b"".join((b"\n", _varint(total), *parts))

@@ -1,0 +1,111 @@
+"""File names in records, and the names that pictures get from them.
+
+Names in the wild are full paths of somebody's disk, Windows paths, duplicates, or missing. A
+picture's id is made from them so that it is relative, harmless as a path, and unique.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass, field
+
+# .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
+_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+_DRIVE = re.compile(r"\A[A-Za-z]:")
+
+
+def safe_relative_path(filename: str) -> str:
+    """A record's file name as a relative path with forward slashes that stays in its folder.
+
+    Of an absolute path, of either system, only the last part is kept: the folders are those of
+    another machine. ``..`` and the like are dropped. May be empty.
+    """
+    path = filename.replace("\\", "/").replace("\0", "_")
+    absolute = path.startswith("/") or _DRIVE.match(path)
+    path = _DRIVE.sub("", path)
+    # Windows trims dots and spaces at the end of a part, so '.. ' is as bad as '..'.
+    parts = [part for part in path.split("/") if part.rstrip(" .")]
+    return parts[-1] if absolute and parts else "/".join(parts)
+
+
+def split_extension(path: str) -> tuple[str, str]:
+    """Split a path into its root and its extension; what follows a dot need not be one."""
+    match = _EXTENSION.search(path)
+    if match and posixpath.basename(path) != match[0]:
+        return path[: match.start()], match[0]
+    return path, ""
+
+
+@dataclass
+class IdMaker:
+    """Gives every picture of a subset an id of its own.
+
+    ``1.jpg`` becomes ``1``; a ``1.png`` beside it becomes ``1.png``; another record of the same
+    file name becomes ``1~2``.
+    """
+
+    _ids: set[str] = field(default_factory=set)
+    _paths: set[str] = field(default_factory=set)
+
+    def make(self, path: str, fallback: str) -> str:
+        """Make the id for a safe relative path, or from the fallback where that is empty."""
+        root = split_extension(path)[0] or fallback
+        new_path = path not in self._paths
+        self._paths.add(path)
+        name = root
+        if name in self._ids and new_path and path:
+            name = path
+        count = 1
+        while name in self._ids:
+            count += 1
+            name = f"{root}~{count}"
+        self._ids.add(name)
+        return name
+
+
+def is_id_of(item_id: str, filename: str) -> bool:
+    """Whether an id can have been made from this file name by :class:`IdMaker`."""
+    path = safe_relative_path(filename)
+    root = split_extension(path)[0]
+    return item_id in (root, path) or re.fullmatch(re.escape(root) + r"~\d+", item_id) is not None
+
+
+class PictureFolders:
+    """Looks up the pictures of annotation-only shards: beside the shard, and in ``images``."""
+
+    def __init__(self, shard: str, subset: str) -> None:
+        beside = os.path.dirname(os.path.abspath(shard))
+        above = os.path.dirname(beside)
+        folders = [
+            beside,
+            os.path.join(beside, "images"),
+            os.path.join(beside, "images", subset),
+            os.path.join(above, "images"),
+            os.path.join(above, "images", subset),
+        ]
+        # One listing each, so that a lookup that fails costs no system call.
+        self._names = {folder: _names_in(folder) for folder in folders}
+
+    def find(self, path: str) -> str | None:
+        """The path of the picture on disk; None when it is not there.
+
+        Args:
+            path: a safe relative path (:func:`safe_relative_path`).
+        """
+        for candidate in (path, posixpath.basename(path)):
+            first = candidate.split("/", 1)[0]
+            for folder, names in self._names.items():
+                if first in names:
+                    found = os.path.join(folder, candidate)
+                    if os.path.isfile(found):
+                        return found
+        return None
+
+
+def _names_in(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()

@@ -1,0 +1,239 @@
+"""Finding and naming shards: files, folders, globs, numbered sets, Roboflow's folders.
+
+What is a shard is decided by name and by content: a file of a known name is one even when it is
+damaged (the reader then says how), any other file only when it begins with a sound record header.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfod.errors import ShardsNotFoundError
+from tfod.records import HEADER_BYTES, is_record_header
+
+SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
+# With the number before the extension, behind it, or with no extension at all.
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
+                       r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
+_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz")
+# What lies beside shards and needs no look inside.
+_OTHER_EXTENSIONS = frozenset(
+    ".jpg .jpeg .png .gif .bmp .tif .tiff .webp .xml .json .txt .csv .pbtxt .md .py .ipynb .yaml"
+    " .yml .config .zip .tar .html .pdf .mp4 .pb .npy .pkl .h5 .index .meta .log .sh .tfindex"
+    " .data-00000-of-00001".split()
+)
+_SPLITS = frozenset("train training valid validation val test testing trainval".split())
+_MAX_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class ShardName:
+    """A shard's file name taken apart: ``coco_train.record-00003-of-00100``."""
+
+    stem: str
+    number: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """Shards that make up one subset.
+
+    Attributes:
+        subset: the subset's name.
+        paths: the files, in the order of their names.
+        missing: names of the files that the numbering promises and that are not there.
+    """
+
+    subset: str
+    paths: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+
+def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
+    """Take a file name apart; None when it does not look like a shard's."""
+    name = os.path.basename(os.fspath(path))
+    root, extension = os.path.splitext(name)
+    if extension.lower() in _COMPRESSED:
+        name = root
+    numbered = _NUMBERED.match(name)
+    if numbered:
+        extension = numbered["ext"] or numbered["late"] or ""
+        if extension.lower() in ("", *SHARD_EXTENSIONS):
+            return ShardName(numbered["stem"], int(numbered["number"]), int(numbered["total"]))
+    root, extension = os.path.splitext(name)
+    if extension.lower() in SHARD_EXTENSIONS:
+        return ShardName(root)
+    return None
+
+
+def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
+    """Find the shards that a file, a folder or a glob means, grouped into subsets.
+
+    In a folder the search stops at the first depth (at most three below) that has shards. A
+    folder named as a split (``train``, ``valid``, ``test``) names the subset of what it holds,
+    unless it is the folder that was asked for.
+
+    Raises:
+        ShardsNotFoundError: nothing that looks like a shard is there.
+    """
+    text = os.fspath(source)
+    if os.path.isfile(text):
+        return group_shards([text], root=os.path.dirname(text))
+    if os.path.isdir(text):
+        paths = _search(text)
+        root = text
+    else:
+        paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
+        root = _fixed_part(text)
+    if not paths:
+        raise ShardsNotFoundError(_not_found(text))
+    return group_shards(paths, root)
+
+
+def group_shards(paths: list[str], root: str) -> list[ShardSet]:
+    """Group shard files into subsets, by folder of a split and by the name without its number."""
+    groups: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        groups.setdefault(_subset_of(path, root), []).append(path)
+    return [
+        ShardSet(subset, tuple(members), tuple(_missing(members)))
+        for subset, members in groups.items()
+    ]
+
+
+def looks_like_shard(path: str) -> bool:
+    """Whether a file is a shard by its name or, for an unknown name, by its first 12 bytes."""
+    if parse_shard_name(path) is not None:
+        return True
+    name = os.path.basename(path).lower()
+    if name.startswith(".") or os.path.splitext(name)[1] in _OTHER_EXTENSIONS:
+        return False
+    try:
+        with open(path, "rb") as file:
+            return is_record_header(file.read(HEADER_BYTES))
+    except OSError:
+        return False
+
+
+def find_label_map(shard: str) -> tuple[str | None, list[str]]:
+    """Find the label map that goes with a shard: beside it, or one folder up.
+
+    In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
+    ``*label*map*.pbtxt``, another ``*.pbtxt``.
+
+    Returns:
+        Its path or None, and the candidates of equal rank when there are several (then None).
+    """
+    folder = os.path.dirname(os.path.abspath(shard))
+    name = parse_shard_name(shard) or ShardName(os.path.splitext(os.path.basename(shard))[0])
+    for where in (folder, os.path.dirname(folder)):
+        ranked: dict[int, list[str]] = {}
+        for path in sorted(glob.glob(os.path.join(glob.escape(where), "*.pbtxt"))):
+            rank = _label_map_rank(os.path.basename(path).lower(), name.stem.lower())
+            if rank is not None:
+                ranked.setdefault(rank, []).append(path)
+        if ranked:
+            best = ranked[min(ranked)]
+            return (best[0], []) if len(best) == 1 else (None, best)
+    return None, []
+
+
+def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> list[str]:
+    """Names for the shards of a subset: one plain name, or numbered as the OD API does."""
+    if count == 1:
+        return [f"{subset}{extension}"]
+    return [f"{subset}-{number:05d}-of-{count:05d}{extension}" for number in range(count)]
+
+
+def _label_map_rank(name: str, stem: str) -> int | None:
+    root = name[: -len(".pbtxt")]
+    plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", "label_map")
+    if plain == f"{stem}_label_map":
+        return 0
+    if plain == "label_map":
+        return 1
+    if "label" in plain and "map" in plain:
+        return 2
+    # pipeline and graph files are protobuf text too
+    return None if re.search(r"graph|pipeline|config|solver|train_val", root) else 3
+
+
+def _search(folder: str) -> list[str]:
+    level = [folder]
+    for _ in range(_MAX_DEPTH + 1):
+        found: list[str] = []
+        below: list[str] = []
+        for where in level:
+            for entry in _entries(where):
+                if entry.is_dir():
+                    below.append(entry.path)
+                elif looks_like_shard(entry.path):
+                    found.append(entry.path)
+        if found or not below:
+            return found
+        level = below
+    return []
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if not entry.name.startswith((".", "__MACOSX")):
+                    yield entry
+    except OSError:
+        return
+
+
+def _subset_of(path: str, root: str) -> str:
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.basename(parent).lower() in _SPLITS and parent != os.path.abspath(root or "."):
+        return os.path.basename(parent)
+    name = parse_shard_name(path)
+    if name is not None:
+        return name.stem or "default"
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _missing(paths: list[str]) -> Iterator[str]:
+    """Names that the numbering ``-of-N`` promises."""
+    sets: dict[tuple[str, int], dict[int, str]] = {}
+    for path in paths:
+        name = parse_shard_name(path)
+        if name is not None and name.total is not None and name.number is not None:
+            key = (os.path.join(os.path.dirname(path), name.stem), name.total)
+            sets.setdefault(key, {})[name.number] = os.path.basename(path)
+    for (_, total), there in sets.items():
+        number, example = next(iter(there.items()))
+        for other in range(min(total, 1_000_000)):
+            if other not in there:
+                digits = len(re.search(r"-(\d+)-of-", example)[1])  # type: ignore[index]
+                yield example.replace(f"-{number:0{digits}d}-of-", f"-{other:0{digits}d}-of-", 1)
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder of a glob in front of its first wildcard."""
+    parts = Path(pattern).parts
+    fixed = []
+    for part in parts[:-1]:
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return os.path.join(*fixed) if fixed else "."
+
+
+def _not_found(text: str) -> str:
+    if os.path.isdir(text):
+        return (
+            f"{text}: no shard in this folder or the three levels below it; shards are named "
+            f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
+        )
+    if glob.has_magic(text):
+        return f"{text}: no file matches this pattern"
+    return f"{text}: no such file or folder"

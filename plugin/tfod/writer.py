@@ -1,0 +1,252 @@
+"""Writing shards: records framed and checksummed, files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import tempfile
+from collections.abc import Iterable
+from types import TracebackType
+from typing import BinaryIO
+
+import google_crc32c
+
+from tfod.compression import Compression, Deflater
+from tfod.errors import TfodError
+from tfod.records import masked_crc32c
+from tfod.shards import shard_file_names
+
+_crc32c = google_crc32c.value
+_BUFFER_BYTES = 1 << 20
+
+
+class WriteError(TfodError):
+    """A file could not be written: no room, no permission, no folder."""
+
+
+class AtomicFile:
+    """A file that is written aside and takes its name only when it is complete.
+
+    Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind.
+    """
+
+    def __init__(self, folder: str, hint: str) -> None:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            handle, self._aside = tempfile.mkstemp(prefix=f".{hint}.", suffix=".tmp", dir=folder)
+        except OSError as error:
+            raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
+        self._folder = folder
+        self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+
+    def complete(self) -> None:
+        """Bring everything to the disk."""
+        if not self.stream.closed:
+            self.stream.flush()
+            os.fsync(self.stream.fileno())
+            self.stream.close()
+
+    def publish(self, name: str) -> str:
+        """Give the complete file its name; return its path."""
+        self.complete()
+        path = os.path.join(self._folder, name)
+        # mkstemp makes files for the owner alone; a shard is as open as any other new file.
+        os.chmod(self._aside, 0o666 & ~_umask())
+        os.replace(self._aside, path)
+        return path
+
+    def discard(self) -> None:
+        """Remove what was written aside."""
+        with contextlib.suppress(OSError):
+            self.stream.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._aside)
+
+
+class RecordWriter:
+    """Frames records into a binary stream.
+
+    Source of the layout: tensorflow/core/lib/io/record_writer.h.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, compression: Compression | str = Compression.NONE
+    ) -> None:
+        self._stream = stream
+        compression = Compression(compression)
+        self._deflater = Deflater(compression) if compression is not Compression.NONE else None
+
+    def write(self, payload: bytes) -> int:
+        """Write one record; return the bytes it took before compression."""
+        length = struct.pack("<Q", len(payload))
+        crc = _crc32c(length)
+        head = length + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+        foot = struct.pack("<I", masked_crc32c(payload))
+        for part in (head, payload, foot):
+            self._stream.write(self._deflater.compress(part) if self._deflater else part)
+        return len(payload) + 16
+
+    def finish(self) -> None:
+        """Write the end of a compressed stream. The stream itself stays open."""
+        if self._deflater:
+            self._stream.write(self._deflater.flush())
+
+
+class ShardSetWriter:
+    """Writes one subset as one shard or several.
+
+    Use as a context manager: leaving it publishes the files, leaving it by an exception (also
+    KeyboardInterrupt) discards them and keeps what was there before.
+
+    Args:
+        folder: where to write; made when it is not there.
+        subset: the files' name before numbers and extension; a ``/`` in it makes folders.
+        num_shards: write this many, records dealt in turn, as the OD API does.
+        shard_size: or begin a new shard when one would grow beyond this many bytes.
+        compression: of each shard as a whole.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        subset: str,
+        *,
+        num_shards: int = 1,
+        shard_size: int | None = None,
+        compression: Compression | str = Compression.NONE,
+    ) -> None:
+        if num_shards < 1 or (shard_size is not None and shard_size < 1):
+            raise ValueError("num_shards and shard_size must be at least 1")
+        if num_shards > 1 and shard_size is not None:
+            raise ValueError("num_shards and shard_size exclude each other")
+        parent, self._stem = os.path.split(os.path.join(os.fspath(folder), subset))
+        self._folder = parent
+        self._shard_size = shard_size
+        self._compression = Compression(compression)
+        self._files: list[AtomicFile] = []
+        self._writers: list[RecordWriter] = []
+        self._written = 0
+        self.count = 0
+        for _ in range(num_shards):
+            self._open()
+
+    def write(self, payload: bytes) -> None:
+        """Add one record."""
+        if self._shard_size is not None:
+            if self._written and self._written + len(payload) + 16 > self._shard_size:
+                self._next_shard()
+            writer = self._writers[-1]
+        else:
+            writer = self._writers[self.count % len(self._writers)]
+        try:
+            self._written += writer.write(payload)
+        except OSError as error:
+            raise self._failure(error) from None
+        self.count += 1
+
+    def complete(self) -> None:
+        """Bring all files to the disk, still under their temporary names."""
+        try:
+            for writer, file in zip(self._writers, self._files, strict=True):
+                if not file.stream.closed:
+                    writer.finish()
+                    file.complete()
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def publish(self) -> list[str]:
+        """Complete the files and give them their names; return their paths."""
+        self.complete()
+        names = shard_file_names(self._stem, len(self._files))
+        try:
+            return [
+                file.publish(name) for file, name in zip(self._files, names, strict=True)
+            ]
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def discard(self) -> None:
+        """Remove everything that was written aside."""
+        for file in self._files:
+            file.discard()
+
+    def __enter__(self) -> ShardSetWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            self.discard()
+
+    def _next_shard(self) -> None:
+        self.complete()  # closes the full ones: a process may only hold so many files open
+        self._open()
+
+    def _open(self) -> None:
+        file = AtomicFile(self._folder, self._stem)
+        self._files.append(file)
+        self._writers.append(RecordWriter(file.stream, self._compression))
+        self._written = 0
+
+    def _failure(self, error: OSError) -> WriteError:
+        return WriteError(
+            f"{os.path.join(self._folder, self._stem)}: cannot be written ({error.strerror}); "
+            "what was there before is unchanged"
+        )
+
+
+def write_records(
+    folder: str | os.PathLike[str],
+    subset: str,
+    payloads: Iterable[bytes],
+    *,
+    num_shards: int = 1,
+    shard_size: int | None = None,
+    compression: Compression | str = Compression.NONE,
+) -> list[str]:
+    """Write all payloads as the shards of one subset; return the files' paths.
+
+    Arguments and errors are those of :class:`ShardSetWriter`.
+    """
+    writer = ShardSetWriter(
+        folder, subset, num_shards=num_shards, shard_size=shard_size, compression=compression
+    )
+    try:
+        for payload in payloads:
+            writer.write(payload)
+        return writer.publish()
+    finally:
+        writer.discard()
+
+
+def write_text(folder: str | os.PathLike[str], name: str, text: str) -> str:
+    """Write a text file whole or not at all; return its path.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    file = AtomicFile(os.fspath(folder), name)
+    try:
+        file.stream.write(text.encode())
+        return file.publish(name)
+    except OSError as error:
+        raise WriteError(f"{folder}/{name}: cannot be written ({error.strerror})") from None
+    finally:
+        file.discard()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
