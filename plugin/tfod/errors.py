@@ -53,7 +53,7 @@ class ShardError(TfodError):
         return f"{where}: {what}" + (f"; {self.remedy}" if self.remedy else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.cause, {k: v for k, v in vars(self).items()})
+        return _rebuild, (type(self), self.cause, dict(vars(self)))
 
 
 class RecordError(ShardError):

@@ -90,7 +90,7 @@ class Example:
         return RecordError(
             cause,
             shard=self.shard,
-            record=self.record.index,
+            record=self.record.number,
             offset=self.record.offset,
             feature=feature,
             remedy=remedy,
@@ -161,13 +161,13 @@ class Example:
 
     def _parts_of(self, key: str, wanted: Kind) -> list[Span]:
         kind, parts = self._parts(key)
-        if kind is not wanted and kind is not None:
+        if kind is not wanted and any(start < end for start, end in parts):
             raise self.error(
-                f"is a {kind.value}, expected a {wanted.value}",
+                f"is {kind.value if kind else 'nothing'}, expected {wanted.value}",
                 feature=key,
                 remedy="write the shard again with the right type",
             )
-        return parts
+        return parts if kind is wanted else []  # an empty list of any kind is no value
 
     def _parts(self, key: str) -> tuple[Kind | None, list[Span]]:
         """The kind of a feature and the spans of its list message (one, but for odd writers)."""
@@ -272,9 +272,7 @@ def _find_entries(
         position = stop
 
 
-def _find_entry(
-    buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[int, int]]
-) -> int:
+def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[int, int]]) -> int:
     """Read one field of Features in the general way; return the position behind it."""
     number, wire, first, stop = next(_fields(buffer, start, end))
     if number != 1:

@@ -64,7 +64,7 @@ class Record(NamedTuple):
     something refers to it, so a record may be kept; keeping one keeps up to 512 KiB alive.
     """
 
-    index: int  # from 0
+    number: int  # from 0
     offset: int  # byte at which the record (its header) starts in the uncompressed file
     buffer: bytearray
     start: int
@@ -83,7 +83,7 @@ class Record(NamedTuple):
 
 def masked_crc32c(data: bytes | np.ndarray) -> int:
     """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
-    crc = _crc32c(data)
+    crc: int = _crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -91,7 +91,7 @@ def is_record_header(head: bytes) -> bool:
     """Whether these (first 12) bytes are a record's length with its right checksum."""
     if len(head) < HEADER_BYTES:
         return False
-    return masked_crc32c(head[:8]) == _CRC.unpack_from(head, 8)[0]
+    return masked_crc32c(head[:8]) == int.from_bytes(head[8:HEADER_BYTES], "little")
 
 
 def shard_compression(head: bytes) -> Compression:
@@ -113,9 +113,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
         yield from read_record_stream(stream, name, os.fstat(stream.fileno()).st_size)
 
 
-def read_record_stream(
-    stream: BinaryIO, name: str, size: int | None = None
-) -> Iterator[Record]:
+def read_record_stream(stream: BinaryIO, name: str, size: int | None = None) -> Iterator[Record]:
     """Walk through the records of an open binary stream that is at the start of a shard.
 
     Args:
@@ -167,7 +165,7 @@ class _Rejoined:
             head, self._head = self._head, b""
             target[: len(head)] = head
             return len(head)
-        return self._stream.readinto(target) or 0  # type: ignore[attr-defined, no-any-return]
+        return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self._stream.close()
@@ -222,7 +220,9 @@ def _walk(stream: _Source, name: str, size: int | None) -> Iterator[Record]:
             length, length_crc = unpack_header(buffer, position)
             crc = _crc32c(array[position : position + 8])
             if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != length_crc:
-                raise _bad_length(bytes(buffer[position:have][:16]), name, index, base + position)
+                raise _bad_length(
+                    bytes(buffer[position : min(have, position + 64)]), name, index, base + position
+                )
             end = position + HEADER_BYTES + length + FOOTER_BYTES
             if end > have:
                 wanted = end - position

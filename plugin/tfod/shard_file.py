@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, overload
+from typing import BinaryIO, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def _headers(shard: ShardIdentity) -> Iterator[Record]:
         sound = len(head) == HEADER_BYTES and end <= shard.size
         if not sound or masked_crc32c(head[:8]) != int.from_bytes(head[8:], "little"):
             # The careful walk knows what is wrong and says it.
-            yield from (record for record in read_records(shard.path) if record.index >= index)
+            yield from (record for record in read_records(shard.path) if record.number >= index)
             return
         yield Record(index, offset, _NO_BUFFER, 0, length)
         offset, index = end, index + 1
@@ -148,9 +148,10 @@ class _OpenFiles:
     """The shards that are open for random access, least recently used first."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[ShardIdentity, tuple[BinaryIO, Compression]] = OrderedDict()
+        self._files: OrderedDict[ShardIdentity, tuple[BinaryIO | _Spool, Compression]] = (
+            OrderedDict()
+        )
         self._lock = threading.Lock()
-        self._process = os.getpid()
 
     def open(self, path: str) -> ShardIdentity:
         with self._lock:
@@ -171,11 +172,13 @@ class _OpenFiles:
         with self._lock:
             file, compression = self._file(shard)
             if compression is not Compression.NONE and not isinstance(file, _Spool):
-                file = _Spool.of(file, shard)
-                self._files[shard] = (file, compression)  # type: ignore[assignment]
+                spool = _Spool.of(file, shard)
+                file.close()
+                self._files[shard] = (spool, compression)
+                return os.pread(spool.fileno(), length, offset)
             return os.pread(file.fileno(), length, offset)
 
-    def _file(self, shard: ShardIdentity) -> tuple[BinaryIO, Compression]:
+    def _file(self, shard: ShardIdentity) -> _OpenFile:
         if shard in self._files:
             self._files.move_to_end(shard)
             return self._files[shard]
@@ -188,7 +191,7 @@ class _OpenFiles:
             raise _changed(shard)
         return self._keep(shard, file)
 
-    def _keep(self, shard: ShardIdentity, file: BinaryIO) -> tuple[BinaryIO, Compression]:
+    def _keep(self, shard: ShardIdentity, file: BinaryIO) -> _OpenFile:
         compression = shard_compression(os.pread(file.fileno(), HEADER_BYTES, 0))
         self._files[shard] = (file, compression)
         while len(self._files) > _MAX_OPEN_FILES:
@@ -208,7 +211,7 @@ class _Spool:
         compressed.seek(0)
         try:
             with InflatingStream(compressed) as stream:
-                shutil.copyfileobj(stream, plain, 1 << 20)  # type: ignore[misc]
+                shutil.copyfileobj(stream, plain, 1 << 20)
         except OSError as error:
             plain.close()
             raise ShardError(
@@ -216,7 +219,7 @@ class _Spool:
                 shard=shard.path,
                 remedy="make room there, set TMPDIR, or decompress the shard yourself",
             ) from None
-        return cls(plain)  # type: ignore[arg-type]
+        return cls(plain)
 
     def fileno(self) -> int:
         return self._file.fileno()
@@ -227,9 +230,7 @@ class _Spool:
 
 def _identity_of(path: str, file: BinaryIO) -> ShardIdentity:
     status = os.fstat(file.fileno())
-    return ShardIdentity(
-        path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    )
+    return ShardIdentity(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _changed(shard: ShardIdentity) -> ShardError:
@@ -240,4 +241,5 @@ def _changed(shard: ShardIdentity) -> ShardError:
     )
 
 
+_OpenFile: TypeAlias = tuple[BinaryIO | _Spool, Compression]
 _open_files = _OpenFiles()

@@ -23,11 +23,16 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-o
 _COMPRESSED = (".gz", ".gzip", ".zlib", ".zz")
 # What lies beside shards and needs no look inside.
 _OTHER_EXTENSIONS = frozenset(
-    ".jpg .jpeg .png .gif .bmp .tif .tiff .webp .xml .json .txt .csv .pbtxt .md .py .ipynb .yaml"
-    " .yml .config .zip .tar .html .pdf .mp4 .pb .npy .pkl .h5 .index .meta .log .sh .tfindex"
-    " .data-00000-of-00001".split()
+    (
+        *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".mp4"),
+        *(".xml", ".json", ".txt", ".csv", ".pbtxt", ".yaml", ".yml", ".config", ".md", ".html"),
+        *(".zip", ".tar", ".pb", ".npy", ".pkl", ".h5", ".index", ".meta", ".tfindex"),
+        *(".py", ".ipynb", ".sh", ".log", ".pdf"),
+    )
 )
-_SPLITS = frozenset("train training valid validation val test testing trainval".split())
+_SPLITS = frozenset(
+    ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
+)
 _MAX_DEPTH = 3
 
 

@@ -70,9 +70,7 @@ class RecordWriter:
     Source of the layout: tensorflow/core/lib/io/record_writer.h.
     """
 
-    def __init__(
-        self, stream: BinaryIO, compression: Compression | str = Compression.NONE
-    ) -> None:
+    def __init__(self, stream: BinaryIO, compression: Compression | str = Compression.NONE) -> None:
         self._stream = stream
         compression = Compression(compression)
         self._deflater = Deflater(compression) if compression is not Compression.NONE else None
@@ -102,7 +100,8 @@ class ShardSetWriter:
     Args:
         folder: where to write; made when it is not there.
         subset: the files' name before numbers and extension; a ``/`` in it makes folders.
-        num_shards: write this many, records dealt in turn, as the OD API does.
+        num_shards: write this many, records dealt in turn, as the OD API does; fewer when there
+            are fewer records, since a shard of no bytes looks like a failed download.
         shard_size: or begin a new shard when one would grow beyond this many bytes.
         compression: of each shard as a whole.
 
@@ -150,6 +149,9 @@ class ShardSetWriter:
 
     def complete(self) -> None:
         """Bring all files to the disk, still under their temporary names."""
+        for file in self._files[max(self.count, 1) :]:
+            file.discard()
+        del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
         try:
             for writer, file in zip(self._writers, self._files, strict=True):
                 if not file.stream.closed:
@@ -163,9 +165,7 @@ class ShardSetWriter:
         self.complete()
         names = shard_file_names(self._stem, len(self._files))
         try:
-            return [
-                file.publish(name) for file, name in zip(self._files, names, strict=True)
-            ]
+            return [file.publish(name) for file, name in zip(self._files, names, strict=True)]
         except OSError as error:
             raise self._failure(error) from None
 

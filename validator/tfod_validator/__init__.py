@@ -1,0 +1,1 @@
+"""The checker of TFRecord shards and annotation zips, and the command ``tfod``."""

@@ -62,9 +62,9 @@ def register(environment: Any) -> None:
         registry.register(plugin.NAME, plugin)
 
 
-def patch_environment(module: ModuleType) -> None:
+def patch_environment(module: Any) -> None:
     """Every environment registers our formats behind Datumaro's own."""
-    environment: Any = module.Environment  # type: ignore[attr-defined]
+    environment: Any = module.Environment
     if _is_patched(environment._register_builtin_plugins):
         return
     original = environment._register_builtin_plugins
@@ -113,7 +113,7 @@ def _normalize_extensions(module: Any) -> None:
     module.get_all_file_extensions = get_all_file_extensions
 
 
-def patch_commands(module: ModuleType) -> None:
+def patch_commands(module: Any) -> None:
     """Bring ``datum export`` back to Datumaro 1.x, which dropped it."""
     original = getattr(module, "get_non_project_commands", None)
     if original is None or _is_patched(original):
@@ -128,12 +128,12 @@ def patch_commands(module: ModuleType) -> None:
             return commands
         return [*commands, ("export", export_command, "Export a dataset in some format")]
 
-    module.get_non_project_commands = _mark(get_non_project_commands)  # type: ignore[attr-defined]
+    module.get_non_project_commands = _mark(get_non_project_commands)
 
 
-def patch_main(module: ModuleType) -> None:
+def patch_main(module: Any) -> None:
     """End ``datum`` with one line and exit code 1 where our formats say what is wrong."""
-    original: Callable[..., int] = module.main  # type: ignore[attr-defined]
+    original: Callable[..., int] = module.main
     if _is_patched(original):
         return
 
@@ -150,7 +150,7 @@ def patch_main(module: ModuleType) -> None:
         finally:
             logging.getLogger().removeFilter(plain)
 
-    module.main = _mark(main)  # type: ignore[attr-defined]
+    module.main = _mark(main)
 
 
 class _OneLine(logging.Filter):

@@ -32,7 +32,7 @@ class LazyPngMask:
     def __call__(self, *_: object) -> np.ndarray:
         """Return the mask, bool of shape (height, width)."""
         pixels = np.asarray(decode_image(self.span.read()))
-        return pixels.any(axis=2) if pixels.ndim == 3 else pixels > 0
+        return np.asarray(pixels.any(axis=2) if pixels.ndim == 3 else pixels > 0)
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,7 @@ class AnnotationBuilder:
             self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
         return clamped.tolist()  # type: ignore[no-any-return]
 
-    def _labels(
-        self, detection: Detection, scope: LabelScope, count: int
-    ) -> Sequence[int | None]:
+    def _labels(self, detection: Detection, scope: LabelScope, count: int) -> Sequence[int | None]:
         texts: Sequence[str | None] = detection.class_text or (None,) * count
         ids: Sequence[int | None] = detection.class_label or (None,) * count
         resolve = self._classes.resolve
@@ -149,13 +147,11 @@ class AnnotationBuilder:
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
             return [
-                None
-                if mask is None
-                else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
+                None if mask is None else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
                 for mask in detection.masks
             ]
         if detection.numerical_masks is not None:
-            drawn = (detection.numerical_masks > 0).reshape(count, -1).any(axis=1)
+            drawn = np.any(detection.numerical_masks.reshape(count, -1) > 0, axis=1).tolist()
             span = ByteSpan(shard, *record)
             return [
                 LazyNumericalMask(span, index) if has else None for index, has in enumerate(drawn)
@@ -198,7 +194,7 @@ class AnnotationBuilder:
             if item is None and detection.class_label:
                 item = scope.label_map.find_id(detection.class_label[index])
         places = [point.id for point in item.keypoints] if item else []
-        if item is not None and places and 0 <= min(places) and max(places) < count:
+        if item is not None and places and min(places) >= 0 and max(places) < count:
             return places, [point.label for point in item.keypoints]
         names = detection.keypoints.names or [f"point_{i}" for i in range(count)]
         return list(range(count)), names
@@ -227,9 +223,7 @@ def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     return found
 
 
-def _attribute_dicts(
-    attributes: Any, count: int
-) -> list[dict[str, AttributeValue | bool]]:
+def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, AttributeValue | bool]]:
     """Turn name → values into one dict an object, without what the object does not have."""
     dicts: list[dict[str, AttributeValue | bool]] = [{} for _ in range(count)]
     for name, values in attributes.items():

@@ -31,7 +31,7 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
         |n
         Examples:|n
         - Export a folder as TF Object Detection API shards, with pictures:|n
-        |s|s%(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images|n
+        |s|s%(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images
         """.format(", ".join(sorted(DEFAULT_ENVIRONMENT.exporters))),
         formatter_class=MultilineFormatter,
     )
@@ -107,18 +107,22 @@ def _target_folder(args: argparse.Namespace) -> str:
 
     folder = args.dst_dir
     if not folder:
-        return os.path.abspath(generate_next_file_name(f"export-{make_file_name(args.format)}"))
+        return str(
+            os.path.abspath(generate_next_file_name(f"export-{make_file_name(args.format)}"))
+        )
     if not args.overwrite and os.path.isdir(folder) and os.listdir(folder):
         raise CliException(f"Directory '{folder}' already exists (pass --overwrite to overwrite)")
-    return os.path.abspath(folder)
+    return str(os.path.abspath(folder))
 
 
 def _recognise(environment: Any, source: str) -> str:
     from datumaro.cli.util.errors import CliException
 
     matches: list[str] = environment.detect_dataset(source)
-    if len(matches) == 1:
-        return matches[0]
+    # Of a family (voc, voc_detection, voc_segmentation) the head reads all the others do.
+    for head in matches:
+        if all(one == head or one.startswith(f"{head}_") for one in matches):
+            return head
     if matches:
         raise CliException(
             f"Multiple formats match the dataset: {', '.join(matches)}; choose one with -if"

@@ -127,9 +127,7 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         save_images: bool | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            extractor, save_dir, save_media=bool(save_media or save_images), **options
-        )
+        super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
         if num_shards > 1 and shard_size is not None:
             raise lines.errors.DatasetExportError(
                 "num_shards and shard_size exclude each other; give one of them"
@@ -309,8 +307,10 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
              if isinstance(one, ByteSpan)),
             None,
         )  # fmt: skip
-        return bool(self._keep_pictures_of) and span is not None and (
-            os.path.dirname(span.shard.path) == self._keep_pictures_of
+        return (
+            bool(self._keep_pictures_of)
+            and span is not None
+            and (os.path.dirname(span.shard.path) == self._keep_pictures_of)
         )
 
     def _say_what_was_lost(self) -> None:
@@ -419,7 +419,7 @@ def _media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
     if media is None:
         return None
     if media.has_size:
-        return tuple(media.size)  # type: ignore[return-value]
+        return tuple(media.size)
     data = encoded
     path = lines.picture_path(media)
     if data is None and path and os.path.isfile(path):
@@ -427,7 +427,7 @@ def _media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
             data = file.read()
     size = picture_size(data) if data else None
     if size is None and media.size is not None:
-        size = tuple(media.size)  # type: ignore[assignment]
+        size = tuple(media.size)
     return size
 
 

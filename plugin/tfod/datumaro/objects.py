@@ -167,7 +167,9 @@ class ObjectBuilder:
                 known = self._classes.classes[one.label]
                 texts.append(known.text)
                 ids.append(known.label)
-        masks = [self._mask(one, size) for one in found] if self._save_masks else None
+        masks: list[PngMask | None] | None = None
+        if self._save_masks:
+            masks = [self._mask(one, size) for one in found]
         return ExportedObjects(
             boxes=boxes.astype(np.float32),
             class_text=texts,
@@ -192,9 +194,7 @@ class ObjectBuilder:
             mask = _draw(outline, size)
         return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
 
-    def _keypoints(
-        self, found: list[ExportedObject], size: tuple[int, int]
-    ) -> Keypoints | None:
+    def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
         if not any(one.points is not None for one in found):
             return None
         names = self._classes.keypoint_names

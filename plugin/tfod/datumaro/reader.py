@@ -6,7 +6,6 @@ import contextlib
 import gc
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,14 +146,14 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         for record in read_records(path):
             try:
                 example = Example(record, path)
-                if record.index == 0:
+                if record.number == 0:
                     _require_detection_api(example)
                 item = self._read_item(example, subset, scope, shard, folders, ids)
             except RecordError as error:
-                policy.report_item_error(error, item_id=(f"record {record.index}", subset))
+                policy.report_item_error(error, item_id=(f"record {record.number}", subset))
                 continue
             self._items.append(item)
-            if record.index % 1000 == 999:
+            if record.number % 1000 == 999:
                 report_progress(done + min(record.offset, shard.size))
 
     def _read_item(
@@ -171,7 +170,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         size = _size(detection, example)
         path = safe_relative_path(detection.filename or "")
         fallback = split_extension(safe_relative_path(detection.source_id or ""))[0]
-        item_id = ids.make(path, fallback or f"record_{record.index:06d}")
+        item_id = ids.make(path, fallback or f"record_{record.number:06d}")
         media = _media(detection, path, item_id, size, shard, folders, record)
 
         def report(reason: str) -> None:

@@ -1,0 +1,110 @@
+"""The data that is measured: shards and pictures, the same in every run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import tfod
+from PIL import Image, ImageFilter
+from sizes import BOXES, CLASSES, HEIGHT, PICTURE_BYTES, WARM_UP, WIDTH, Sizes
+
+
+_DISTINCT_PICTURES = 20
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where everything lies; the names of the folders are those of :func:`make_data`."""
+
+    root: Path
+    sizes: Sizes
+
+    def folder(self, name: str) -> Path:
+        """The folder of one dataset: a shard and its label map, or picture files."""
+        return self.root / name
+
+    def shard(self, name: str) -> Path:
+        """The one shard of a dataset."""
+        return self.folder(name) / "train.tfrecord"
+
+
+def make_data(root: Path, sizes: Sizes) -> Data:
+    """Write all datasets.
+
+    ``pictures`` has 100 kB pictures, ``unpictured`` the same records without them, ``bare`` many
+    more records without pictures; ``…_of_peer`` are the first records of these. ``files`` is
+    a folder of JPEG files.
+    """
+    data = Data(root, sizes)
+    pictures = list(_distinct_pictures())
+    _write(data, "warm_up", _detections(WARM_UP, pictures))
+    _write(data, "pictures", _detections(sizes.pictures, pictures))
+    _write(data, "unpictured", _detections(sizes.pictures))
+    _write(data, "pictures_of_peer", _detections(sizes.pictures_of_peer, pictures))
+    _write(data, "unpictured_of_peer", _detections(sizes.pictures_of_peer))
+    _write(data, "bare", _detections(sizes.bare))
+    _write(data, "bare_of_peer", _detections(sizes.bare_of_peer))
+    data.folder("files").mkdir()
+    for number in range(sizes.files):
+        picture = _made_distinct(pictures[number % len(pictures)], number)
+        (data.folder("files") / f"{number:06d}.jpg").write_bytes(picture)
+    return data
+
+
+def _write(data: Data, name: str, detections: Iterator[tfod.Detection]) -> None:
+    tfod.write_records(data.folder(name), "train", map(tfod.encode_detection, detections))
+    items = tuple(tfod.LabelMapItem(number + 1, text) for number, text in enumerate(CLASSES))
+    (data.folder(name) / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
+
+
+def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfod.Detection]:
+    """The records, with pictures or with an empty ``image/encoded``; always the same ones."""
+    random = np.random.default_rng(7)
+    for number in range(count):
+        corners = np.sort(random.random((BOXES, 2, 2), dtype=np.float32), axis=1)
+        classes = random.integers(0, len(CLASSES), BOXES).tolist()
+        detection = tfod.Detection(
+            filename=f"{number:06d}.jpg",
+            source_id=f"{number:06d}",
+            format="jpeg" if pictures else "",
+            sha256="",
+            height=HEIGHT,
+            width=WIDTH,
+            encoded=b"",
+            boxes=corners.reshape(BOXES, 4),
+            class_text=[CLASSES[one] for one in classes],
+            class_label=[one + 1 for one in classes],
+        )
+        if pictures:
+            picture = _made_distinct(pictures[number % len(pictures)], number)
+            detection = replace(detection, encoded=picture)
+        yield detection
+
+
+def _distinct_pictures() -> Iterator[bytes]:
+    """JPEGs of smoothed noise: 100 kB at 640 x 480, as a photograph of good quality has."""
+    random = np.random.default_rng(11)
+    for _ in range(_DISTINCT_PICTURES):
+        pixels = random.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+        picture = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
+        yield max((_jpeg(picture, quality) for quality in range(50, 96, 3)), key=_nearness)
+
+
+def _jpeg(picture: Image.Image, quality: int) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, "JPEG", quality=quality)
+    return stream.getvalue()
+
+
+def _nearness(picture: bytes) -> int:
+    return -abs(len(picture) - PICTURE_BYTES)
+
+
+def _made_distinct(picture: bytes, number: int) -> bytes:
+    """The picture with a JPEG comment behind its first marker that holds a number."""
+    comment = b"\xff\xfe\x00\x0a%08d" % number
+    return picture[:2] + comment + picture[2:]

@@ -1,0 +1,114 @@
+"""What is compared with what, and the targets: one function a section of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from data import Data
+from measure import Job, Sample, compare, median_peak, run
+from sizes import BOXES, EXPORTED_BOXES
+from table import Row, Section, at_most, faster, megabytes
+
+_DATUMARO = "Datumaro's own"
+
+
+def import_rows(data: Data) -> Iterator[Section | Row]:
+    """Time to import a dataset and walk over it."""
+    yield Section("Import, a record", _DATUMARO)
+    for name, what in (("pictures", "100 kB pictures"), ("bare", "no pictures")):
+        ours, theirs = _compare_times(
+            data, _import(data, name), _import(data, f"{name}_of_peer", peer=True)
+        )
+        yield _row(f"{what}, {BOXES} boxes", ours, theirs, 15)
+
+
+def memory_rows(data: Data) -> Iterator[Section | Row]:
+    """What pictures cost in memory: peak of an import, less that of the same without pictures."""
+    yield Section("Import, memory for the pictures", _DATUMARO)
+    repeats = data.sizes.repeats
+    ours = median_peak(_import(data, "pictures"), repeats)
+    ours -= median_peak(_import(data, "unpictured"), repeats)
+    theirs = median_peak(_import(data, "pictures_of_peer", peer=True), 1)
+    theirs -= median_peak(_import(data, "unpictured_of_peer", peer=True), 1)
+    # The peer's grows with the pictures, ours does not.
+    theirs *= data.sizes.pictures / data.sizes.pictures_of_peer
+    what = f"{data.sizes.pictures:,} pictures of 100 kB"
+    yield at_most(what, megabytes(ours), megabytes(theirs), 20, "MB")
+
+
+def export_rows(data: Data) -> Iterator[Section | Row]:
+    """Time to write a dataset; ours includes bringing it to the disk (fsync), theirs does not."""
+    yield Section("Export, a record", _DATUMARO)
+    files, sizes = str(data.folder("files")), data.sizes
+    ours, theirs = _compare_times(
+        data,
+        Job("export_files", (files, sizes.files)),
+        Job("export_files", (files, sizes.files_of_peer), peer=True),
+    )
+    yield _row(f"100 kB picture files, {BOXES} boxes", ours, theirs, 10)
+    imported = (str(data.folder("pictures_of_peer")), str(data.folder("warm_up")))
+    ours, theirs = _compare_times(
+        data, Job("export_imported", imported), Job("export_imported", imported, peer=True)
+    )
+    yield _row(f"pictures of a shard, {BOXES} boxes", ours, theirs, 2.5)
+    count = (sizes.exported,)
+    ours, theirs = _compare_times(
+        data, Job("export_annotations", count), Job("export_annotations", count, peer=True)
+    )
+    yield _row(f"annotations alone, {EXPORTED_BOXES} boxes", ours, theirs, 1)
+
+
+def read_rows(data: Data) -> Iterator[Section | Row]:
+    """Time to read records, checksums verified and all features decoded."""
+    yield Section("Read and decode, a record of 100 kB", "tf.data")
+    shard = (str(data.shard("pictures")),)
+    ours = Job("read_with_tfod", shard)
+    for what, task, target in (
+        ("one record at a time", "read_with_tensorflow", 5),
+        ("peer left in batches of 64", "read_batches_with_tensorflow", 5),
+    ):
+        yield _row(what, *_compare_times(data, ours, Job(task, shard, peer=True)), target)
+
+
+def start_up_rows(data: Data) -> Iterator[Section | Row]:
+    """Time and memory before anything is read."""
+    yield Section("Start-up", "TensorFlow")
+    ours, theirs = _compare_times(
+        data, Job("import_module", ("tfod",)), Job("import_module", ("tensorflow",), peer=True)
+    )
+    yield at_most("import tfod / tensorflow", ours.seconds * 1e3, theirs.seconds * 1e3, 150, "ms")
+    peaks = megabytes(ours.peak_bytes), megabytes(theirs.peak_bytes)
+    yield Row("    memory of the process then", *(f"{peak:.0f} MB" for peak in peaks))
+    ours, theirs = _compare_times(
+        data, Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
+    )
+    yield faster("load the format into a running Datumaro", ours.seconds, theirs.seconds, None)
+    hook = min(run(Job("run_start_up_hook", peer=True)).seconds for _ in range(5))
+    yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
+
+
+SECTIONS = {
+    "import": import_rows,
+    "memory": memory_rows,
+    "export": export_rows,
+    "read": read_rows,
+    "start-up": start_up_rows,
+}
+
+
+def _import(data: Data, name: str, peer: bool = False) -> Job:
+    folders = (str(data.folder(name)), str(data.folder("warm_up")))
+    return Job("import_dataset", folders, peer)
+
+
+def _compare_times(data: Data, ours: Job, theirs: Job) -> tuple[Sample, Sample]:
+    return compare(ours, theirs, data.sizes.repeats, lambda sample: sample.seconds)
+
+
+def _row(what: str, ours: Sample, theirs: Sample, target: float) -> Row:
+    """A row of time per record, which says how many records each side had."""
+    counts = f"{ours.records:,}"
+    if theirs.records != ours.records:
+        counts += f" / {theirs.records:,}"
+    row = faster(what, ours.seconds_per_record, theirs.seconds_per_record, target)
+    return Row(f"{row.what} ({counts})", row.ours, row.theirs, row.ratio, row.target, row.verdict)

@@ -1,0 +1,56 @@
+"""How much is measured, and what the records are like. Imports nothing: every process reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PICTURE_BYTES = 100_000
+HEIGHT, WIDTH = 480, 640
+BOXES = 6
+EXPORTED_BOXES = 10
+CLASSES = tuple(f"class {number:02d}" for number in range(20))
+WARM_UP = 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many records each measurement has; a slow peer gets the first few of the same.
+
+    Attributes:
+        pictures, pictures_of_peer: records with a picture of 100 kB.
+        bare, bare_of_peer: records without a picture.
+        files, files_of_peer: picture files.
+        exported: pictures of the export of annotations alone.
+        repeats: how often each side runs.
+    """
+
+    pictures: int
+    pictures_of_peer: int
+    bare: int
+    bare_of_peer: int
+    files: int
+    files_of_peer: int
+    exported: int
+    repeats: int
+
+
+FULL = Sizes(
+    pictures=4000,
+    pictures_of_peer=1000,
+    bare=50_000,
+    bare_of_peer=2500,
+    files=1000,
+    files_of_peer=200,
+    exported=5000,
+    repeats=3,
+)
+QUICK = Sizes(
+    pictures=1000,
+    pictures_of_peer=150,
+    bare=10_000,
+    bare_of_peer=500,
+    files=300,
+    files_of_peer=60,
+    exported=1000,
+    repeats=2,
+)

@@ -1,0 +1,307 @@
+"""The measurements themselves. Each runs in a fresh process: ``tasks.py <name> <JSON list>``.
+
+A task prints a :class:`measure.Sample` as JSON. With ``TFOD_ACTIVATE=0`` the plugin that Datumaro
+uses is its own; which one it is is verified, never assumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from measure import Sample
+from sizes import BOXES, CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
+
+FORMAT = "tf_detection_api"
+_OURS, _THEIRS = "tfod.datumaro.", "datumaro.plugins.data_formats.tf_detection_api."
+_BATCH = 64
+_PASSES = 3
+_READ_AHEAD = 8 << 20
+
+Walk = Callable[[], Iterator[tuple[int, int]]]
+"""Reads a shard; hands out how many records and boxes came, again and again."""
+
+
+def import_dataset(folder: str, warm_up: str) -> Sample:
+    """Import a dataset and walk over all its items; pictures are not opened."""
+    _import_and_walk(warm_up)
+    _verify_plugin("importers")
+    _forget_peak_memory()
+    begin = time.perf_counter()
+    records, boxes = _import_and_walk(folder)
+    return Sample(time.perf_counter() - begin, records, boxes, _peak_memory())
+
+
+def export_files(folder: str, count: int) -> Sample:
+    """Export picture files with boxes; the dataset knows only their paths."""
+    from datumaro.components.dataset_base import DatasetItem
+    from datumaro.components.media import Image
+
+    items = [
+        DatasetItem(
+            path.stem,
+            subset="train",
+            media=Image.from_file(str(path)),
+            annotations=_boxes(BOXES),
+        )
+        for path in sorted(Path(folder).iterdir())[:count]
+    ]
+    return _export(_dataset_of(items), _dataset_of(items[:10]), save_media=True)
+
+
+def export_imported(folder: str, warm_up: str) -> Sample:
+    """Export, with its pictures, a dataset that was imported by the same plugin."""
+    from datumaro.components.dataset import Dataset
+
+    dataset, small = (Dataset.import_from(one, FORMAT) for one in (folder, warm_up))
+    return _export(dataset, small, save_media=True)
+
+
+def export_annotations(count: int) -> Sample:
+    """Export annotations alone, of pictures whose size is known."""
+    from datumaro.components.dataset_base import DatasetItem
+    from datumaro.components.media import Image
+
+    items = [
+        DatasetItem(
+            f"{number:06d}",
+            subset="train",
+            media=Image.from_numpy(None, size=(HEIGHT, WIDTH), ext=".jpg"),
+            annotations=_boxes(EXPORTED_BOXES),
+        )
+        for number in range(count)
+    ]
+    return _export(_dataset_of(items), _dataset_of(items[:10]), save_media=False)
+
+
+def read_with_tfod(shard: str) -> Sample:
+    """Read a shard as Detections: checksums verified, every feature decoded, pictures copied out.
+
+    The copy is for the comparison's sake: TensorFlow hands out pictures that outlive the walk.
+    """
+    import tfod
+
+    def walk() -> Iterator[tuple[int, int]]:
+        for detection in tfod.read_detections(shard):
+            assert detection.encoded is not None
+            bytes(detection.encoded)
+            yield 1, len(detection.boxes)
+
+    return _best_pass(walk)
+
+
+def read_with_tensorflow(shard: str) -> Sample:
+    """The same with tf.data: parse in parallel, hand out one record after the other in NumPy."""
+    import tensorflow as tf
+
+    features = _tensorflow_features()
+
+    def parse(payload: Any) -> dict[str, Any]:
+        return _dense(tf.io.parse_single_example(payload, features))
+
+    dataset = (
+        tf.data.TFRecordDataset(shard, buffer_size=_READ_AHEAD)
+        .map(parse, tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+    def walk() -> Iterator[tuple[int, int]]:
+        for record in dataset.as_numpy_iterator():
+            yield 1, len(record[_A_SIDE])
+
+    return _best_pass(walk)
+
+
+def read_batches_with_tensorflow(shard: str) -> Sample:
+    """The same as its guide advises for training: batches, parsed in parallel, left as batches."""
+    import tensorflow as tf
+
+    features = _tensorflow_features()
+
+    def parse(payloads: Any) -> dict[str, Any]:
+        return _dense(tf.io.parse_example(payloads, features))
+
+    dataset = (
+        tf.data.TFRecordDataset(shard, buffer_size=_READ_AHEAD)
+        .batch(_BATCH)
+        .map(parse, tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+    def walk() -> Iterator[tuple[int, int]]:
+        for batch in dataset:
+            yield batch["image/height"].shape[0], batch[_A_SIDE].shape[0]
+
+    return _best_pass(walk)
+
+
+def import_module(name: str) -> Sample:
+    """Import a module by its name."""
+    assert name not in sys.modules
+    _forget_peak_memory()
+    begin = time.perf_counter()
+    importlib.import_module(name)
+    return Sample(time.perf_counter() - begin, 1, peak_bytes=_peak_memory())
+
+
+def register_in_datumaro() -> Sample:
+    """Import tfod and register its formats in a Datumaro environment that is there already."""
+    from datumaro.components.environment import Environment
+
+    environment = Environment()
+    environment.importers  # noqa: B018 -- loads the list of built-in plugins
+    assert "tfod" not in sys.modules  # the process was started without the hook
+    begin = time.perf_counter()
+    from tfod.datumaro import register
+
+    register(environment)
+    seconds = time.perf_counter() - begin
+    assert environment.importers[FORMAT].__module__.startswith(_OURS)
+    return Sample(seconds, 1)
+
+
+def load_builtin_plugin() -> Sample:
+    """Ask such an environment for Datumaro's own plugin: this loads TensorFlow."""
+    from datumaro.components.environment import DEFAULT_ENVIRONMENT
+
+    DEFAULT_ENVIRONMENT.importers  # noqa: B018 -- as above
+    assert "tensorflow" not in sys.modules
+    begin = time.perf_counter()
+    DEFAULT_ENVIRONMENT.importers[FORMAT]
+    seconds = time.perf_counter() - begin
+    _verify_plugin("importers")
+    return Sample(seconds, 1)
+
+
+def run_start_up_hook() -> Sample:
+    """Execute the line that ``site`` executes when Python starts in an environment with tfod."""
+    import site
+
+    files = [Path(folder) / "tfod_datumaro.pth" for folder in site.getsitepackages()]
+    line = next(file for file in files if file.exists()).read_text()
+    assert "_tfod_datumaro_hook" not in sys.modules  # the process was started without it
+    os.environ["TFOD_ACTIVATE"] = "1"
+    begin = time.perf_counter()
+    exec(line)
+    seconds = time.perf_counter() - begin
+    assert "_tfod_datumaro_hook" in sys.modules
+    return Sample(seconds, 1)
+
+
+def _import_and_walk(folder: str) -> tuple[int, int]:
+    from datumaro.components.dataset import Dataset
+
+    dataset = Dataset.import_from(folder, FORMAT)
+    return len(dataset), sum(len(item.annotations) for item in dataset)
+
+
+def _export(dataset: Any, small: Any, *, save_media: bool) -> Sample:
+    """Export a dataset, after a small one that loads and prepares everything."""
+    records = len(dataset)
+    boxes = sum(len(item.annotations) for item in dataset)
+    with _scratch_folder() as folder:
+        small.export(str(folder / "warm-up"), FORMAT, save_media=save_media)
+        _verify_plugin("exporters")
+        _forget_peak_memory()
+        begin = time.perf_counter()
+        dataset.export(str(folder / "out"), FORMAT, save_media=save_media)
+        seconds = time.perf_counter() - begin
+        peak = _peak_memory()
+    return Sample(seconds, records, boxes, peak)
+
+
+def _dataset_of(items: list[Any]) -> Any:
+    from datumaro.components.dataset import Dataset
+
+    return Dataset.from_iterable(items, categories=list(CLASSES))
+
+
+def _boxes(count: int) -> list[Any]:
+    from datumaro.components.annotation import Bbox
+
+    return [Bbox(20 * i, 10 * i, 50 + i, 40 + i, label=i % len(CLASSES)) for i in range(count)]
+
+
+def _verify_plugin(registry: str) -> None:
+    """See that Datumaro uses the plugin that this process is meant to measure."""
+    from datumaro.components.environment import DEFAULT_ENVIRONMENT
+
+    wanted = _THEIRS if os.environ["TFOD_ACTIVATE"] == "0" else _OURS
+    used = getattr(DEFAULT_ENVIRONMENT, registry)[FORMAT].__module__
+    assert used.startswith(wanted), f"{registry}: {used} instead of {wanted}"
+
+
+_A_SIDE = "image/object/bbox/xmin"
+
+
+def _tensorflow_features() -> dict[str, Any]:
+    """Every key of our records, as the OD API's decoder describes them."""
+    import tensorflow as tf
+
+    texts = ("filename", "source_id", "key/sha256", "format", "encoded")
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    return {
+        **{f"image/{key}": tf.io.FixedLenFeature([], tf.string, "") for key in texts},
+        **{f"image/{key}": tf.io.FixedLenFeature([], tf.int64, 0) for key in ("height", "width")},
+        **{f"image/object/bbox/{side}": tf.io.VarLenFeature(tf.float32) for side in sides},
+        "image/object/class/text": tf.io.VarLenFeature(tf.string),
+        "image/object/class/label": tf.io.VarLenFeature(tf.int64),
+    }
+
+
+def _dense(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Of sparse tensors only the values: the cheapest form they have."""
+    return {key: getattr(value, "values", value) for key, value in parsed.items()}
+
+
+def _best_pass(walk: Walk) -> Sample:
+    """The best of several passes: the first one of TensorFlow builds its graph and tunes itself."""
+    samples = []
+    for _ in range(_PASSES):
+        records = boxes = 0
+        begin = time.perf_counter()
+        for more_records, more_boxes in walk():
+            records += more_records
+            boxes += more_boxes
+        samples.append(Sample(time.perf_counter() - begin, records, boxes))
+    return min(samples, key=lambda sample: sample.seconds)
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="export-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _forget_peak_memory() -> None:
+    """Let the kernel count this process's peak from now on (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory() -> int:
+    """Highest resident set in bytes, mapped files included; unlike ru_maxrss never the parent's."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
+
+
+def main() -> None:
+    name, arguments = sys.argv[1:]
+    sample: Sample = globals()[name](*json.loads(arguments))
+    print(json.dumps(dataclasses.asdict(sample)))
+
+
+if __name__ == "__main__":
+    main()

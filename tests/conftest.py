@@ -1,0 +1,87 @@
+"""What all tests share: the corpus of real shards, and shards made to measure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.writer import write_records
+
+CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
+_used_shards: set[str] = set()
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real shards; skips where it is absent."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no real shards here: {CORPUS} is absent")
+    return CORPUS
+
+
+@pytest.fixture(scope="session")
+def figures(corpus: Path) -> dict[str, Any]:
+    """What TensorFlow counted in the corpus, by shard."""
+    return json.loads((corpus / "figures.json").read_text())
+
+
+@pytest.fixture
+def note_shard() -> Callable[[str], None]:
+    """Remember that a real shard was read, for the closing line of the run."""
+    return _used_shards.add
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many real shards were read."""
+    if _used_shards:
+        terminalreporter.write_line(f"real shards read from {CORPUS}: {len(_used_shards)}")
+
+
+def encode(features: Mapping[str, Any]) -> bytes:
+    """An Example from plain values: str and bytes, int, float, or lists of them."""
+    return encode_example({key: _feature(value) for key, value in features.items()})
+
+
+def _feature(value: Any) -> bytes:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if values and all(isinstance(one, (str, bytes)) for one in values):
+        return bytes_feature(one.encode() if isinstance(one, str) else one for one in values)
+    if any(isinstance(one, float) for one in values):
+        return float_feature(values)
+    return int64_feature(values)
+
+
+def objects(
+    boxes: Sequence[Sequence[float]],
+    text: Sequence[str] | None = None,
+    label: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """The features of objects; boxes are xmin, ymin, xmax, ymax, normalized."""
+    found: dict[str, Any] = {
+        f"image/object/bbox/{side}": [float(box[place]) for box in boxes]
+        for place, side in enumerate(("xmin", "ymin", "xmax", "ymax"))
+    }
+    if text is not None:
+        found["image/object/class/text"] = list(text)
+    if label is not None:
+        found["image/object/class/label"] = list(label)
+    return found
+
+
+def picture(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
+    """The features of a picture without its bytes."""
+    return {"image/filename": name, "image/height": height, "image/width": width}
+
+
+@pytest.fixture
+def make_shard(tmp_path: Path) -> Callable[..., str]:
+    """Write a shard from dicts of plain values: ``make_shard("train", {...}, {...})``."""
+
+    def make(subset: str, *records: Mapping[str, Any], folder: Path | None = None) -> str:
+        return write_records(folder or tmp_path, subset, [encode(one) for one in records])[0]
+
+    return make

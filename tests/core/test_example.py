@@ -1,0 +1,167 @@
+"""The Example codec: round trips, and every spelling that protobuf allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.errors import RecordError
+from tfod.example import (
+    Example,
+    Kind,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    read_varint,
+)
+
+from tests.conftest import encode
+
+keys = st.text(min_size=1, max_size=30)
+int64s = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40)
+floats = st.lists(st.floats(width=32), max_size=60)
+byte_lists = st.lists(st.binary(max_size=200), max_size=10)
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def example_of(key: str, feature: bytes) -> Example:
+    entry = field(1, key.encode()) + field(2, feature)
+    return Example.from_bytes(field(1, field(1, entry)), "x.record")
+
+
+@given(st.dictionaries(keys, int64s, max_size=6))
+def test_ints_come_back(values: dict[str, list[int]]) -> None:
+    example = Example.from_bytes(
+        encode_example({key: int64_feature(one) for key, one in values.items()})
+    )
+    assert {key: example.ints(key) for key in example} == values
+
+
+@given(st.dictionaries(keys, floats, max_size=6))
+def test_floats_come_back_to_the_bit(values: dict[str, list[float]]) -> None:
+    example = Example.from_bytes(
+        encode_example({key: float_feature(one) for key, one in values.items()})
+    )
+    for key, one in values.items():
+        assert example.floats(key).tobytes() == np.array(one, "<f4").tobytes()
+
+
+@given(st.dictionaries(keys, byte_lists, max_size=6))
+def test_bytes_come_back(values: dict[str, list[bytes]]) -> None:
+    example = Example.from_bytes(
+        encode_example({key: bytes_feature(one) for key, one in values.items()})
+    )
+    assert {key: example.byte_strings(key) for key in example} == values
+    assert list(example) == list(values)
+    assert all(key in example for key in values)
+
+
+def test_unpacked_numbers_are_read() -> None:
+    unpacked = b"".join(varint(1 << 3 | 0) + varint(n & (2**64 - 1)) for n in (5, -1, 300))
+    assert example_of("k", field(3, unpacked)).ints("k") == [5, -1, 300]
+    singles = b"".join(varint(1 << 3 | 5) + np.float32(n).tobytes() for n in (0.5, 2))
+    assert example_of("k", field(2, singles)).floats("k").tolist() == [0.5, 2]
+
+
+def test_value_before_key_and_unknown_fields() -> None:
+    entry = varint(7 << 3) + b"\1" + field(2, field(3, field(1, b"\7"))) + field(1, b"k")
+    data = field(9, b"unknown") + field(1, field(5, b"?") + field(1, entry))
+    assert Example.from_bytes(data).ints("k") == [7]
+
+
+def test_features_in_two_parts_are_merged_and_the_last_of_a_key_counts() -> None:
+    def part(key: bytes, value: int) -> bytes:
+        feature = field(3, field(1, varint(value)))
+        return field(1, field(1, field(1, key) + field(2, feature)))
+
+    example = Example.from_bytes(part(b"a", 1) + part(b"b", 2) + part(b"a", 3))
+    assert (example.ints("a"), example.ints("b")) == ([3], [2])
+
+
+def test_of_two_lists_in_a_feature_the_last_kind_counts_and_equal_kinds_merge() -> None:
+    ints, more = field(3, field(1, b"\1\2")), field(3, field(1, b"\3"))
+    text = field(1, field(1, b"x"))
+    assert example_of("k", text + ints + more).ints("k") == [1, 2, 3]
+    assert example_of("k", ints + text).byte_strings("k") == [b"x"]
+
+
+def test_long_keys_empty_entries_and_features_without_a_list() -> None:
+    long = "k" * 300
+    assert example_of(long, field(3, field(1, b"\1"))).ints(long) == [1]
+    assert list(Example.from_bytes(field(1, field(1, b"")))) == [""]
+    assert example_of("k", b"").kind("k") is None
+    assert example_of("k", b"").ints("k") == []
+    assert len(Example.from_bytes(b"")) == 0
+
+
+def test_absent_keys_are_empty_lists() -> None:
+    example = Example.from_bytes(b"")
+    assert (example.ints("k"), example.byte_strings("k"), len(example.floats("k"))) == ([], [], 0)
+    assert example.kind("k") is None
+
+
+def test_wrong_kind_names_key_and_both_kinds() -> None:
+    example = Example.from_bytes(encode({"image/height": 1.5}), "x.record")
+    assert example.kind("image/height") is Kind.FLOAT
+    with pytest.raises(RecordError) as caught:
+        example.ints("image/height")
+    assert str(caught.value) == (
+        "x.record, record 0, byte 0: image/height is float_list, expected int64_list; "
+        "write the shard again with the right type"
+    )
+
+
+def test_value_counts() -> None:
+    example = Example.from_bytes(encode({"a": [1, 2], "b": [0.5], "c": ["x", "y", "z"]}))
+    assert [example.value_count(key) for key in ("a", "b", "c", "d")] == [2, 1, 3, 0]
+
+
+def test_views_do_not_copy_and_know_their_place_in_the_file() -> None:
+    example = Example.from_bytes(encode({"image/encoded": b"PICTURE"}))
+    (span,) = example.byte_spans("image/encoded")
+    assert bytes(example.buffer[span.start : span.end]) == b"PICTURE"
+    assert example.file_offset(span) == 12 + span.start
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
+    try:
+        example = Example.from_bytes(data)
+        for key in example:
+            example.value_count(key)
+    except RecordError as error:
+        assert "\n" not in str(error)
+
+
+def test_every_truncation_of_an_example_is_refused_or_read() -> None:
+    data = encode({"a": [1, 300, -5], "b": [0.5] * 40, "c": ["x", "long" * 40]})
+    for length in range(len(data)):
+        try:
+            example = Example.from_bytes(data[:length])
+        except RecordError:
+            continue
+        assert len(example) == 0 and length == 0
+
+
+def test_numbers_out_of_range() -> None:
+    with pytest.raises(OverflowError):
+        int64_feature([2**63])
+
+
+def test_overlong_varint_is_refused() -> None:
+    with pytest.raises(ValueError, match="ten bytes"):
+        read_varint(b"\xff" * 11, 0)

@@ -1,0 +1,176 @@
+"""Label maps: every legal spelling, a few illegal ones, and what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.errors import LabelMapError
+from tfod.label_map import (
+    Keypoint,
+    LabelMap,
+    LabelMapItem,
+    load_label_map,
+    packaged_label_maps,
+    parse_label_map,
+    read_label_map,
+)
+
+CAR, BUS = LabelMapItem(3, "car"), LabelMapItem(7, "bus")
+
+
+def items(text: str) -> tuple[LabelMapItem, ...]:
+    label_map, liberties = parse_label_map(text)
+    assert liberties == []
+    return label_map.items
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "item {\n\tid: 3\n\tname: 'car'\n}\n\nitem {\n\tid: 7\n\tname: 'bus'\n}\n",  # CVAT
+        # Roboflow
+        'item {\n    name: "car",\n    id: 3,\n}\nitem {\n    name: "bus",\n    id: 7\n}',
+        "item { id: 3; name: 'car'; } item { id: 7 name: 'bus' }",
+        "item < id: 3 name: 'car' > item: { id: 7 name: 'bus' }",
+        "# all of them\nitem { # first\n id: 3 # its id\n name: 'car' } item{id:7 name:\"bus\"}",
+        "item { id: 3 name: 'c' \"ar\" } item { id: 0x7 name: 'b\\165s' }",
+        "\ufeffitem { id: 3\r\n name: 'car'\r\n}\r\nitem { id: 7\r\n name: 'bus'\r\n}\r\n",
+        "item { id: 3 name: 'car' colour: 'red' } item { id: 7 name: 'bus' }",
+    ],
+    ids=["cvat", "commas", "semicolons", "angles", "comments", "escapes", "bom-crlf", "unknown"],
+)
+def test_legal_spellings(text: str) -> None:
+    assert items(text) == (CAR, BUS)
+
+
+def test_every_field() -> None:
+    text = """item { id: 1 name: '/m/01g317' display_name: 'Person' frequency: COMMON
+              keypoints { id: 0 label: 'nose' } keypoints { id: 1 label: 'eye' }
+              ancestor_ids: 4 ancestor_ids: 5 descendant_ids: 6 instance_count: 9 }"""
+    (item,) = items(text)
+    assert item == LabelMapItem(
+        1,
+        "/m/01g317",
+        "Person",
+        (Keypoint(0, "nose"), Keypoint(1, "eye")),
+        2,
+        9,
+        (4, 5),
+        (6,),
+    )
+    assert items(LabelMap((item,)).to_text()) == (item,)
+
+
+def test_octal_escapes_are_utf8() -> None:
+    assert items(r"item { id: 1 name: 'caf\303\251' }")[0].name == "café"
+
+
+def test_no_name_no_id() -> None:
+    assert items("item { id: 4 display_name: 'dog' }")[0].class_name == "dog"
+    assert items("item { id: 4 }")[0].class_name == "4"
+    assert items("item { name: 'background' }")[0].id == 0
+    assert items("") == ()
+
+
+def test_liberties_are_named() -> None:
+    label_map, liberties = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
+    assert label_map.items == (CAR, BUS)
+    assert liberties == [
+        "m: curly quotes are read as straight ones",
+        "m: items without the word 'item' are read as items",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("<!DOCTYPE html>\n<html><body>item { id: 1 }</body></html>", "an HTML page"),
+        ("\n\n<html>", "an HTML page"),
+        ("version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+        ('{"item": [{"id": 1}]}', "expected entries such as"),
+        ("item { id: one }", "1:12"),
+        ("item { id: 1", "expected entries such as"),
+        ("person\ncar\n", "expected entries such as"),
+    ],
+)
+def test_what_is_no_label_map(text: str, what: str) -> None:
+    with pytest.raises(LabelMapError) as caught:
+        parse_label_map(text, "label_map.pbtxt")
+    assert str(caught.value).startswith("label_map.pbtxt is no label map")
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+
+
+@given(
+    st.lists(
+        st.builds(
+            LabelMapItem,
+            st.integers(-(2**31), 2**31 - 1),
+            names,
+            st.one_of(st.just(""), names),
+            st.lists(st.builds(Keypoint, st.integers(0, 99), names), max_size=2).map(tuple),
+        ),
+        max_size=6,
+    )
+)
+def test_what_is_written_is_read(written: list[LabelMapItem]) -> None:
+    assert items(LabelMap(tuple(written)).to_text()) == tuple(written)
+
+
+def test_layout_is_the_documented_one() -> None:
+    assert LabelMap((LabelMapItem(1, "it's"),)).to_text() == (
+        "item {\n\tid: 1\n\tname: 'it\\'s'\n}\n\n"
+    )
+    assert LabelMap().to_text("one\ntwo") == "# one\n# two\n"
+
+
+def test_look_ups() -> None:
+    first, second = LabelMapItem(1, "a", "x"), LabelMapItem(1, "x", "b")
+    label_map = LabelMap((first, second))
+    assert label_map.find("x") is second  # a name before a display name
+    assert label_map.find("b") is second
+    assert label_map.find_id(1) is first  # the first of several, as in the OD API
+    assert label_map.find("?") is None and label_map.find_id(2) is None
+    assert LabelMap.from_names(["a", "b"]).items == (LabelMapItem(1, "a"), LabelMapItem(2, "b"))
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "m.pbtxt"
+    path.write_bytes("item { id: 1 name: 'кошка' }".encode("utf-16"))
+    assert read_label_map(path)[0].items[0].name == "кошка"
+    path.write_bytes(b"item { id: 1 name: '\xe9' }")
+    with pytest.raises(LabelMapError, match="byte 20 is not UTF-8"):
+        read_label_map(path)
+    with pytest.raises(LabelMapError, match="cannot be read"):
+        read_label_map(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "highest"),
+    [
+        ("coco", 80, 90),
+        ("kitti", 2, 2),
+        ("open_images_v4", 601, 601),
+        ("oxford_pets", 37, 37),
+        ("voc2007", 20, 20),
+    ],
+)
+def test_packaged_label_maps(name: str, count: int, highest: int) -> None:
+    label_map, liberties = load_label_map(name)
+    ids = [item.id for item in label_map.items]
+    assert liberties == []
+    assert len(ids) == len(set(ids)) == count and max(ids) == highest and min(ids) == 1
+    assert len({item.class_name for item in label_map.items}) == count
+
+
+def test_packaged_label_maps_have_names() -> None:
+    assert packaged_label_maps() == ["coco", "kitti", "open_images_v4", "oxford_pets", "voc2007"]
+    assert load_label_map("coco")[0].find_id(90).name == "toothbrush"  # type: ignore[union-attr]
+    with pytest.raises(LabelMapError, match="one of these names: coco, kitti"):
+        load_label_map("nope")

@@ -1,0 +1,223 @@
+"""The walk through a shard: what is sound is read, what is not is named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.errors import ShardError
+from tfod.records import (
+    Record,
+    is_record_header,
+    masked_crc32c,
+    read_record_stream,
+    read_records,
+)
+from tfod.writer import RecordWriter
+
+payload_lists = st.lists(st.binary(max_size=300), max_size=8)
+
+
+def frame(*payloads: bytes) -> bytes:
+    stream = io.BytesIO()
+    writer = RecordWriter(stream)
+    for payload in payloads:
+        writer.write(payload)
+    return stream.getvalue()
+
+
+def read(data: bytes) -> list[bytes]:
+    stream = io.BytesIO(data)
+    return [bytes(record.payload) for record in read_record_stream(stream, "x.record", len(data))]
+
+
+def failure(data: bytes) -> ShardError:
+    with pytest.raises(ShardError) as caught:
+        read(data)
+    return caught.value
+
+
+def test_masked_checksum_is_that_of_tensorflow() -> None:
+    # The length field of a record of 0 bytes, as tf.io.TFRecordWriter writes it.
+    assert masked_crc32c(bytes(8)) == 0x07980329
+
+
+@given(payload_lists.filter(bool))
+def test_reads_what_was_written(payloads: list[bytes]) -> None:
+    assert read(frame(*payloads)) == payloads
+
+
+@given(payload_lists.filter(bool))
+def test_reads_gzip_and_zlib_unasked(payloads: list[bytes]) -> None:
+    data = frame(*payloads)
+    assert read(gzip.compress(data)) == payloads
+    assert read(zlib.compress(data)) == payloads
+
+
+def test_reads_gzip_of_several_members_with_padding() -> None:
+    data = gzip.compress(frame(b"one")) + gzip.compress(frame(b"two")) + bytes(512)
+    assert read(data) == [b"one", b"two"]
+
+
+def test_offsets_are_bytes_of_the_uncompressed_file() -> None:
+    records = list(read_record_stream(io.BytesIO(gzip.compress(frame(b"abc", b"de"))), "x"))
+    assert [(r.number, r.offset, r.payload_offset) for r in records] == [(0, 0, 12), (1, 19, 31)]
+
+
+@pytest.mark.parametrize("size", [1, 11, 12, 524_288, 524_289, 3_000_000])
+def test_records_of_any_size(size: int) -> None:
+    payloads = [bytes([n]) * size for n in range(3)]
+    assert read(frame(*payloads)) == payloads
+
+
+def test_records_that_are_kept_stay_as_they_are(tmp_path: Path) -> None:
+    """The reader reuses its buffer, but never one that somebody still holds a record of."""
+    payloads = [bytes([n % 256]) * 100_000 for n in range(60)]
+    path = tmp_path / "a.record"
+    path.write_bytes(frame(*payloads))
+    kept = list(read_records(path))
+    assert [bytes(record.payload) for record in kept] == payloads
+
+
+def test_a_walk_holds_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.record"
+    path.write_bytes(frame(*[bytes(100_000)] * 60))
+    buffers = {id(record.buffer) for record in read_records(path)}
+    assert len(buffers) <= 3
+
+
+def test_empty_file_is_an_error_that_says_so() -> None:
+    assert str(failure(b"")).startswith("x.record: is empty (0 bytes); ")
+
+
+def test_every_truncation_is_an_error_or_a_whole_prefix() -> None:
+    payloads = [b"first", b"", b"third record"]
+    data = frame(*payloads)
+    ends = {len(frame(*payloads[:n])): n for n in range(4)}
+    for length in range(1, len(data)):
+        if length in ends:
+            assert read(data[:length]) == payloads[: ends[length]]
+            continue
+        error = failure(data[:length])
+        whole = max(n for end, n in ends.items() if end < length)
+        assert (error.record, error.offset) == (whole, len(frame(*payloads[:whole])))
+        assert "ends inside" in error.cause
+
+
+def test_every_truncation_of_a_compressed_file_is_an_error() -> None:
+    for data in (gzip.compress(frame(b"some payload")), zlib.compress(frame(b"some payload"))):
+        for length in range(1, len(data)):
+            failure(data[:length])
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
+def test_every_flipped_bit_is_an_error(compress) -> None:
+    data = compress(frame(b"some payload", b"another one"))
+    for position in range(len(data)):
+        changed = bytearray(data)
+        changed[position] ^= 1 << position % 8
+        try:
+            found = read(bytes(changed))
+        except ShardError as error:
+            assert str(error).startswith("x.record")
+        else:
+            # gzip's header has bytes without meaning (time, system, extra flags).
+            assert compress is gzip.compress and position < 10
+            assert found == [b"some payload", b"another one"]
+
+
+def test_damaged_data_names_record_and_byte() -> None:
+    data = bytearray(frame(b"first", b"second"))
+    data[-6] ^= 1
+    error = failure(bytes(data))
+    assert (error.record, error.offset) == (1, 21)
+    assert str(error) == (
+        "x.record, record 1, byte 21: the checksum of the data is wrong, the record was changed "
+        "after it was written; download or export the shard again"
+    )
+
+
+def test_damaged_length_names_record_and_byte() -> None:
+    data = bytearray(frame(b"first", b"second"))
+    data[21] ^= 1
+    error = failure(bytes(data))
+    assert (error.record, error.offset) == (1, 21)
+    assert "the checksum of the length is wrong" in error.cause
+
+
+def test_trailing_zeros_are_named() -> None:
+    assert "only zero bytes follow" in failure(frame(b"first") + bytes(40)).cause
+
+
+def test_forged_length_allocates_nothing() -> None:
+    length = struct.pack("<Q", 1 << 62)
+    data = length + struct.pack("<I", masked_crc32c(length)) + b"x" * 100
+    assert "ends inside the record" in failure(data).cause
+    # The size of a compressed shard is not known beforehand: nothing is allocated in advance.
+    assert "ends inside the record" in failure(gzip.compress(data)).cause
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04" + bytes(30), "a zip archive"),
+        (b"\xff\xd8\xff\xe0" + bytes(30), "a JPEG picture"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(30), "a PNG picture"),
+        (b"\n<!DOCTYPE html><html></html>", "an HTML page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
+        (b'{"a": 1, "b": [2, 3]}', "JSON text"),
+        (gzip.compress(gzip.compress(frame(b"x"))), "gzip inside gzip"),
+        (b"just a text of some length", "its first 12 bytes are no record header"),
+    ],
+)
+def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None:
+    error = failure(content)
+    assert what in error.cause
+    assert error.remedy
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        read(data)
+    except ShardError as error:
+        assert "\n" not in str(error)
+
+
+def test_record_header_check() -> None:
+    assert is_record_header(frame(b"abc")[:12])
+    assert not is_record_header(frame(b"abc")[:11])
+    assert not is_record_header(b"\1" + frame(b"abc")[1:12])
+
+
+def test_streams_that_give_little_at_a_time() -> None:
+    class Dribble(io.RawIOBase):
+        def __init__(self, data: bytes) -> None:
+            self.inner = io.BytesIO(data)
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, target) -> int:  # type: ignore[override]
+            return self.inner.readinto(memoryview(target)[:7])
+
+        def read(self, size: int = -1) -> bytes:
+            return self.inner.read(min(size, 7))
+
+    payloads = [b"a" * 100, b"b" * 3]
+    found = [bytes(r.payload) for r in read_record_stream(Dribble(frame(*payloads)), "pipe")]
+    assert found == payloads
+    found = [r.length for r in read_record_stream(Dribble(gzip.compress(frame(*payloads))), "p")]
+    assert found == [100, 3]
+
+
+def test_record_is_a_plain_value() -> None:
+    record = Record(0, 0, bytearray(b"..abc"), 2, 3)
+    assert bytes(record.payload) == b"abc"

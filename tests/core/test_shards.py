@@ -1,0 +1,216 @@
+"""Finding and naming shards and their label maps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tfod.errors import ShardsNotFoundError
+from tfod.naming import IdMaker, PictureFolders, is_id_of, safe_relative_path, split_extension
+from tfod.shards import (
+    ShardName,
+    find_label_map,
+    find_shards,
+    looks_like_shard,
+    parse_shard_name,
+    shard_file_names,
+)
+from tfod.writer import write_records
+
+from tests.conftest import encode
+
+SHARD = encode({"image/height": 1})
+
+
+def fill(folder: Path, *names: str) -> None:
+    """Put shards of one record under these names."""
+    (made,) = write_records(folder, "made", [SHARD])
+    data = Path(made).read_bytes()
+    Path(made).unlink()
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def subsets(source: object) -> dict[str, list[str]]:
+    return {one.subset: [os.path.basename(p) for p in one.paths] for one in find_shards(source)}
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("train.tfrecord", ShardName("train")),
+        ("train.tfrecords", ShardName("train")),
+        ("train.record", ShardName("train")),
+        ("train.tfrec", ShardName("train")),
+        ("TRAIN.TFRECORD", ShardName("TRAIN")),
+        ("a.b.rf.c0ffee.tfrecord", ShardName("a.b.rf.c0ffee")),
+        ("train.record-00003-of-00010", ShardName("train", 3, 10)),
+        ("train.tfrecord-00003-of-00010", ShardName("train", 3, 10)),
+        ("train-00003-of-00010.tfrecord", ShardName("train", 3, 10)),
+        ("train-00003-of-00010", ShardName("train", 3, 10)),
+        ("train-000003-of-000010", ShardName("train", 3, 10)),
+        ("train.tfrecord.gz", ShardName("train")),
+        ("train-00003-of-00010.tfrecord.gz", ShardName("train", 3, 10)),
+        ("model.ckpt-00000.data-00000-of-00001", None),
+        ("train.jpg", None),
+        ("train", None),
+    ],
+)
+def test_names(name: str, parsed: ShardName | None) -> None:
+    assert parse_shard_name(name) == parsed
+
+
+def test_numbered_shards_are_one_subset_and_missing_ones_are_named(tmp_path: Path) -> None:
+    fill(tmp_path, "train-00000-of-00003", "train-00002-of-00003", "val.record-00000-of-00001")
+    train, val = find_shards(tmp_path)
+    assert (train.subset, len(train.paths), train.missing) == (
+        "train",
+        2,
+        ("train-00001-of-00003",),
+    )
+    assert (val.subset, val.missing) == ("val", ())
+
+
+def test_number_before_or_behind_the_extension(tmp_path: Path) -> None:
+    fill(tmp_path, "a-00001-of-00002.tfrecord", "b.tfrecord-00000-of-00002")
+    missing = [name for one in find_shards(tmp_path) for name in one.missing]
+    assert missing == ["a-00000-of-00002.tfrecord", "b.tfrecord-00001-of-00002"]
+
+
+def test_roboflow_folders(tmp_path: Path) -> None:
+    fill(tmp_path, "train/Objects.tfrecord", "valid/Objects.tfrecord", "test/Objects.tfrecord")
+    assert subsets(tmp_path) == {
+        "test": ["Objects.tfrecord"],
+        "train": ["Objects.tfrecord"],
+        "valid": ["Objects.tfrecord"],
+    }
+    assert subsets(tmp_path / "train") == {"Objects": ["Objects.tfrecord"]}
+
+
+def test_search_stops_at_the_first_depth_with_shards(tmp_path: Path) -> None:
+    fill(tmp_path, "a/b/c/deep.record")
+    assert subsets(tmp_path) == {"deep": ["deep.record"]}
+    fill(tmp_path, "a/upper.record")
+    assert subsets(tmp_path) == {"upper": ["upper.record"]}
+    fill(tmp_path, "x/1/2/3/4/too_deep.record")
+    with pytest.raises(ShardsNotFoundError):
+        find_shards(tmp_path / "x")
+
+
+def test_one_file_of_any_name_and_globs(tmp_path: Path) -> None:
+    fill(tmp_path, "no extension at all", "s-00000-of-00002", "s-00001-of-00002", "t.record")
+    assert subsets(tmp_path / "no extension at all") == {
+        "no extension at all": ["no extension at all"]
+    }
+    assert subsets(str(tmp_path / "s-*")) == {"s": ["s-00000-of-00002", "s-00001-of-00002"]}
+    assert subsets(str(tmp_path / "*.record")) == {"t": ["t.record"]}
+
+
+def test_files_of_unknown_names_are_judged_by_content(tmp_path: Path) -> None:
+    fill(tmp_path, "data", "pictures.jpg", ".hidden")
+    (tmp_path / "notes").write_text("these are not the records you are looking for")
+    assert subsets(tmp_path) == {"data": ["data"]}
+    (tmp_path / "broken.record").write_text("named as one, so the reader says what is wrong")
+    assert looks_like_shard(str(tmp_path / "broken.record"))
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [("", "no shard in this folder"), ("nope", "no such file"), ("*.record", "matches")],
+)
+def test_nothing_found_says_what_was_looked_for(tmp_path: Path, source: str, what: str) -> None:
+    with pytest.raises(ShardsNotFoundError, match=what):
+        find_shards(str(tmp_path / source))
+
+
+def test_shard_file_names() -> None:
+    assert shard_file_names("train", 1) == ["train.tfrecord"]
+    assert shard_file_names("train", 2)[1] == "train-00001-of-00002.tfrecord"
+
+
+def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
+    fill(tmp_path, "data/train/Objects.tfrecord")
+    shard = str(tmp_path / "data/train/Objects.tfrecord")
+
+    def place(name: str) -> None:
+        (tmp_path / "data" / name).write_text("")
+
+    assert find_label_map(shard) == (None, [])
+    for name in (
+        "any.pbtxt",
+        "mscoco_label_map.pbtxt",
+        "label_map.pbtxt",
+        "objects_label_map.pbtxt",
+        "train/other.pbtxt",
+        "train/labelmap.pbtxt",
+        "train/Objects_label_map.pbtxt",
+    ):
+        place(name)
+        found, rivals = find_label_map(shard)
+        assert (found, rivals) == (str(tmp_path / "data" / name), [])
+    (tmp_path / "data/train/Objects_label_map.pbtxt").unlink()
+    (tmp_path / "data/train/labelmap.pbtxt").unlink()
+    place("train/another.pbtxt")
+    found, rivals = find_label_map(shard)
+    assert found is None and len(rivals) == 2
+
+
+def test_other_protobuf_texts_are_no_label_maps(tmp_path: Path) -> None:
+    fill(tmp_path, "a.record")
+    (tmp_path / "graph.pbtxt").write_text("node { name: 'x' }")
+    (tmp_path / "pipeline.pbtxt").write_text("model { }")
+    assert find_label_map(str(tmp_path / "a.record")) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("filename", "path"),
+    [
+        ("a.jpg", "a.jpg"),
+        ("some folder/b.c.rf.0f.jpg", "some folder/b.c.rf.0f.jpg"),
+        ("/home/me/pictures/a.jpg", "a.jpg"),
+        ("C:\\Users\\me\\a.jpg", "a.jpg"),
+        ("..\\..\\a.jpg", "a.jpg"),
+        ("a/../../b.jpg", "a/b.jpg"),
+        ("a/.. /b.jpg", "a/b.jpg"),
+        ("./a.jpg", "a.jpg"),
+        ("d:a.jpg", "a.jpg"),
+        ("nul\0.jpg", "nul_.jpg"),
+        ("..", ""),
+        ("", ""),
+        ("кадр 1.jpg", "кадр 1.jpg"),
+    ],
+)
+def test_safe_relative_paths(filename: str, path: str) -> None:
+    assert safe_relative_path(filename) == path
+
+
+def test_extensions() -> None:
+    assert split_extension("a.b/c.JPEG") == ("a.b/c", ".JPEG")
+    assert split_extension("frame.000123") == ("frame.000123", "")
+    assert split_extension("x.rf.0a1b2c3d4e5f") == ("x.rf.0a1b2c3d4e5f", "")
+    assert split_extension(".jpg") == (".jpg", "")
+
+
+def test_every_picture_has_its_own_id() -> None:
+    ids = IdMaker()
+    made = [ids.make(path, "r") for path in ("1.jpg", "1.png", "1.jpg", "1.jpg", "1~2.jpg", "")]
+    assert made == ["1", "1.png", "1~2", "1~3", "1~2.jpg", "r"]
+    assert is_id_of("1", "1.jpg") and is_id_of("1.png", "1.png") and is_id_of("1~3", "1.jpg")
+    assert is_id_of("a", "/some/where/a.jpg")
+    assert not is_id_of("renamed", "1.jpg") and not is_id_of("1~x", "1.jpg")
+
+
+def test_pictures_beside_annotations(tmp_path: Path) -> None:
+    for name in ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    folders = PictureFolders(str(tmp_path / "annotations" / "x.record"), "train")
+    assert folders.find("a.jpg") == str(tmp_path / "images/a.jpg")
+    assert folders.find("train/b.jpg") == str(tmp_path / "images/train/b.jpg")
+    assert folders.find("b.jpg") == str(tmp_path / "images/train/b.jpg")
+    assert folders.find("c.jpg") == str(tmp_path / "annotations/c.jpg")
+    assert folders.find("somewhere/a.jpg") == str(tmp_path / "images/a.jpg")
+    assert folders.find("d.jpg") is None

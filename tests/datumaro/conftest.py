@@ -1,0 +1,89 @@
+"""What the tests of the Datumaro plugin share; they run on both lines of Datumaro."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+datumaro = pytest.importorskip("datumaro")
+
+from datumaro.components.dataset import Dataset  # noqa: E402
+from tfod.datumaro import lines  # noqa: E402
+
+
+def labels_of(dataset: Any) -> list[str]:
+    """Names of a dataset's classes."""
+    return [label.name for label in dataset.categories()[lines.AnnotationType.label]]
+
+
+def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """Everything an item has, as plain values that can be compared."""
+    names = labels_of(dataset)
+    found = {}
+    for item in dataset:
+        annotations = []
+        for one in item.annotations:
+            kind = one.type.name
+            plain: dict[str, Any] = {"type": kind, "attributes": dict(one.attributes)}
+            plain["label"] = None if one.label is None else names[one.label]
+            if kind == "mask":
+                plain["mask"] = one.image.astype(int).tolist()
+            elif kind != "label":
+                plain["points"] = list(one.points)
+            if kind == "points":
+                plain["visibility"] = [value.value for value in one.visibility]
+            annotations.append(plain)
+        media = item.media
+        found[item.id, item.subset] = {
+            "annotations": annotations,
+            "attributes": dict(item.attributes),
+            "picture": lines.picture_bytes(media) if media is not None else None,
+            "size": tuple(media.size) if media is not None and media.size else None,
+        }
+    return found
+
+
+def ids_of(dataset: Any) -> dict[str, int]:
+    """Class ids that the dataset's label map gave, by class name."""
+    labels = dataset.categories()[lines.AnnotationType.label]
+    return dict(
+        zip(
+            (label.name for label in labels),
+            (item.id for item in labels.label_map.items),
+            strict=True,
+        )
+    )
+
+
+def boxes(dataset: Any, item_id: str | None = None) -> list[tuple[Any, ...]]:
+    """All boxes as (class, x1, y1, x2, y2)."""
+    names = labels_of(dataset)
+    return [
+        (None if one.label is None else names[one.label], *one.points)
+        for item in dataset
+        if item_id is None or item.id == item_id
+        for one in item.annotations
+        if one.type.name == "bbox"
+    ]
+
+
+@pytest.fixture
+def load(tmp_path: Any) -> Callable[..., Any]:
+    """Import what lies in the test's folder."""
+
+    def load(path: Any = None, **options: Any) -> Any:
+        return Dataset.import_from(str(path or tmp_path), "tf_detection_api", **options)
+
+    return load
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """What tfod has logged as warnings."""
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name.startswith("tfod")]
+
+    yield said

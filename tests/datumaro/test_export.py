@@ -1,0 +1,480 @@
+"""Writing: what a dataset has goes into the shard, and comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datumaro.components.annotation import (
+    AnnotationType,
+    Bbox,
+    Caption,
+    Label,
+    LabelCategories,
+    Mask,
+    Points,
+    PointsCategories,
+    Polygon,
+    PolyLine,
+)
+from datumaro.components.dataset import Dataset
+from datumaro.components.errors import DatasetExportError
+from PIL import Image as PillowImage
+from tfod.datumaro import lines
+from tfod.datumaro.lines import DatasetItem
+from tfod.label_map import read_label_map
+from tfod.stream import read_detections, read_examples
+
+from tests.datumaro.conftest import content, ids_of
+from tests.datumaro.test_import import jpeg
+
+
+def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
+    """An item of 100 x 200 pixels."""
+    if data is None:
+        media = lines.image_without_data(".jpg", (100, 200))
+    else:
+        media = lines.image_from_bytes(lambda *_: data, f"{name}.jpg", None)
+    return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
+
+
+def dataset(*items: Any, names: Any = ("cat", "dog", "кошка"), points: Any = None) -> Dataset:
+    categories: dict[Any, Any] = {AnnotationType.label: LabelCategories.from_iterable(names)}
+    if points:
+        categories[AnnotationType.points] = PointsCategories.from_iterable(points.items())
+    return Dataset.from_iterable(list(items), categories=categories)
+
+
+def export(source: Dataset, folder: Path, **options: Any) -> list[Any]:
+    source.export(str(folder), "tf_detection_api", **options)
+    return list(read_detections(folder))
+
+
+def load(folder: Path, **options: Any) -> Dataset:
+    return Dataset.import_from(str(folder), "tf_detection_api", **options)
+
+
+def test_layout_and_features(tmp_path) -> None:
+    source = dataset(item("a", Bbox(50, 10, 50, 30, label=2), data=jpeg()))
+    (found,) = export(source, tmp_path, save_media=True)
+    assert sorted(os.listdir(tmp_path)) == ["default.tfrecord", "label_map.pbtxt"]
+    assert (tmp_path / "label_map.pbtxt").read_text("utf-8") == (
+        "item {\n\tid: 1\n\tname: 'cat'\n}\n\nitem {\n\tid: 2\n\tname: 'dog'\n}\n\n"
+        "item {\n\tid: 3\n\tname: 'кошка'\n}\n\n"
+    )
+    assert found.boxes.tolist() == [np.array([0.25, 0.1, 0.5, 0.4], "<f4").tolist()]
+    assert (found.class_text, found.class_label) == (["кошка"], [3])
+    assert (found.filename, found.source_id, found.format) == ("a.jpg", "a.jpg", "jpeg")
+    assert (found.height, found.width) == (100, 200)
+    assert bytes(found.encoded) == jpeg()
+    assert found.sha256 == hashlib.sha256(jpeg()).hexdigest()
+
+
+def test_without_pictures_the_ten_keys_are_there_and_empty(tmp_path) -> None:
+    (found,) = export(dataset(item("a", Bbox(0, 0, 1, 1, label=0))), tmp_path)
+    assert (bytes(found.encoded), found.format, found.sha256) == (b"", "", "")
+    (example,) = read_examples(tmp_path)
+    assert len(example) == 13
+
+
+def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
+    source = dataset(item("a", data=jpeg()))
+    (found,) = export(source, tmp_path, save_images=True)
+    assert bytes(found.encoded) == jpeg()
+    from tfod.datumaro import TfDetectionApiExporter
+
+    options = TfDetectionApiExporter.parse_cmdline(["--", "--save-images", "--shard-size", "1MB"])
+    assert options["save_images"] and options["shard_size"] == 1 << 20
+
+
+class TestPictures:
+    """A JPEG or PNG keeps its bytes unless another extension is asked for."""
+
+    @pytest.mark.parametrize("extension", [".jpg", ".jpeg", "JPG"])
+    def test_bytes_are_kept_where_the_format_is_what_was_asked(self, tmp_path, extension) -> None:
+        (found,) = export(
+            dataset(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=extension
+        )
+        assert bytes(found.encoded) == jpeg()
+
+    def test_another_extension_re_encodes(self, tmp_path) -> None:
+        (found,) = export(
+            dataset(item("a", data=jpeg())), tmp_path, save_media=True, image_ext=".png"
+        )
+        assert (found.filename, found.format) == ("a.png", "png")
+        assert PillowImage.open(io.BytesIO(bytes(found.encoded))).size == (200, 100)
+
+    def test_files_on_disk_are_not_decoded(self, tmp_path) -> None:
+        path = tmp_path / "in" / "b.jpg"
+        path.parent.mkdir()
+        path.write_bytes(jpeg())
+        media = lines.image_from_file(str(path), None)
+        (found,) = export(
+            dataset(DatasetItem(id="b", media=media)), tmp_path / "out", save_media=True
+        )
+        assert bytes(found.encoded) == jpeg() and (found.height, found.width) == (100, 200)
+
+    def test_pixels_are_encoded(self, tmp_path) -> None:
+        media = lines.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
+        (found,) = export(dataset(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
+        assert (found.filename, found.format, found.height, found.width) == ("p.png", "png", 4, 6)
+        (loaded,) = load(tmp_path)
+        assert np.asarray(loaded.media.data)[0, 0, 0] == 7
+
+    def test_a_wrong_name_does_not_change_the_bytes(self, tmp_path) -> None:
+        stream = io.BytesIO()
+        PillowImage.new("L", (3, 2)).save(stream, "PNG")
+        (found,) = export(dataset(item("a", data=stream.getvalue())), tmp_path, save_media=True)
+        assert (found.filename, found.format) == ("a.jpg", "png")
+        assert bytes(found.encoded) == stream.getvalue()
+
+    def test_an_item_without_a_size_is_an_error_with_its_name(self, tmp_path) -> None:
+        with pytest.raises(DatasetExportError) as caught:
+            export(dataset(DatasetItem(id="nothing")), tmp_path)
+        assert "'nothing' has no picture size" in str(caught.value.__cause__)
+
+
+class TestObjects:
+    """Boxes, masks, points, labels and attributes."""
+
+    def test_boxes_of_a_group_stay_apart(self, tmp_path) -> None:
+        shapes = [Bbox(0, 0, 10, 10, label=0, group=1), Bbox(50, 0, 10, 10, label=0, group=1)]
+        (found,) = export(dataset(item("a", *shapes)), tmp_path)
+        assert len(found.boxes) == 2
+
+    def test_a_mask_joins_only_the_box_of_its_object(self, tmp_path) -> None:
+        image = np.zeros((100, 200), bool)
+        image[10:40, 50:100] = True
+        shapes = [
+            Bbox(50, 10, 50, 30, label=0, group=1),
+            Mask(image, label=0, group=1),
+            Bbox(150, 50, 10, 10, label=0, group=1),
+            Bbox(50, 10, 50, 30, label=1, group=1),
+        ]
+        (found,) = export(dataset(item("a", *shapes)), tmp_path / "m", save_masks=True)
+        assert found.class_text == ["cat", "cat", "dog"] and len(found.masks) == 3
+        assert len(export(dataset(item("a", *shapes)), tmp_path / "b")[0].boxes) == 3
+        (loaded,) = load(tmp_path / "m")
+        assert [one.type.name for one in loaded.annotations] == ["mask"] * 3
+        assert np.array_equal(loaded.annotations[0].image, image)
+
+    def test_a_mask_alone_gets_its_box(self, tmp_path) -> None:
+        image = np.zeros((100, 200), bool)
+        image[10:40, 50:100] = True
+        (found,) = export(dataset(item("a", Mask(image, label=0))), tmp_path)
+        assert found.boxes.tolist() == [np.array([0.25, 0.1, 0.5, 0.4], "<f4").tolist()]
+        assert found.masks is None
+
+    def test_save_masks_makes_masks_of_polygons_and_boxes(self, tmp_path) -> None:
+        shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
+        export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
+        (loaded,) = load(tmp_path)
+        first, second = (one.image for one in loaded.annotations)
+        assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
+        assert second[:10, :20].all() and second.sum() == 200
+
+    @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
+    def test_after_datumaros_own_transforms(self, tmp_path, transform) -> None:
+        shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
+        source = dataset(item("a", *shapes))
+        if transform not in source.env.transforms:
+            pytest.skip(f"this Datumaro has no {transform}")
+        export(source.transform(transform), tmp_path, save_masks=True)
+        (loaded,) = load(tmp_path)
+        assert [int(one.image.sum()) for one in loaded.annotations] == [1500, 200]
+
+    def test_parts_of_one_instance_are_one_object(self, tmp_path) -> None:
+        """COCO: several polygons with the id and group of one annotation."""
+        parts = [
+            Polygon([0, 0, 10, 0, 10, 10], label=0, id=5, group=5),
+            Polygon([50, 50, 60, 50, 60, 60], label=0, id=5, group=5),
+        ]
+        (found,) = export(dataset(item("a", *parts)), tmp_path)
+        assert (found.boxes * (200, 100, 200, 100)).round(4).tolist() == [[0, 0, 60, 60]]
+
+    def test_rotated_boxes_export_what_encloses_them(self, tmp_path, caplog) -> None:
+        shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": 90.0})
+        (found,) = export(dataset(item("a", shape)), tmp_path)
+        assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 35, 55, 55]]
+        assert "written as their enclosing box: 1 rotated_bbox" in caplog.text
+
+    def test_keypoints(self, tmp_path) -> None:
+        shapes = [
+            Bbox(50, 10, 50, 30, label=1, group=3),
+            Points([60, 20, 70, 25, 0, 0], [2, 1, 0], label=1, group=3),
+            Bbox(0, 0, 10, 10, label=0),
+        ]
+        points = {1: (["nose", "eye", "ear"],), 0: (["tail"],)}
+        source = dataset(
+            item("a", *shapes),
+            names=["cat", "person"],
+            points={label: list(names[0]) for label, names in points.items()},
+        )
+        (found,) = export(source, tmp_path)
+        assert found.keypoints.names == ("tail", "nose", "eye", "ear")
+        assert found.keypoints.visibility.tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
+        label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
+        assert [point.id for point in label_map.find("person").keypoints] == [1, 2, 3]
+        loaded = load(tmp_path)
+        assert content(loaded) == content(load(tmp_path))
+        (again,) = loaded
+        assert [one.type.name for one in again.annotations] == ["bbox", "points", "bbox"]
+        assert again.annotations[1].points == [60, 20, 70, 25, 0, 0]
+        schema = loaded.categories()[AnnotationType.points].items[1]
+        assert schema.labels == ["nose", "eye", "ear"]
+
+    def test_attributes_with_and_without_a_key_of_their_own(self, tmp_path, caplog) -> None:
+        shapes = [
+            Bbox(
+                0,
+                0,
+                9,
+                9,
+                label=0,
+                attributes={
+                    "occluded": True,
+                    "difficult": False,
+                    "track_id": 7,
+                    "pose": "Left",
+                    "score": 0.5,
+                    "count": np.int64(3),
+                    "parts": [1, 2],
+                    "area": 81,
+                },
+            ),
+            Bbox(20, 0, 9, 9, label=0, attributes={"occluded": False, "pose": "Right"}),
+        ]
+        export(dataset(item("a", *shapes)), tmp_path)
+        keys = set(next(iter(read_examples(tmp_path))))
+        assert {"image/object/occluded", "image/object/track/label", "image/object/area"} <= keys
+        assert {"image/object/attribute/pose", "image/object/attribute/score"} <= keys
+        (loaded,) = load(tmp_path)
+        first, second = (one.attributes for one in loaded.annotations)
+        assert first["occluded"] is True and first["track_id"] == 7 and first["area"] == 81.0
+        assert (first["pose"], first["score"], first["count"]) == ("Left", 0.5, 3)
+        assert second["pose"] == "Right" and "score" not in second and "count" not in second
+        assert "attributes not written: 1 parts" in caplog.text
+
+    def test_image_level_labels(self, tmp_path) -> None:
+        shapes = [Label(0, attributes={"score": 0.25}), Label(1)]
+        export(dataset(item("a", *shapes)), tmp_path)
+        (loaded,) = load(tmp_path)
+        assert [(one.label, one.attributes) for one in loaded.annotations] == [
+            (0, {"score": 0.25}),
+            (1, {"score": 1.0}),
+        ]
+
+    def test_unlabelled_boxes_come_back_unlabelled(self, tmp_path, caplog) -> None:
+        export(dataset(item("a", Bbox(0, 0, 9, 9), Bbox(0, 0, 5, 5, label=2))), tmp_path)
+        (loaded,) = load(tmp_path)
+        assert [one.label for one in loaded.annotations] == [None, 2]
+        assert "without a class, written as id 0 with an empty text: 1" in caplog.text
+
+    def test_what_cannot_be_carried_is_counted_in_one_message(self, tmp_path, caplog) -> None:
+        shapes = [
+            PolyLine([0, 0, 1, 1], label=0),
+            PolyLine([0, 0, 1, 2], label=0),
+            Points([1, 1], label=0),
+            Caption("a cat"),
+            Bbox(-10, 0, 20, 10, label=0),
+        ]
+        (found,) = export(dataset(item("a", *shapes)), tmp_path)
+        (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro.exporter"]
+        assert said == (
+            "tf_detection_api: not written, the format has no place for them: 2 polyline, "
+            "1 caption, 1 points without a schema; boxes that reach outside the picture, "
+            "written so: 1"
+        )
+        assert found.boxes[0, 0] == np.float32(-0.05)
+
+    def test_nothing_to_say_says_nothing(self, tmp_path, caplog) -> None:
+        export(dataset(item("a", Bbox(0, 0, 9, 9, label=0))), tmp_path)
+        assert caplog.text == ""
+
+
+class TestClasses:
+    """Ids and names on the way out."""
+
+    def test_ids_survive_from_import_to_export(self, make_shard, tmp_path) -> None:
+        from tests.conftest import objects, picture
+
+        source = tmp_path / "in"
+        make_shard("s", picture() | objects([[0, 0, 1, 1]], ["b"], [7]), folder=source)
+        text = "item {\n\tid: 3\n\tname: 'a'\n\tdisplay_name: 'A'\n}\n\n"
+        text += "item {\n\tid: 7\n\tname: 'b'\n}\n\n"
+        (source / "label_map.pbtxt").write_text(text)
+        (found,) = export(load(source), tmp_path / "out")
+        assert found.class_label == [7]
+        assert (tmp_path / "out" / "label_map.pbtxt").read_text() == text
+
+    def test_wanted_label_map(self, tmp_path) -> None:
+        (found,) = export(dataset(item("a", Bbox(0, 0, 9, 9, label=1))), tmp_path, label_map="coco")
+        assert (found.class_text, found.class_label) == (["dog"], [18])
+        label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
+        assert len(label_map.items) == 81 and label_map.find("кошка").id == 91
+
+    @pytest.mark.parametrize(("key", "text", "ids"), [("text", ["cat"], None), ("id", None, [1])])
+    def test_label_key(self, tmp_path, key, text, ids) -> None:
+        source = dataset(item("a", Bbox(0, 0, 9, 9, label=0)))
+        (found,) = export(source, tmp_path, label_key=key)
+        assert (found.class_text, found.class_label) == (text, ids)
+        assert content(load(tmp_path))["a", "default"]["annotations"][0]["label"] == "cat"
+
+    def test_no_classes_at_all(self, tmp_path) -> None:
+        export(dataset(item("a"), names=[]), tmp_path)
+        assert ids_of(load(tmp_path)) == {}
+
+
+class TestShards:
+    """Numbers, sizes, compression."""
+
+    def test_num_shards(self, tmp_path) -> None:
+        source = dataset(*[item(str(n)) for n in range(5)])
+        export(source, tmp_path, num_shards=2)
+        assert sorted(os.listdir(tmp_path))[:2] == [
+            "default-00000-of-00002.tfrecord",
+            "default-00001-of-00002.tfrecord",
+        ]
+        loaded = load(tmp_path)
+        assert list(loaded.subsets()) == ["default"]
+        assert sorted(one.id for one in loaded) == list("01234")
+
+    def test_no_shard_is_empty(self, tmp_path) -> None:
+        """A shard of no bytes looks like a failed download; nobody needs one."""
+        export(dataset(item("a"), item("b")), tmp_path, num_shards=5)
+        assert sorted(os.listdir(tmp_path)) == [
+            "default-00000-of-00002.tfrecord",
+            "default-00001-of-00002.tfrecord",
+            "label_map.pbtxt",
+        ]
+
+    def test_shard_size(self, tmp_path) -> None:
+        source = dataset(*[item(str(n), data=jpeg()) for n in range(6)])
+        export(source, tmp_path, save_media=True, shard_size=3 * len(jpeg()))
+        shards = sorted(tmp_path.glob("*.tfrecord"))
+        assert len(shards) == 3 and max(s.stat().st_size for s in shards) <= 3 * len(jpeg())
+        assert [one.id for one in load(tmp_path)] == list("012345")
+
+    @pytest.mark.parametrize("compression", ["gzip", "zlib", "none"])
+    def test_compression(self, tmp_path, compression) -> None:
+        source = dataset(item("a", Bbox(0, 0, 9, 9, label=0), data=jpeg()))
+        export(source, tmp_path, save_media=True, compression=compression)
+        head = (tmp_path / "default.tfrecord").read_bytes()[:2]
+        assert (head == b"\x1f\x8b", head == b"\x78\x9c") == (
+            compression == "gzip",
+            compression == "zlib",
+        )
+        assert content(load(tmp_path))["a", "default"]["picture"] == jpeg()
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"num_shards": 2, "shard_size": 5},
+            {"compression": "rar"},
+            {"label_key": "name"},
+            {"label_map": "nope"},
+        ],
+    )
+    def test_options_that_make_no_sense(self, tmp_path, options) -> None:
+        with pytest.raises(DatasetExportError):
+            export(dataset(item("a")), tmp_path, **options)
+
+    def test_stale_shards_of_the_subset_go(self, tmp_path) -> None:
+        source = dataset(item("a"), item("b"), item("c"))
+        export(source, tmp_path, num_shards=3)
+        assert len(list(tmp_path.glob("*.tfrecord"))) == 3
+        (tmp_path / "other.tfrecord").write_bytes(b"")
+        export(source, tmp_path)
+        assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == [
+            "default.tfrecord",
+            "other.tfrecord",
+        ]
+
+
+class TestWholeOrNotAtAll:
+    """Files appear complete or not at all."""
+
+    def test_a_failing_item_leaves_the_previous_files(self, tmp_path) -> None:
+        export(dataset(item("a")), tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+        def failing(*_: Any) -> bytes:
+            raise KeyboardInterrupt
+
+        media = lines.image_from_bytes(failing, "b.jpg", (1, 1))
+        source = dataset(item("a", data=jpeg()), DatasetItem(id="b", media=media))
+        with pytest.raises(KeyboardInterrupt):
+            export(source, tmp_path, save_media=True)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def test_a_full_disk_is_one_line(self, tmp_path, monkeypatch) -> None:
+        if not os.path.exists("/dev/full"):
+            pytest.skip("this system has no /dev/full")
+        from tfod import writer
+
+        real = os.fdopen
+
+        def full(handle: int, *arguments: Any, **options: Any) -> Any:
+            os.close(handle)
+            return real(os.open("/dev/full", os.O_WRONLY), *arguments, **options)
+
+        monkeypatch.setattr(writer.os, "fdopen", full)
+        with pytest.raises(DatasetExportError, match="No space left on device"):
+            export(dataset(item("a", data=jpeg())), tmp_path, save_media=True)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestInPlace:
+    """``dataset.save`` into the folder that a dataset came from."""
+
+    def three(self, folder: Path) -> Dataset:
+        source = dataset(
+            *[item(name, Bbox(0, 0, 9, 9, label=0), data=jpeg(), subset=name) for name in "abc"]
+        )
+        export(source, folder, save_media=True)
+        return load(folder)
+
+    def test_writes_what_changed_and_keeps_pictures(self, tmp_path) -> None:
+        loaded = self.three(tmp_path)
+        untouched = (tmp_path / "b.tfrecord").stat().st_mtime_ns
+        loaded.put(item("new", data=jpeg(colour=5), subset="a"))
+        loaded.save()
+        assert (tmp_path / "b.tfrecord").stat().st_mtime_ns == untouched
+        again = content(load(tmp_path))
+        assert again["a", "a"]["picture"] == jpeg()  # its only place is the shard
+        assert again["new", "a"]["picture"] is None  # save_media was not asked for
+
+    def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
+        source = dataset(item("a", subset="a"), item("c", subset="c"))
+        export(source, tmp_path)
+        source.remove("c", "c")
+        source.save()
+        # Datumaro still counts the subset: its shard has no bytes, and the label map says so.
+        assert (tmp_path / "c.tfrecord").stat().st_size == 0
+        label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
+        assert label_map.startswith("# subsets without pictures: c\n")
+        assert [one.id for one in load(tmp_path)] == ["a"]
+
+    def test_a_removed_subset_is_removed(self, tmp_path) -> None:
+        loaded = self.three(tmp_path)
+        loaded.remove("c", "c")
+        loaded.save(save_media=True)
+        assert [one.id for one in load(tmp_path)] == ["a", "b"]
+
+    def test_subsets_that_are_gone_are_removed(self, tmp_path) -> None:
+        loaded = self.three(tmp_path)
+        loaded.transform("map_subsets", mapping={"a": "x", "b": "x", "c": "c"})
+        loaded.save(save_media=True)
+        assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == ["c.tfrecord", "x.tfrecord"]
+        again = load(tmp_path)
+        assert sorted((one.id, one.subset) for one in again) == [
+            ("a", "x"),
+            ("b", "x"),
+            ("c", "c"),
+        ]
+        assert all(one["picture"] == jpeg() for one in content(again).values())

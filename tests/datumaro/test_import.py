@@ -1,0 +1,577 @@
+"""Reading: every habit of the wild that the format's users have to live with."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datumaro.components.dataset import Dataset
+from datumaro.components.errors import DatasetImportError
+from PIL import Image as PillowImage
+from tfod.datumaro import lines
+from tfod.errors import RecordError, ShardError
+from tfod.writer import write_records
+
+from tests.conftest import encode, objects, picture
+from tests.datumaro.conftest import boxes, content, ids_of, labels_of
+
+try:
+    from datumaro.components.importer import ImportErrorPolicy
+except ImportError:
+    from datumaro.components.extractor import ImportErrorPolicy
+
+BOX = [0.25, 0.1, 0.5, 0.4]
+
+
+def jpeg(height: int = 100, width: int = 200, colour: int = 90) -> bytes:
+    stream = io.BytesIO()
+    PillowImage.new("RGB", (width, height), (colour, 120, 200)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def png(mask: Any) -> bytes:
+    stream = io.BytesIO()
+    PillowImage.fromarray(np.asarray(mask, np.uint8)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def root_of(error: BaseException | None) -> BaseException:
+    while error is not None and error.__cause__ is not None:
+        error = error.__cause__
+    assert error is not None
+    return error
+
+
+def test_boxes_classes_and_names(make_shard, load) -> None:
+    make_shard("train", picture() | objects([BOX, [0, 0, 1, 1]], ["cat", "dog"], [1, 2]))
+    dataset = load()
+    assert boxes(dataset) == [("cat", 50, 10, 100, 40), ("dog", 0, 0, 200, 100)]
+    (item,) = dataset
+    assert (item.id, item.subset, item.attributes) == ("a", "train", {"source_id": None})
+    assert tuple(item.media.size) == (100, 200)
+
+
+class TestClasses:
+    """Text decides, then id; ids survive; nothing is out of range."""
+
+    def test_gaps_in_ids(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", picture() | objects([BOX, BOX], ["truck", "car"], [7, 3]))
+        (tmp_path / "label_map.pbtxt").write_text(
+            "item { id: 3 name: 'car' } item { id: 7 name: 'truck' }"
+        )
+        dataset = load()
+        assert [box[0] for box in boxes(dataset)] == ["truck", "car"]
+        assert ids_of(dataset) == {"car": 3, "truck": 7}
+
+    def test_ids_from_zero_without_a_label_map(self, make_shard, load) -> None:
+        make_shard("s", picture() | objects([BOX, BOX], ["b", "a"], [1, 0]))
+        dataset = load()
+        assert labels_of(dataset) == ["a", "b"]
+        assert [box[0] for box in boxes(dataset)] == ["b", "a"]
+        assert ids_of(dataset) == {"a": 0, "b": 1}
+
+    def test_ids_only(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", picture() | objects([BOX, BOX], None, [2, 9]))
+        assert [box[0] for box in boxes(load())] == ["2", "9"]
+        (tmp_path / "label_map.pbtxt").write_text("item { id: 2 name: 'two' }")
+        dataset = load()
+        assert [box[0] for box in boxes(dataset)] == ["two", "9"]
+        assert ids_of(dataset) == {"two": 2, "9": 9}
+
+    def test_text_only_and_neither(self, make_shard, load) -> None:
+        make_shard("s", picture("a.jpg") | objects([BOX], ["x"]), picture("b.jpg") | objects([BOX]))
+        dataset = load()
+        assert boxes(dataset, "a")[0][0] == "x" and boxes(dataset, "b")[0][0] is None
+
+    def test_an_id_learns_its_text_from_another_record(self, make_shard, load) -> None:
+        make_shard(
+            "s",
+            picture("a.jpg") | objects([BOX], None, [5]),
+            picture("b.jpg") | objects([BOX], ["x"], [5]),
+        )
+        dataset = load()
+        assert [box[0] for box in boxes(dataset)] == ["x", "x"] and labels_of(dataset) == ["x"]
+
+    def test_empty_texts_fall_back_to_the_id(self, make_shard, load, tmp_path) -> None:
+        """Datumaro's exporter empties what is not ASCII; the label map still knows it."""
+        make_shard("s", picture() | objects([BOX, BOX, BOX], ["", "", "cat"], [1, 0, 2]))
+        (tmp_path / "label_map.pbtxt").write_text(
+            "item { id: 1 name: 'кошка' } item { id: 2 name: 'cat' }", "utf-8"
+        )
+        assert [box[0] for box in boxes(load())] == ["кошка", None, "cat"]
+
+    def test_contradiction_follows_the_text_and_is_told(
+        self, make_shard, load, tmp_path, warnings
+    ) -> None:
+        make_shard("s", picture() | objects([BOX], ["car"], [2]))
+        (tmp_path / "label_map.pbtxt").write_text(
+            "item { id: 1 name: 'car' } item { id: 2 name: 'bus' }"
+        )
+        assert boxes(load())[0][0] == "car"
+        assert any("'car' with id 2 (1)" in said for said in warnings())
+
+    def test_text_that_the_map_lacks_is_added_and_told(
+        self, make_shard, load, tmp_path, warnings
+    ) -> None:
+        make_shard("s", picture() | objects([BOX], ["dog"], [9]))
+        (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'car' }")
+        dataset = load()
+        assert labels_of(dataset) == ["car", "dog"] and boxes(dataset)[0][0] == "dog"
+        assert any("'dog' (1)" in said for said in warnings())
+
+    def test_records_that_use_display_names(self, make_shard, load, tmp_path) -> None:
+        """create_coco writes the category's name, which COCO's label map has as display name."""
+        make_shard("s", picture() | objects([BOX], ["person"]))
+        (tmp_path / "label_map.pbtxt").write_text(
+            "item { id: 1 name: '/m/01g317' display_name: 'person' }"
+            "item { id: 18 name: '/m/0bt9lr' display_name: 'dog' }"
+        )
+        dataset = load()
+        assert labels_of(dataset) == ["person", "dog"]
+        assert ids_of(dataset) == {"person": 1, "dog": 18}
+
+    def test_splits_with_different_maps_get_one_list_of_classes(self, tmp_path, load) -> None:
+        """Roboflow numbers the classes of each export anew."""
+        for split, names in (("train", ["bowl", "cup", "table"]), ("valid", ["cup", "table"])):
+            record = picture() | objects([BOX], ["cup"], [names.index("cup") + 1])
+            write_records(tmp_path / split, "Objects", [encode(record)])
+            text = "".join(
+                f'item {{\n    name: "{name}",\n    id: {number},\n    display_name: "{name}"\n}}\n'
+                for number, name in enumerate(names, 1)
+            )
+            (tmp_path / split / "Objects_label_map.pbtxt").write_text(text)
+        dataset = load()
+        assert labels_of(dataset) == ["bowl", "cup", "table"]
+        assert [box[0] for box in boxes(dataset)] == ["cup", "cup"]
+        assert sorted(dataset.subsets()) == ["train", "valid"]
+
+    def test_label_map_by_option(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", picture() | objects([BOX], None, [18]))
+        assert boxes(load(label_map="coco"))[0][0] == "dog"
+
+    @pytest.mark.parametrize("name", ["it's", 'a "b"', "日本語", "é \\ n", "two words"])
+    def test_names_of_any_kind(self, make_shard, load, name) -> None:
+        make_shard("s", picture() | objects([BOX], [name], [4]))
+        assert labels_of(load()) == [name]
+
+    def test_what_is_no_label_map_is_an_error(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", picture() | objects([BOX], ["x"], [1]))
+        (tmp_path / "label_map.pbtxt").write_text("<!DOCTYPE html><html></html>")
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        assert "is no label map but an HTML page" in str(root_of(caught.value))
+
+    def test_several_label_maps_are_told(self, make_shard, load, tmp_path, warnings) -> None:
+        make_shard("s", picture() | objects([BOX], ["x"], [1]))
+        for name in ("pet_label_map.pbtxt", "coco_label_map.pbtxt"):
+            (tmp_path / name).write_text("item { id: 1 name: 'y' }")
+        assert labels_of(load()) == ["x"]
+        assert any("several label maps" in said for said in warnings())
+
+
+class TestKeys:
+    """Any mix of keys."""
+
+    def test_size_from_the_picture(self, make_shard, load) -> None:
+        make_shard("s", {"image/filename": "a.jpg", "image/encoded": jpeg()} | objects([BOX]))
+        assert boxes(load())[0][1:] == (50, 10, 100, 40)
+
+    def test_no_size_at_all_is_an_error_with_a_place(self, make_shard, load) -> None:
+        shard = make_shard("s", picture(), {"image/filename": "a.jpg"} | objects([BOX]))
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        error = root_of(caught.value)
+        assert isinstance(error, RecordError) and (error.shard, error.record) == (shard, 1)
+
+    def test_no_name_takes_source_id_then_the_number(self, make_shard, load) -> None:
+        size = {"image/height": 10, "image/width": 10}
+        make_shard("s", size | {"image/source_id": "42"}, size, size | {"image/filename": ""})
+        assert [item.id for item in load()] == ["42", "record_000001", "record_000002"]
+
+    def test_source_id_absent_empty_and_present(self, make_shard, load) -> None:
+        make_shard(
+            "s",
+            picture("a.jpg"),
+            picture("b.jpg") | {"image/source_id": ""},
+            picture("c.jpg") | {"image/source_id": "7"},
+        )
+        assert [item.attributes["source_id"] for item in load()] == [None, "", "7"]
+
+    def test_wrong_format_name_and_none(self, make_shard, load) -> None:
+        make_shard(
+            "s",
+            picture("a.jpg") | {"image/encoded": jpeg(), "image/format": "peg"},
+            picture("b") | {"image/encoded": jpeg(colour=1)},
+        )
+        first, second = load()
+        assert first.media.ext == ".jpg" and second.media.ext == ".jpg"
+        assert lines.picture_bytes(first.media) == jpeg()
+
+    def test_file_names(self, make_shard, load) -> None:
+        names = [
+            "sub folder/кадр 1.jpg",
+            "Frame_jpg.rf.0123456789abcdef0123456789abcdef.jpg",
+            "/data/kitti/000001.png",
+            "C:\\pictures\\x.jpg",
+            "1.jpg",
+            "1.png",
+            "1.jpg",
+            "frame.000123",
+            "../up.jpg",
+        ]
+        make_shard("s", *[picture(name) for name in names])
+        items = list(load())
+        assert [item.id for item in items] == [
+            "sub folder/кадр 1",
+            "Frame_jpg.rf.0123456789abcdef0123456789abcdef",
+            "000001",
+            "x",
+            "1",
+            "1.png",
+            "1~2",
+            "frame.000123",
+            "up",
+        ]
+        assert [item.attributes.get("filename") for item in items] == [
+            None,
+            None,
+            "/data/kitti/000001.png",
+            "C:\\pictures\\x.jpg",
+            None,
+            "1.png",
+            "1.jpg",
+            "frame.000123",
+            "../up.jpg",
+        ]
+
+    def test_negative_pictures(self, make_shard, load) -> None:
+        make_shard("s", picture("a.jpg"), picture("b.jpg") | objects([], [], []))
+        assert [len(item.annotations) for item in load()] == [0, 0]
+
+    def test_pictures_beside_the_shard(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", picture("a.jpg"), picture("b.jpg"), folder=tmp_path / "annotations")
+        (tmp_path / "images").mkdir()
+        (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
+        found, absent = load()
+        assert lines.picture_bytes(found.media) == jpeg()
+        assert not absent.media.has_data and tuple(absent.media.size) == (100, 200)
+
+    def test_a_name_never_finds_a_file_outside(self, make_shard, load, tmp_path) -> None:
+        secret = tmp_path / "secret.jpg"
+        secret.write_bytes(jpeg())
+        make_shard("s", picture(str(secret)), picture("../secret.jpg"), folder=tmp_path / "d" / "e")
+        assert not any(item.media.has_data for item in load(tmp_path / "d"))
+
+    def test_raw_pixels(self, make_shard, load) -> None:
+        pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+        make_shard("s", picture("a.png", 2, 3) | {"image/encoded": pixels.tobytes()})
+        (item,) = load()
+        assert np.array_equal(np.asarray(item.media.data)[:, :, ::-1], pixels)
+
+    def test_texts_that_are_not_utf8(self, make_shard, load, warnings) -> None:
+        make_shard("s", picture() | objects([BOX], [b"caf\xe9"], [1]))
+        assert labels_of(load()) == ["café"]
+        assert any("not UTF-8" in said for said in warnings())
+
+    def test_features_that_mean_nothing_are_told(self, make_shard, load, warnings) -> None:
+        make_shard("s", picture() | {"image/caption": "a cat", "weather": [1, 2]})
+        load()
+        assert any("image/caption (1), weather (1)" in said for said in warnings())
+
+
+class TestObjects:
+    """Masks, keypoints, attributes, image-level classes."""
+
+    def test_png_masks_and_boxes_in_one_record(self, make_shard, load) -> None:
+        mask = [[0, 1, 1], [0, 1, 0]]
+        record = picture("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
+        make_shard("s", record | {"image/object/mask": [png(mask), b""]})
+        (item,) = load()
+        assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
+        assert item.annotations[0].image.astype(int).tolist() == mask
+
+    def test_numerical_masks(self, make_shard, load) -> None:
+        record = picture("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
+        numbers = [0.0, 1, 1, 0, 1, 0] + [0.0] * 6
+        make_shard("s", record | {"image/object/mask": numbers})
+        (item,) = load()
+        assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
+        assert item.annotations[0].image.astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
+
+    def test_attributes(self, make_shard, load) -> None:
+        make_shard(
+            "s",
+            picture()
+            | objects([BOX, BOX], ["a", "a"], [1, 1])
+            | {
+                "image/object/difficult": [0, 1],
+                "image/object/truncated": [0.25, 1.0],  # create_kitti writes floats
+                "image/object/occluded": [1, -1],  # Open Images: -1 is unknown
+                "image/object/is_crowd": [0, 0],
+                "image/object/group_of": [1, 0],
+                "image/object/area": [100.0, 50.5],
+                "image/object/weight": [1.0, 0.5],
+                "image/object/view": ["Left", "Unspecified"],
+                "image/object/track/label": [3, 4],
+                "image/object/alpha": [0.5, -1.5],
+                "image/object/attribute/colour": ["red", ""],
+            },
+        )
+        (item,) = load()
+        first, second = (one.attributes for one in item.annotations)
+        assert first == {
+            "difficult": False,
+            "truncated": 0.25,
+            "occluded": True,
+            "is_crowd": False,
+            "group_of": True,
+            "area": 100.0,
+            "weight": 1.0,
+            "view": "Left",
+            "track_id": 3,
+            "alpha": 0.5,
+            "colour": "red",
+        }
+        assert second["occluded"] == -1 and "colour" not in second
+        assert first["difficult"] is False and first["occluded"] is True
+
+    def test_keypoints_with_the_names_of_the_label_map(self, make_shard, load, tmp_path) -> None:
+        (tmp_path / "label_map.pbtxt").write_text(
+            "item { id: 1 name: 'person' keypoints { id: 1 label: 'eye' }"
+            " keypoints { id: 0 label: 'nose' } } item { id: 2 name: 'dog' }"
+        )
+        make_shard(
+            "s",
+            picture()
+            | objects([BOX, BOX], ["person", "dog"], [1, 2])
+            | {
+                "image/object/keypoint/x": [0.5, 0.25, 0.0, 0.0],
+                "image/object/keypoint/y": [0.5, 0.1, 0.0, 0.0],
+                "image/object/keypoint/visibility": [2, 1, 0, 0],
+            },
+        )
+        dataset = load()
+        (item,) = dataset
+        box, points, other = item.annotations
+        assert (box.type.name, points.type.name, other.type.name) == ("bbox", "points", "bbox")
+        assert points.points == [50, 10, 100, 50] and points.group == box.group != 0
+        assert [value.value for value in points.visibility] == [1, 2]
+        schema = dataset.categories()[lines.AnnotationType.points].items[0]
+        assert schema.labels == ["eye", "nose"]
+
+    def test_keypoints_without_visibility_and_names(self, make_shard, load) -> None:
+        nan = float("nan")
+        make_shard(
+            "s",
+            picture()
+            | objects([BOX], ["x"], [1])
+            | {"image/object/keypoint/x": [0.5, nan], "image/object/keypoint/y": [0.5, nan]},
+        )
+        (item,) = load()
+        points = item.annotations[1]
+        assert [value.value for value in points.visibility] == [2, 0]
+        assert points.points == [100, 50, 0, 0]
+
+    def test_image_level_classes(self, make_shard, load) -> None:
+        make_shard(
+            "s",
+            picture()
+            | {
+                "image/class/text": ["cat", "dog"],
+                "image/class/label": [1, 2],
+                "image/class/confidence": [1.0, 0.0],
+            },
+        )
+        dataset = load()
+        (item,) = dataset
+        found = [(labels_of(dataset)[one.label], one.attributes) for one in item.annotations]
+        assert found == [("cat", {"score": 1.0}), ("dog", {"score": 0.0})]
+
+    def test_classes_of_the_whole_picture_by_lvis(self, make_shard, load) -> None:
+        make_shard("s", picture() | {"image/neg_category_ids": [3, 5]})
+        (item,) = load()
+        assert item.attributes["neg_category_ids"] == [3, 5]
+
+
+class Tolerant(ImportErrorPolicy):
+    def __init__(self) -> None:
+        self.errors: list[tuple[Any, BaseException]] = []
+
+    def _handle_item_error(self, error: Any) -> None:
+        self.errors.append((error.item_id, error.__cause__))
+
+    _handle_annotation_error = _handle_item_error
+
+
+class TestDefects:
+    """What is wrong is told with its place, and the rest arrives if the policy allows."""
+
+    def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
+        make_shard("s", picture() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
+        assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
+        (said,) = [said for said in warnings() if "clamped" in said]
+        assert said == (
+            "2 boxes outside the picture clamped to its edge; "
+            "1 of them look like pixels, not normalized"
+        )
+
+    @pytest.mark.parametrize(
+        ("box", "what"),
+        [
+            ([float("nan"), 0.1, 0.5, 0.4], "no box of finite numbers"),
+            ([0.1, 0.1, float("inf"), 0.4], "no box of finite numbers"),
+            ([0.5, 0.1, 0.25, 0.4], "is inverted (xmin, ymin, xmax, ymax = 0.5, 0.1, 0.25, 0.4)"),
+            ([0.1, 0.4, 0.25, 0.1], "is inverted"),
+        ],
+    )
+    def test_boxes_that_are_none(self, make_shard, load, box, what) -> None:
+        shard = make_shard("s", picture("a.jpg"), picture("b.jpg") | objects([BOX, box], ["x"] * 2))
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        error = root_of(caught.value)
+        assert isinstance(error, RecordError) and error.record == 1 and error.offset
+        assert f"{shard}, record 1, byte {error.offset}: image/object/bbox box 1" in str(error)
+        assert what in str(error)
+        policy = Tolerant()
+        dataset = load(error_policy=policy)
+        assert len(dataset) == 2 and len(boxes(dataset)) == 1
+        assert [item_id for item_id, _ in policy.errors] == [("b", "s")]
+
+    def test_degenerate_boxes_are_boxes(self, make_shard, load) -> None:
+        make_shard("s", picture() | objects([[0.5, 0.5, 0.5, 0.5]]))
+        assert boxes(load())[0][1:] == (100, 50, 100, 50)
+
+    @pytest.mark.parametrize(
+        ("bad", "what"),
+        [
+            ({"image/object/bbox/xmin": [0.1, 0.2]}, "lists of different lengths: 2 xmin, 1 ymin"),
+            ({"image/object/class/text": ["a", "b"]}, "holds 2 values for 1 boxes"),
+            ({"image/height": 1.5}, "image/height is float_list, expected int64_list"),
+            ({"image/filename": ["a", "b"]}, "holds 2 values, expected one"),
+            ({"image/width": [1, 2]}, "holds 2 values, expected one"),
+            ({"image/encoded": [b"a", b"b"]}, "holds 2 values, expected one"),
+            ({"image/object/mask": [0.5] * 3}, "holds 3 numbers, expected 1 x 100 x 200"),
+            ({"image/object/keypoint/x": [0.5]}, "1 x and 0 y for 1 objects"),
+            ({"image/class/text": ["a"], "image/class/label": [1, 2]}, "1 text, 2 label"),
+        ],
+    )
+    def test_records_that_contradict_themselves(self, make_shard, load, bad, what) -> None:
+        good = picture() | objects([BOX], ["x"], [1])
+        make_shard("s", good, good | bad, good)
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        assert what in str(root_of(caught.value))
+        policy = Tolerant()
+        assert len(load(error_policy=policy)) == 2
+        assert policy.errors[0][0] == ("record 1", "s")
+
+    def test_damaged_shards(self, make_shard, load) -> None:
+        shard = Path(make_shard("s", picture("a.jpg"), picture("b.jpg")))
+        data = shard.read_bytes()
+        for damaged, record in ((data[:-1], 1), (data + b"\0" * 5, 2), (data[:20], 0)):
+            shard.write_bytes(damaged)
+            with pytest.raises(DatasetImportError) as caught:
+                load()
+            error = root_of(caught.value)
+            assert isinstance(error, ShardError) and error.record == record
+            assert error.offset is not None and error.remedy
+
+    def test_a_shard_of_no_bytes_is_an_error(self, load, tmp_path) -> None:
+        (tmp_path / "s.tfrecord").touch()
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        assert "is empty (0 bytes)" in str(root_of(caught.value))
+
+    def test_missing_shards_are_named(self, make_shard, load, tmp_path, warnings) -> None:
+        make_shard("s", picture())
+        (tmp_path / "s.tfrecord").rename(tmp_path / "train.record-00002-of-00004")
+        assert list(load().subsets()) == ["train"]
+        assert any("train.record-00000-of-00004" in said for said in warnings())
+
+    def test_other_tables_are_called_so(self, make_shard, load) -> None:
+        make_shard("s", {"age": 3, "name": "x"})
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        assert "is no object detection shard: its records hold age, name" in str(
+            root_of(caught.value)
+        )
+
+    def test_nothing_there(self, load, tmp_path) -> None:
+        for path in (tmp_path, tmp_path / "nope", tmp_path / "*.record"):
+            with pytest.raises(DatasetImportError, match=r"no shard|no such|no file matches"):
+                load(path)
+
+
+class TestPictures:
+    """Pictures stay in the shard until somebody asks."""
+
+    def test_they_survive_pickling_copies_and_replaced_files(self, make_shard, load) -> None:
+        shard = Path(make_shard("s", picture() | {"image/encoded": jpeg()}))
+        (item,) = load()
+        others = [copy.deepcopy(item)]
+        if hasattr(lines.Image, "from_bytes"):  # the 0.3 line's pictures cannot be pickled at all
+            others.append(pickle.loads(pickle.dumps(item)))
+        for other in others:
+            assert lines.picture_bytes(other.media) == jpeg()
+        aside = shard.with_suffix(".new")
+        aside.write_bytes(b"another shard")
+        aside.replace(shard)
+        assert lines.picture_bytes(item.media) == jpeg()
+        assert np.asarray(item.media.data).shape[:2] == (100, 200)
+
+    @pytest.mark.parametrize("compression", ["gzip", "zlib"])
+    def test_in_compressed_shards(self, tmp_path, load, compression) -> None:
+        records = [
+            encode(picture(f"{n}.jpg") | {"image/encoded": jpeg(colour=n)}) for n in range(5)
+        ]
+        write_records(tmp_path, "s", records, compression=compression)
+        items = list(load())
+        for number in (4, 0, 2):
+            assert lines.picture_bytes(items[number].media) == jpeg(colour=number)
+
+    def test_the_collector_is_paused_only_while_reading(self, make_shard, load) -> None:
+        make_shard("s", picture())
+        assert gc.isenabled()
+        load()
+        assert gc.isenabled()
+
+
+def test_one_file_a_folder_and_a_glob(make_shard, load, tmp_path) -> None:
+    make_shard("a", picture())
+    shard = make_shard("b", picture())
+    assert len(load(shard)) == 1
+    assert len(load(tmp_path)) == len(load(tmp_path / "*.tfrecord")) == 2
+    assert list(load(shard, subset="other").subsets()) == ["other"]
+
+
+def test_roboflow_by_its_own_name(make_shard, tmp_path) -> None:
+    make_shard("Objects", picture() | objects([BOX], ["x"], [1]), folder=tmp_path / "train")
+    assert len(Dataset.import_from(str(tmp_path), "roboflow_tfrecord")) == 1
+
+
+def test_progress_is_reported(make_shard, load) -> None:
+    from datumaro.components.progress_reporting import NullProgressReporter
+
+    class Reporter(NullProgressReporter):
+        told: list[Any] = []  # noqa: RUF012
+
+        def start(self, total, *, desc=None):
+            self.told.append((total, desc))
+
+        def report_status(self, progress):
+            self.told.append(progress)
+
+    shard = Path(make_shard("s", picture()))
+    load(progress_reporter=Reporter())
+    assert Reporter.told == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
+
+
+def test_import_is_the_same_again(make_shard, load) -> None:
+    make_shard("s", picture() | objects([BOX], ["x"], [1]) | {"image/encoded": jpeg()})
+    assert content(load()) == content(load())

@@ -1,0 +1,65 @@
+"""The command ``tfod``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from tfod.describe import describe
+from tfod.errors import TfodError
+from tfod.version import __version__
+
+EXIT_OK = 0
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
+    )
+    parser.add_argument("--version", action="version", version=f"tfod {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    describing = commands.add_parser(
+        "describe",
+        help="say what is in shards",
+        description="Print what is in shards: records, keys with kinds and lengths, classes, "
+        "sizes, and a tf.io feature description ready to paste.",
+    )
+    describing.add_argument("source", metavar="SHARD", help="a shard, a folder or a glob")
+    describing.set_defaults(run=_describe)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code. Bad input is one line on standard error."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except TfodError as error:
+        print(f"tfod: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as in: tfod describe x | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except OSError as error:
+        print(f"tfod: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("tfod: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _describe(options: argparse.Namespace) -> int:
+    print(describe(options.source).to_text(), end="")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
