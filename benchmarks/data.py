@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +12,6 @@ import numpy as np
 import tfod
 from PIL import Image, ImageFilter
 from sizes import BOXES, CLASSES, HEIGHT, PICTURE_BYTES, WARM_UP, WIDTH, Sizes
-
 
 _DISTINCT_PICTURES = 20
 
@@ -81,7 +81,8 @@ def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfo
         )
         if pictures:
             picture = _made_distinct(pictures[number % len(pictures)], number)
-            detection = replace(detection, encoded=picture)
+            digest = hashlib.sha256(picture).hexdigest()
+            detection = replace(detection, encoded=picture, sha256=digest)
         yield detection
 
 

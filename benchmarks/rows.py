@@ -40,22 +40,21 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
     """Time to write a dataset; ours includes bringing it to the disk (fsync), theirs does not."""
     yield Section("Export, a record", _DATUMARO)
     files, sizes = str(data.folder("files")), data.sizes
-    ours, theirs = _compare_times(
-        data,
-        Job("export_files", (files, sizes.files)),
-        Job("export_files", (files, sizes.files_of_peer), peer=True),
-    )
-    yield _row(f"100 kB picture files, {BOXES} boxes", ours, theirs, 10)
     imported = (str(data.folder("pictures_of_peer")), str(data.folder("warm_up")))
-    ours, theirs = _compare_times(
-        data, Job("export_imported", imported), Job("export_imported", imported, peer=True)
-    )
-    yield _row(f"pictures of a shard, {BOXES} boxes", ours, theirs, 2.5)
-    count = (sizes.exported,)
-    ours, theirs = _compare_times(
-        data, Job("export_annotations", count), Job("export_annotations", count, peer=True)
-    )
-    yield _row(f"annotations alone, {EXPORTED_BOXES} boxes", ours, theirs, 1)
+    exported = (sizes.exported,)
+    for what, task, ours, theirs, target in (
+        (
+            f"100 kB picture files, {BOXES} boxes",
+            "export_files",
+            (files, sizes.files),
+            (files, sizes.files_of_peer),
+            10,
+        ),
+        (f"pictures of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
+        (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 1),
+    ):
+        jobs = Job(task, ours), Job(task, theirs, peer=True)
+        yield _row(what, *compare(*jobs, sizes.repeats_of_exports, _seconds), target)
 
 
 def read_rows(data: Data) -> Iterator[Section | Row]:
@@ -77,8 +76,8 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
         data, Job("import_module", ("tfod",)), Job("import_module", ("tensorflow",), peer=True)
     )
     yield at_most("import tfod / tensorflow", ours.seconds * 1e3, theirs.seconds * 1e3, 150, "ms")
-    peaks = megabytes(ours.peak_bytes), megabytes(theirs.peak_bytes)
-    yield Row("    memory of the process then", *(f"{peak:.0f} MB" for peak in peaks))
+    our_peak, their_peak = (f"{megabytes(one.peak_bytes):.0f} MB" for one in (ours, theirs))
+    yield Row("    memory of the process then", our_peak, their_peak)
     ours, theirs = _compare_times(
         data, Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
     )
@@ -102,7 +101,11 @@ def _import(data: Data, name: str, peer: bool = False) -> Job:
 
 
 def _compare_times(data: Data, ours: Job, theirs: Job) -> tuple[Sample, Sample]:
-    return compare(ours, theirs, data.sizes.repeats, lambda sample: sample.seconds)
+    return compare(ours, theirs, data.sizes.repeats, _seconds)
+
+
+def _seconds(sample: Sample) -> float:
+    return sample.seconds
 
 
 def _row(what: str, ours: Sample, theirs: Sample, target: float) -> Row:

@@ -22,6 +22,7 @@ class Sizes:
         files, files_of_peer: picture files.
         exported: pictures of the export of annotations alone.
         repeats: how often each side runs.
+        repeats_of_exports: likewise; writing is noisier than reading.
     """
 
     pictures: int
@@ -32,6 +33,7 @@ class Sizes:
     files_of_peer: int
     exported: int
     repeats: int
+    repeats_of_exports: int
 
 
 FULL = Sizes(
@@ -43,6 +45,7 @@ FULL = Sizes(
     files_of_peer=200,
     exported=5000,
     repeats=3,
+    repeats_of_exports=6,
 )
 QUICK = Sizes(
     pictures=1000,
@@ -53,4 +56,5 @@ QUICK = Sizes(
     files_of_peer=60,
     exported=1000,
     repeats=2,
+    repeats_of_exports=3,
 )

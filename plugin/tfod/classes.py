@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from tfod.label_map import LabelMap, LabelMapItem
 
+_MAX_ID = (1 << 31) - 1  # a label map's id is an int32
+
 
 @dataclass(frozen=True)
 class Contradiction:
@@ -96,8 +98,8 @@ class ClassTable:
         number = scope.by_id.get(label)
         if number is not None:
             return number
-        # Datumaro writes 0 and an empty text for an object without a class.
-        if label == 0 and text is not None:
+        # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
+        if label < 0 or (label == 0 and text is not None):
             return None
         return self._unknown_id(scope, label)
 
@@ -138,7 +140,7 @@ class ClassTable:
     def _unknown_text(self, scope: LabelScope, text: str, label: int | None) -> int:
         number = self._by_text.get(text)
         if number is None:
-            free = label is not None and label >= 0 and label not in self._by_id
+            free = label is not None and 0 <= label <= _MAX_ID and label not in self._by_id
             number = self._add(LabelMapItem(label if free and label else 0, text), free)
         if scope.label_map is not None and number >= self._mapped:
             self.unknown_texts[text] += 1
@@ -152,8 +154,9 @@ class ClassTable:
         number = self._by_bare_id.get(label)
         if number is None:
             number = len(self._items)
-            self._items.append(LabelMapItem(label))
-            self._has_id.append(True)
+            fits = label <= _MAX_ID
+            self._items.append(LabelMapItem(label if fits else 0, "" if fits else str(label)))
+            self._has_id.append(fits)
             self._by_bare_id[label] = number
         return number
 

@@ -6,9 +6,10 @@ y down, half-open (an object that fills the picture is 0, 0, 1, 1).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,13 +22,10 @@ from tfod.example import (
     float_feature,
     int64_feature,
 )
+from tfod.picture import picture_size
 
-AttributeValue: TypeAlias = "int | float | str | None"
-"""What an object's attribute holds; None where this object has none of that name."""
-
-# What stands for "this object has no such attribute" under ATTRIBUTE_PREFIX.
-NO_INTEGER: Final = -(1 << 63)
-NO_TEXT: Final = b""
+AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
+"""What an object's attribute holds: JSON; None where this object has none of that name."""
 
 _NO_BOXES = np.zeros((0, 4), "<f4")
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
@@ -87,6 +85,7 @@ class Detection:
         attributes: name to n values, for example ``{"difficult": [0, 1]}``.
         image_labels: classes of the whole picture.
         image_attributes: name to a list of class ids of the whole picture.
+        image_extra: name to value, of whatever else belongs to the whole picture.
         unread_keys: features that mean nothing to tfod.
         oddities: what was read with a liberty, as short sentences without place.
     """
@@ -108,6 +107,7 @@ class Detection:
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
     image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = ()
     oddities: Sequence[str] = ()
 
@@ -123,6 +123,8 @@ def decode_detection(example: Example) -> Detection:
     count = len(boxes)
     encoded, offset = reader.encoded()
     masks, numerical = reader.masks(count)
+    attributes = reader.attributes(count)
+    image_extra = reader.extra(attributes, count)
     return Detection(
         filename=reader.text(keys.FILENAME),
         source_id=reader.text(keys.SOURCE_ID),
@@ -138,11 +140,12 @@ def decode_detection(example: Example) -> Detection:
         masks=masks,
         numerical_masks=numerical,
         keypoints=reader.keypoints(count),
-        attributes=reader.attributes(count),
+        attributes=attributes,
         image_labels=reader.image_labels(),
         image_attributes={
             name: example.ints(key) for name, key in keys.IMAGE_ATTRIBUTES.items() if key in example
         },
+        image_extra=image_extra,
         unread_keys=reader.unread_keys(),
         oddities=reader.oddities,
     )
@@ -241,6 +244,9 @@ class _Reader:
         if not len(values):
             return None
         height, width = self.integer(keys.HEIGHT) or 0, self.integer(keys.WIDTH) or 0
+        if not (height and width):
+            encoded = self.encoded()[0]
+            height, width = (encoded and picture_size(bytes(encoded))) or (0, 0)
         if len(values) != count * height * width:
             raise self.example.error(
                 f"holds {len(values)} numbers, expected {count} x {height} x {width} "
@@ -284,7 +290,7 @@ class _Reader:
             generic = key.startswith(keys.ATTRIBUTE_PREFIX)
             if attribute is None and not generic:
                 continue
-            values = self._values(key, generic)
+            values = self._values(key)
             if not values:
                 continue
             if len(values) != count:
@@ -294,16 +300,31 @@ class _Reader:
             found[name] = values
         return found
 
-    def _values(self, key: str, generic: bool) -> list[AttributeValue]:
+    def _values(self, key: str) -> list[AttributeValue]:
         kind = self.example.kind(key)
         if kind is Kind.INT64:
-            integers = self.example.ints(key)
-            return [None if generic and v == NO_INTEGER else v for v in integers]
+            return list(self.example.ints(key))
         if kind is Kind.FLOAT:
-            numbers: list[float] = self.example.floats(key).tolist()
-            return [None if generic and v != v else v for v in numbers]
-        texts = self.example.byte_strings(key)
-        return [None if generic and v == NO_TEXT else self._decode(v, key) for v in texts]
+            return list(self.example.floats(key).tolist())
+        return [self._decode(value, key) for value in self.example.byte_strings(key)]
+
+    def extra(self, attributes: dict[str, list[AttributeValue]], count: int) -> dict[str, Any]:
+        """Correct the attributes by what we wrote beside them; return those of the picture."""
+        if keys.EXTRA_ATTRIBUTES not in self._other_keys:
+            return {}
+        try:
+            extra = json.loads(self.text(keys.EXTRA_ATTRIBUTES) or "{}")
+            for number, values in extra.get("objects", {}).items():
+                for name, value in values.items():
+                    attributes.setdefault(name, [None] * count)[int(number)] = value
+            for number, names in extra.get("absent", {}).items():
+                for name in names:
+                    attributes[name][int(number)] = None
+            return dict(extra.get("image", {}))
+        except (ValueError, AttributeError, TypeError, LookupError) as error:
+            raise self.example.error(
+                f"cannot be understood ({error})", feature=keys.EXTRA_ATTRIBUTES
+            ) from None
 
     def image_labels(self) -> list[ImageLabel]:
         if not any(key in self._other_keys for key in _IMAGE_CLASS_KEYS):
@@ -368,7 +389,7 @@ def encode_detection(detection: Detection) -> bytes:
     like may be an empty text, which writes the key with an empty value.
 
     Raises:
-        ValueError: an attribute's values fit no list; a list has not one value an object.
+        TypeError: an attribute's value is not JSON (see :func:`is_attribute_value`).
     """
     features: dict[str, bytes] = {}
     for key, size in ((keys.HEIGHT, detection.height), (keys.WIDTH, detection.width)):
@@ -387,8 +408,13 @@ def encode_detection(detection: Detection) -> bytes:
     _encode_image_labels(detection, features)
     for name, ids in detection.image_attributes.items():
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
+    corrections = _Corrections(dict(detection.image_extra))
     if len(detection.boxes):
         _encode_objects(detection, features)
+        for name, values in detection.attributes.items():
+            _encode_attribute(name, values, features, corrections)
+    if corrections:
+        features[keys.EXTRA_ATTRIBUTES] = bytes_feature([corrections.to_json()])
     return encode_example(features)
 
 
@@ -413,9 +439,6 @@ def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
         features[keys.CLASS_TEXT] = bytes_feature(text.encode() for text in detection.class_text)
     if detection.class_label is not None:
         features[keys.CLASS_LABEL] = int64_feature(detection.class_label)
-    for name, values in detection.attributes.items():
-        key, feature = encode_attribute(name, values)
-        features[key] = feature
     if detection.masks is not None:
         features[keys.MASK] = bytes_feature(
             b"" if mask is None else bytes(mask.data) for mask in detection.masks
@@ -437,48 +460,82 @@ def _encode_keypoints(keypoints: Keypoints, features: dict[str, bytes]) -> None:
         features[keys.KEYPOINT_TEXT] = bytes_feature(names)
 
 
-def encode_attribute(name: str, values: Sequence[AttributeValue]) -> tuple[str, bytes]:
-    """Encode one attribute of all objects: its key and its feature.
+def is_attribute_value(value: Any) -> bool:
+    """Whether a value can be an attribute: anything that JSON can say."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@dataclass
+class _Corrections:
+    """What has to be said beside the native keys, because they cannot say it exactly."""
+
+    image: dict[str, Any]
+    objects: dict[int, dict[str, Any]] = field(default_factory=dict)
+    absent: dict[int, list[str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.image or self.objects or self.absent)
+
+    def to_json(self) -> bytes:
+        parts = {name: part for name, part in vars(self).items() if part}
+        return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _encode_attribute(
+    name: str,
+    values: Sequence[AttributeValue],
+    features: dict[str, bytes],
+    corrections: _Corrections,
+) -> None:
+    """Write one attribute of all objects natively as far as that goes, and correct the rest.
 
     It goes under the OD API's own key when it has one and the values fit it, else under
     ``image/object/attribute/<name>``.
-
-    Raises:
-        ValueError: the values are of types that no one list can hold.
     """
     kind = _kind_of(values)
     if kind is None:
-        raise ValueError(f"attribute {name!r} mixes types or holds values that are no scalars")
-    attribute = _ATTRIBUTE_OF_NAME.get(name)
-    if attribute is not None and (kind in attribute.kinds or _widens(kind, attribute.kinds)):
-        filled = [attribute.default if value is None else value for value in values]
-        kind = kind if kind in attribute.kinds else Kind.FLOAT
-        return attribute.key, _encode_values(kind, filled)
-    missing: dict[Kind, AttributeValue] = {
-        Kind.INT64: NO_INTEGER,
-        Kind.FLOAT: float("nan"),
-        Kind.BYTES: "",
-    }
-    filled = [missing[kind] if value is None else value for value in values]  # type: ignore[misc]
-    return keys.ATTRIBUTE_PREFIX + name, _encode_values(kind, filled)
+        for number, value in enumerate(values):
+            if value is not None:
+                corrections.objects.setdefault(number, {})[name] = value
+        return
+    known = _ATTRIBUTE_OF_NAME.get(name)
+    if known is not None and kind is Kind.INT64 and kind not in known.kinds:
+        kind = Kind.FLOAT if Kind.FLOAT in known.kinds else kind
+    if known is not None and kind not in known.kinds:
+        known = None
+    default = known.default if known else _NOTHING[kind]
+    filled = [default if value is None else value for value in values]
+    key = known.key if known else keys.ATTRIBUTE_PREFIX + name
+    features[key] = _encode_values(kind, filled)
+    for number, value in enumerate(values):
+        if value is None:
+            corrections.absent.setdefault(number, []).append(name)
+        elif known is None and type(value) is not _TYPE_OF_KIND[kind]:
+            corrections.objects.setdefault(number, {})[name] = value
 
 
-def _widens(kind: Kind, kinds: tuple[Kind, ...]) -> bool:
-    return kind is Kind.INT64 and Kind.FLOAT in kinds
+_TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
+_NOTHING: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
 
 
 def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
+    """The list that holds these values; None when none does."""
     types = {type(value) for value in values if value is not None}
     if types <= {int, bool}:
-        return Kind.INT64
+        fits = all(-(1 << 63) <= value < 1 << 63 for value in values if isinstance(value, int))
+        return Kind.INT64 if fits else None
     if types <= {int, bool, float}:
         return Kind.FLOAT
     return Kind.BYTES if types == {str} else None
 
 
-def _encode_values(kind: Kind, values: Sequence[int | float | str]) -> bytes:
+def _encode_values(kind: Kind, values: Sequence[Any]) -> bytes:
     if kind is Kind.BYTES:
-        return bytes_feature(str(value).encode() for value in values)
+        return bytes_feature(value.encode() for value in values)
     if kind is Kind.FLOAT:
         return float_feature([float(value) for value in values])
     return int64_feature(int(value) for value in values)

@@ -233,6 +233,8 @@ def _find_features(buffer: Buffer, start: int, end: int) -> dict[bytes, tuple[in
             if wire != _LENGTH:
                 raise NotAnExampleError("its features are no message")
             _find_entries(buffer, first, last, found)
+        elif number == 2 and wire == _LENGTH:
+            raise NotAnExampleError("it has the feature lists of a SequenceExample")
     return found
 
 

@@ -41,6 +41,12 @@ IMAGE_CLASS_CONFIDENCE: Final = "image/class/confidence"
 ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
 """Model Garden's place for attributes that the format has no key for, one value an object."""
 
+EXTRA_ATTRIBUTES: Final = "tfod/attributes"
+"""Ours: one JSON text of what the other keys cannot say exactly. Readers may ignore it.
+
+``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]}}``
+"""
+
 
 @dataclass(frozen=True)
 class ObjectAttribute:
@@ -50,7 +56,7 @@ class ObjectAttribute:
         name: the attribute's name in Datumaro and CVAT.
         key: the feature's key.
         kinds: the lists that writers use; the first one is what TensorFlow's decoder expects.
-        default: what stands for an object that has no such attribute, where others do.
+        default: what is written for an object that has no such attribute, where others do.
     """
 
     name: str
@@ -94,5 +100,5 @@ KNOWN_KEYS: Final = frozenset(
     + [KEYPOINT_X, KEYPOINT_Y, KEYPOINT_VISIBILITY, KEYPOINT_NUM, KEYPOINT_TEXT]
     + [IMAGE_CLASS_TEXT, IMAGE_CLASS_LABEL, IMAGE_CLASS_CONFIDENCE]
     + [attribute.key for attribute in OBJECT_ATTRIBUTES]
-    + list(IMAGE_ATTRIBUTES.values())
+    + [*IMAGE_ATTRIBUTES.values(), EXTRA_ATTRIBUTES]
 )

@@ -142,33 +142,34 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         LabelMapError: the text is no label map, with line and column.
     """
     text = text.removeprefix("\ufeff")
-    message = _message_class()()
+    liberties: list[str] = []
     try:
-        _parse(text, message)
+        message = _parse(text)
     except (text_format.ParseError, UnicodeError) as error:
-        liberties = []
         repaired = text.translate(_CURLY_QUOTES)
         if repaired != text:
             liberties.append("curly quotes are read as straight ones")
         with_items = _BARE_ITEM.sub(r"\1\2item {", repaired)
         if with_items != repaired:
             liberties.append("items without the word 'item' are read as items")
-        message = _message_class()()
         try:
-            if not liberties:
-                raise error
-            _parse(with_items, message)
+            message = _parse(with_items, allow_unknown_field=True)
         except (text_format.ParseError, UnicodeError):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
-    else:
-        liberties = []
+        # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
+        if not message.item or not all(item.name or item.display_name for item in message.item):
+            raise LabelMapError(_what_is_wrong(text, source, error)) from None
+        if not liberties:
+            liberties.append(f"fields that are no part of a label map are not read ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
         f"{source}: {liberty}" for liberty in liberties
     ]
 
 
-def _parse(text: str, message: Any) -> None:
-    text_format.Parse(text, message, allow_unknown_field=True)
+def _parse(text: str, allow_unknown_field: bool = False) -> Any:
+    message = _message_class()()
+    text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    return message
 
 
 def _what_is_wrong(text: str, source: str, error: Exception) -> str:

@@ -23,7 +23,18 @@ from tfod.compression import Compression, InflatingStream
 from tfod.errors import ShardError
 from tfod.records import HEADER_BYTES, Record, masked_crc32c, read_records, shard_compression
 
-_MAX_OPEN_FILES = 128
+
+def _open_file_limit() -> int:
+    """Half of what this process may open: the rest is the program's."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 256
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(64, min(soft, 8192) // 2)
+
+
+_MAX_OPEN_FILES = _open_file_limit()
 
 
 class ShardIdentity(NamedTuple):
@@ -181,7 +192,11 @@ class _OpenFiles:
     def _file(self, shard: ShardIdentity) -> _OpenFile:
         if shard in self._files:
             self._files.move_to_end(shard)
-            return self._files[shard]
+            kept = self._files[shard]
+            # Written over in place: another content in the same file.
+            if isinstance(kept[0], _Spool) or _identity_of(shard.path, kept[0]) == shard:
+                return kept
+            raise _changed(shard)
         try:
             file = open(shard.path, "rb", buffering=0)
         except OSError:

@@ -34,6 +34,8 @@ _SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 _MAX_DEPTH = 3
+_ESCAPED_IN_NAMES = re.compile(r"[%/\\\0]|\A\.|:")
+_ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D)")
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,8 @@ def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
 def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     """Find the shards that a file, a folder or a glob means, grouped into subsets.
 
-    In a folder the search stops at the first depth (at most three below) that has shards. A
-    folder named as a split (``train``, ``valid``, ``test``) names the subset of what it holds,
-    unless it is the folder that was asked for.
+    A folder is searched three levels deep. A folder named as a split (``train``, ``valid``,
+    ``test``) names the subset of what it holds, unless it is the folder that was asked for.
 
     Raises:
         ShardsNotFoundError: nothing that looks like a shard is there.
@@ -113,17 +114,21 @@ def group_shards(paths: list[str], root: str) -> list[ShardSet]:
 
 
 def looks_like_shard(path: str) -> bool:
-    """Whether a file is a shard by its name or, for an unknown name, by its first 12 bytes."""
+    """Whether a file is a shard by its name or, for an unknown name, by its first bytes."""
+    name = os.path.basename(path).lower()
+    if "tfevents" in name:  # TensorBoard's logs are TFRecord files too
+        return False
     if parse_shard_name(path) is not None:
         return True
-    name = os.path.basename(path).lower()
     if name.startswith(".") or os.path.splitext(name)[1] in _OTHER_EXTENSIONS:
         return False
     try:
         with open(path, "rb") as file:
-            return is_record_header(file.read(HEADER_BYTES))
+            head = file.read(HEADER_BYTES + 1)
     except OSError:
         return False
+    # An Example begins with its field 1; other messages in TFRecord files rarely do.
+    return is_record_header(head[:HEADER_BYTES]) and head[HEADER_BYTES:] == b"\n"
 
 
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
@@ -150,10 +155,17 @@ def find_label_map(shard: str) -> tuple[str | None, list[str]]:
 
 
 def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> list[str]:
-    """Names for the shards of a subset: one plain name, or numbered as the OD API does."""
+    """Names for the shards of a subset: one plain name, or numbered as the OD API does.
+
+    What a file name cannot say, or would say something else, is escaped as in a URL:
+    ``train/night`` becomes ``train%2Fnight``. :func:`find_shards` takes that back.
+    """
+    stem = _ESCAPED_IN_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", subset) or "default"
+    if parse_shard_name(stem + extension) != ShardName(stem):
+        stem = re.sub(r"-(?=\d+-of-|of-)", "%2D", stem)
     if count == 1:
-        return [f"{subset}{extension}"]
-    return [f"{subset}-{number:05d}-of-{count:05d}{extension}" for number in range(count)]
+        return [f"{stem}{extension}"]
+    return [f"{stem}-{number:05d}-of-{count:05d}{extension}" for number in range(count)]
 
 
 def _label_map_rank(name: str, stem: str) -> int | None:
@@ -170,9 +182,10 @@ def _label_map_rank(name: str, stem: str) -> int | None:
 
 
 def _search(folder: str) -> list[str]:
+    """All shards in a folder and the levels below it."""
+    found: list[str] = []
     level = [folder]
     for _ in range(_MAX_DEPTH + 1):
-        found: list[str] = []
         below: list[str] = []
         for where in level:
             for entry in _entries(where):
@@ -180,10 +193,8 @@ def _search(folder: str) -> list[str]:
                     below.append(entry.path)
                 elif looks_like_shard(entry.path):
                     found.append(entry.path)
-        if found or not below:
-            return found
         level = below
-    return []
+    return found
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -202,7 +213,8 @@ def _subset_of(path: str, root: str) -> str:
         return os.path.basename(parent)
     name = parse_shard_name(path)
     if name is not None:
-        return name.stem or "default"
+        stem = _ESCAPES.sub(lambda match: chr(int(match[1], 16)), name.stem)
+        return stem or "default"
     return os.path.splitext(os.path.basename(path))[0]
 
 

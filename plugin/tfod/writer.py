@@ -8,7 +8,7 @@ import struct
 import tempfile
 from collections.abc import Iterable
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import google_crc32c
 
@@ -38,22 +38,40 @@ class AtomicFile:
         except OSError as error:
             raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
         self._folder = folder
+        self._hint = hint
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+
+    def write(self, data: bytes) -> None:
+        """Add bytes.
+
+        Raises:
+            WriteError: the disk does not take them; so do the methods below.
+        """
+        try:
+            self.stream.write(data)
+        except OSError as error:
+            raise self._failure(error) from None
 
     def complete(self) -> None:
         """Bring everything to the disk."""
-        if not self.stream.closed:
-            self.stream.flush()
-            os.fsync(self.stream.fileno())
-            self.stream.close()
+        try:
+            if not self.stream.closed:
+                self.stream.flush()
+                os.fsync(self.stream.fileno())
+                self.stream.close()
+        except OSError as error:
+            raise self._failure(error) from None
 
     def publish(self, name: str) -> str:
         """Give the complete file its name; return its path."""
         self.complete()
         path = os.path.join(self._folder, name)
-        # mkstemp makes files for the owner alone; a shard is as open as any other new file.
-        os.chmod(self._aside, 0o666 & ~_umask())
-        os.replace(self._aside, path)
+        try:
+            # mkstemp makes files for the owner alone; a shard is as open as any other new file.
+            os.chmod(self._aside, 0o666 & ~_umask())
+            os.replace(self._aside, path)
+        except OSError as error:
+            raise self._failure(error) from None
         return path
 
     def discard(self) -> None:
@@ -63,14 +81,24 @@ class AtomicFile:
         with contextlib.suppress(OSError):
             os.unlink(self._aside)
 
+    def _failure(self, error: OSError) -> WriteError:
+        return WriteError(
+            f"{os.path.join(self._folder, self._hint)}: cannot be written ({error.strerror}); "
+            "what was there before is unchanged"
+        )
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
 
 class RecordWriter:
-    """Frames records into a binary stream.
+    """Frames records into a binary stream (anything with ``write``).
 
     Source of the layout: tensorflow/core/lib/io/record_writer.h.
     """
 
-    def __init__(self, stream: BinaryIO, compression: Compression | str = Compression.NONE) -> None:
+    def __init__(self, stream: _Sink, compression: Compression | str = Compression.NONE) -> None:
         self._stream = stream
         compression = Compression(compression)
         self._deflater = Deflater(compression) if compression is not Compression.NONE else None
@@ -99,7 +127,7 @@ class ShardSetWriter:
 
     Args:
         folder: where to write; made when it is not there.
-        subset: the files' name before numbers and extension; a ``/`` in it makes folders.
+        subset: the files' name before numbers and extension (:func:`shard_file_names`).
         num_shards: write this many, records dealt in turn, as the OD API does; fewer when there
             are fewer records, since a shard of no bytes looks like a failed download.
         shard_size: or begin a new shard when one would grow beyond this many bytes.
@@ -122,16 +150,20 @@ class ShardSetWriter:
             raise ValueError("num_shards and shard_size must be at least 1")
         if num_shards > 1 and shard_size is not None:
             raise ValueError("num_shards and shard_size exclude each other")
-        parent, self._stem = os.path.split(os.path.join(os.fspath(folder), subset))
-        self._folder = parent
+        self._folder = os.fspath(folder)
+        self._subset = subset
         self._shard_size = shard_size
         self._compression = Compression(compression)
         self._files: list[AtomicFile] = []
         self._writers: list[RecordWriter] = []
         self._written = 0
         self.count = 0
-        for _ in range(num_shards):
-            self._open()
+        try:
+            for _ in range(num_shards):
+                self._open()
+        except BaseException:
+            self.discard()
+            raise
 
     def write(self, payload: bytes) -> None:
         """Add one record."""
@@ -141,10 +173,7 @@ class ShardSetWriter:
             writer = self._writers[-1]
         else:
             writer = self._writers[self.count % len(self._writers)]
-        try:
-            self._written += writer.write(payload)
-        except OSError as error:
-            raise self._failure(error) from None
+        self._written += writer.write(payload)
         self.count += 1
 
     def complete(self) -> None:
@@ -152,22 +181,16 @@ class ShardSetWriter:
         for file in self._files[max(self.count, 1) :]:
             file.discard()
         del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
-        try:
-            for writer, file in zip(self._writers, self._files, strict=True):
-                if not file.stream.closed:
-                    writer.finish()
-                    file.complete()
-        except OSError as error:
-            raise self._failure(error) from None
+        for writer, file in zip(self._writers, self._files, strict=True):
+            if not file.stream.closed:
+                writer.finish()
+                file.complete()
 
     def publish(self) -> list[str]:
         """Complete the files and give them their names; return their paths."""
         self.complete()
-        names = shard_file_names(self._stem, len(self._files))
-        try:
-            return [file.publish(name) for file, name in zip(self._files, names, strict=True)]
-        except OSError as error:
-            raise self._failure(error) from None
+        names = shard_file_names(self._subset, len(self._files))
+        return [file.publish(name) for file, name in zip(self._files, names, strict=True)]
 
     def discard(self) -> None:
         """Remove everything that was written aside."""
@@ -194,16 +217,10 @@ class ShardSetWriter:
         self._open()
 
     def _open(self) -> None:
-        file = AtomicFile(self._folder, self._stem)
+        file = AtomicFile(self._folder, shard_file_names(self._subset, 1)[0])
         self._files.append(file)
-        self._writers.append(RecordWriter(file.stream, self._compression))
+        self._writers.append(RecordWriter(file, self._compression))
         self._written = 0
-
-    def _failure(self, error: OSError) -> WriteError:
-        return WriteError(
-            f"{os.path.join(self._folder, self._stem)}: cannot be written ({error.strerror}); "
-            "what was there before is unchanged"
-        )
 
 
 def write_records(
@@ -228,22 +245,6 @@ def write_records(
         return writer.publish()
     finally:
         writer.discard()
-
-
-def write_text(folder: str | os.PathLike[str], name: str, text: str) -> str:
-    """Write a text file whole or not at all; return its path.
-
-    Raises:
-        WriteError: it cannot be written.
-    """
-    file = AtomicFile(os.fspath(folder), name)
-    try:
-        file.stream.write(text.encode())
-        return file.publish(name)
-    except OSError as error:
-        raise WriteError(f"{folder}/{name}: cannot be written ({error.strerror})") from None
-    finally:
-        file.discard()
 
 
 def _umask() -> int:

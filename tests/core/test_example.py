@@ -82,6 +82,11 @@ def test_value_before_key_and_unknown_fields() -> None:
     assert Example.from_bytes(data).ints("k") == [7]
 
 
+def test_a_sequence_example_is_called_so() -> None:
+    with pytest.raises(RecordError, match="feature lists of a SequenceExample"):
+        Example.from_bytes(encode({"image/height": 1}) + field(2, b""))
+
+
 def test_features_in_two_parts_are_merged_and_the_last_of_a_key_counts() -> None:
     def part(key: bytes, value: int) -> bytes:
         feature = field(3, field(1, varint(value)))

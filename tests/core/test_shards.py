@@ -90,11 +90,9 @@ def test_roboflow_folders(tmp_path: Path) -> None:
     assert subsets(tmp_path / "train") == {"Objects": ["Objects.tfrecord"]}
 
 
-def test_search_stops_at_the_first_depth_with_shards(tmp_path: Path) -> None:
-    fill(tmp_path, "a/b/c/deep.record")
-    assert subsets(tmp_path) == {"deep": ["deep.record"]}
-    fill(tmp_path, "a/upper.record")
-    assert subsets(tmp_path) == {"upper": ["upper.record"]}
+def test_search_goes_three_levels_deep(tmp_path: Path) -> None:
+    fill(tmp_path, "a/b/c/deep.record", "a/upper.record", "all.record")
+    assert sorted(subsets(tmp_path)) == ["all", "deep", "upper"]
     fill(tmp_path, "x/1/2/3/4/too_deep.record")
     with pytest.raises(ShardsNotFoundError):
         find_shards(tmp_path / "x")
@@ -110,8 +108,10 @@ def test_one_file_of_any_name_and_globs(tmp_path: Path) -> None:
 
 
 def test_files_of_unknown_names_are_judged_by_content(tmp_path: Path) -> None:
-    fill(tmp_path, "data", "pictures.jpg", ".hidden")
+    fill(tmp_path, "data", "pictures.jpg", ".hidden", "events.out.tfevents.1.host.record")
     (tmp_path / "notes").write_text("these are not the records you are looking for")
+    (event,) = write_records(tmp_path, "event", [b"\x09" + bytes(20)])  # TensorBoard's
+    Path(event).rename(tmp_path / "event")
     assert subsets(tmp_path) == {"data": ["data"]}
     (tmp_path / "broken.record").write_text("named as one, so the reader says what is wrong")
     assert looks_like_shard(str(tmp_path / "broken.record"))

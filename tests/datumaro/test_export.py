@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,15 @@ class TestPictures:
         assert bytes(found.encoded) == stream.getvalue()
 
     def test_an_item_without_a_size_is_an_error_with_its_name(self, tmp_path) -> None:
+        nothing = DatasetItem(id="nothing", annotations=[Bbox(0, 0, 1, 1, label=0)])
         with pytest.raises(DatasetExportError) as caught:
-            export(dataset(DatasetItem(id="nothing")), tmp_path)
+            export(dataset(nothing), tmp_path)
         assert "'nothing' has no picture size" in str(caught.value.__cause__)
+
+    def test_an_item_of_labels_needs_no_size(self, tmp_path) -> None:
+        (found,) = export(dataset(DatasetItem(id="x", annotations=[Label(1)])), tmp_path)
+        assert (found.height, found.image_labels[0].text) == (None, "dog")
+        assert content(load(tmp_path))["x", "default"]["size"] is None
 
 
 class TestObjects:
@@ -244,6 +251,9 @@ class TestObjects:
                     "score": 0.5,
                     "count": np.int64(3),
                     "parts": [1, 2],
+                    "parked": True,
+                    "empty": "",
+                    "odd": object(),
                     "area": 81,
                 },
             ),
@@ -258,7 +268,9 @@ class TestObjects:
         assert first["occluded"] is True and first["track_id"] == 7 and first["area"] == 81.0
         assert (first["pose"], first["score"], first["count"]) == ("Left", 0.5, 3)
         assert second["pose"] == "Right" and "score" not in second and "count" not in second
-        assert "attributes not written: 1 parts" in caplog.text
+        assert first["parts"] == [1, 2] and first["parked"] is True and first["empty"] == ""
+        assert not {"track_id", "difficult", "area", "parked"} & set(second)
+        assert "attributes not written: 1 odd" in caplog.text
 
     def test_image_level_labels(self, tmp_path) -> None:
         shapes = [Label(0, attributes={"score": 0.25}), Label(1)]
@@ -388,12 +400,19 @@ class TestShards:
         source = dataset(item("a"), item("b"), item("c"))
         export(source, tmp_path, num_shards=3)
         assert len(list(tmp_path.glob("*.tfrecord"))) == 3
-        (tmp_path / "other.tfrecord").write_bytes(b"")
-        export(source, tmp_path)
+        shutil.copy(tmp_path / "default-00000-of-00003.tfrecord", tmp_path / "other.tfrecord")
+        export(dataset(item("a")), tmp_path)
         assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == [
             "default.tfrecord",
             "other.tfrecord",
         ]
+
+    def test_other_options_in_place_write_everything_anew(self, tmp_path) -> None:
+        """Datumaro takes an export to where the dataset lies for a patch of what changed."""
+        source = dataset(item("a"), item("b"))
+        export(source, tmp_path)
+        export(source, tmp_path, num_shards=2)
+        assert len(list(tmp_path.glob("*.tfrecord"))) == 2
 
 
 class TestWholeOrNotAtAll:

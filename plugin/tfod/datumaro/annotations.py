@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfod.classes import ClassTable, LabelScope
-from tfod.datumaro.lines import annotation, decode_image
-from tfod.detection import AttributeValue, Detection, decode_detection
-from tfod.example import Example
+from tfod.datumaro.lines import annotation
+from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
+from tfod.detection import AttributeValue, Detection
 from tfod.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
@@ -23,45 +21,18 @@ ReportBox = Callable[[str], None]
 """Called with what is wrong with a box that cannot become an annotation."""
 
 
-@dataclass(frozen=True)
-class LazyPngMask:
-    """A mask that is read from its shard and decoded when Datumaro asks for it."""
-
-    span: ByteSpan
-
-    def __call__(self, *_: object) -> np.ndarray:
-        """Return the mask, bool of shape (height, width)."""
-        pixels = np.asarray(decode_image(self.span.read()))
-        return np.asarray(pixels.any(axis=2) if pixels.ndim == 3 else pixels > 0)
-
-
-@dataclass(frozen=True)
-class LazyNumericalMask:
-    """One object's mask of a record that has them as numbers."""
-
-    record: ByteSpan
-    index: int
-
-    def __call__(self, *_: object) -> np.ndarray:
-        """Return the mask, bool of shape (height, width)."""
-        example = Example.from_bytes(self.record.read(), self.record.shard.path)
-        masks = decode_detection(example).numerical_masks
-        assert masks is not None  # it was there when the mask was made
-        return np.asarray(masks[self.index] > 0)
-
-
 class AnnotationBuilder:
     """Makes the annotations of one record after the other.
 
-    Labels are the class table's provisional numbers; :meth:`clamped` and
-    :attr:`keypoint_names` tell afterwards what was met.
+    Labels are the class table's provisional numbers; the counters and :attr:`keypoint_names` tell
+    afterwards what was met.
     """
 
     def __init__(self, classes: ClassTable) -> None:
         self._classes = classes
         self.clamped_boxes = 0
         self.pixel_like_boxes = 0
-        self.dropped_attributes: Counter[str] = Counter()
+        self.odd_masks = 0
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
     def build(
@@ -96,7 +67,10 @@ class AnnotationBuilder:
         labels = self._labels(detection, scope, count)
         attributes = _attribute_dicts(detection.attributes, count)
         masks = self._masks(detection, shard, record_span, count)
-        Bbox, Mask = annotation.Bbox, annotation.Mask
+        if detection.masks:
+            sizes = (png_size(mask.data) for mask in detection.masks if mask)
+            self.odd_masks += sum(one not in (None, size) for one in sizes)
+        Bbox = annotation.Bbox
         for index, (x1, y1, x2, y2) in enumerate(corners):
             if bad and index in bad:
                 report(f"box {index} {bad[index]}")
@@ -105,8 +79,12 @@ class AnnotationBuilder:
             group = index + 1 if points is not None else 0
             mask = masks[index] if masks else None
             if mask is not None:
-                shape = Mask(
-                    image=mask, label=labels[index], attributes=attributes[index], group=group
+                shape = BoxedMask.make(
+                    mask,
+                    (x1, y1, x2, y2),
+                    label=labels[index],
+                    attributes=attributes[index],
+                    group=group,
                 )
             else:
                 shape = Bbox(

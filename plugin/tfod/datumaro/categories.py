@@ -74,11 +74,13 @@ class ExportClasses:
         classes: one for each label.
         label_map: what ``label_map.pbtxt`` will hold.
         keypoint_names: names of all the keypoints of a record, '' where a number is not used.
+        unlabelled_id: for an object without a class: 0 as Datumaro writes, -1 where 0 is a class.
     """
 
     classes: tuple[ExportClass, ...]
     label_map: LabelMap
     keypoint_names: tuple[str, ...] = ()
+    unlabelled_id: int = 0
 
 
 def export_classes(categories: Mapping[Any, Any], wanted: LabelMap | None) -> ExportClasses:
@@ -110,7 +112,8 @@ def export_classes(categories: Mapping[Any, Any], wanted: LabelMap | None) -> Ex
     written = {item.id: item for item in items}
     rest = [item for item in (wanted.items if wanted else ()) if item.id not in written]
     order = sorted([*items, *rest], key=lambda item: item.id)
-    return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names)
+    unlabelled_id = -1 if any(item.id == 0 for item in order) else 0
+    return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names, unlabelled_id)
 
 
 def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:

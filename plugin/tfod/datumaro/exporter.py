@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import glob
+import enum
 import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from tfod import keys
 from tfod.compression import Compression
@@ -19,33 +20,75 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.notes import EMPTY_SUBSETS
 from tfod.datumaro.objects import ObjectBuilder
 from tfod.datumaro.reader import DEFAULT_EXTENSION
-from tfod.detection import Detection, encode_detection
-from tfod.errors import TfodError
+from tfod.detection import Detection, encode_detection, is_attribute_value
+from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.label_map import LabelMap, load_label_map
 from tfod.naming import is_id_of, split_extension
 from tfod.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
+from tfod.records import HEADER_BYTES, shard_compression
 from tfod.shard_file import ByteSpan
-from tfod.shards import SHARD_EXTENSIONS, parse_shard_name
-from tfod.writer import ShardSetWriter, WriteError, write_text
+from tfod.shards import SHARD_EXTENSIONS, find_shards
+from tfod.writer import AtomicFile, ShardSetWriter
 
 _log = logging.getLogger(__name__)
 LABEL_MAP_FILE = "label_map.pbtxt"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
+# Options that change shards whose pictures did not change.
+_LAYOUT_OPTIONS = frozenset(
+    ("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext")
+)
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+class OptionError(TfodError):
+    """An option of the exporter makes no sense."""
+
+
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``100MB`` (units of 1024)."""
+    """Bytes of a size such as ``100MB`` (units of 1024).
+
+    Raises:
+        OptionError: it is none.
+    """
     match = _SIZE.match(text.strip())
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write for example 100MB")
-    return int(float(match[1]) * _FACTORS[match[2].upper()])
+    size = int(float(match[1]) * _FACTORS[match[2].upper()]) if match else 0
+    if size < 1:
+        raise OptionError(f"shard_size: {text!r} is no size; write for example 100MB")
+    return size
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
-    return int(text)
+def parse_count(value: int | str) -> int:
+    """A number from 1.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if not str(value).isdigit() or int(value) < 1:
+        raise OptionError(f"num_shards: {value!r} is no number from 1")
+    return int(value)
+
+
+def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """A parser for argparse, which wants its own error."""
+
+    def parsed(text: str) -> int:
+        try:
+            return parse(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+    return parsed
+
+
+class LabelKey(str, enum.Enum):
+    """How an object's class is written; the values are what the command line takes."""
+
+    BOTH = "both"
+    TEXT = "text"
+    ID = "id"
 
 
 class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
@@ -87,12 +130,14 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         )
         parser.add_argument(
             "--num-shards",
-            type=_positive,
+            type=_argument(parse_count),
             default=1,
             help="Number of shards for each subset (default: %(default)s)",
         )
         parser.add_argument(
-            "--shard-size", type=parse_size, help="Begin a new shard at this size, such as 100MB"
+            "--shard-size",
+            type=_argument(parse_size),
+            help="Begin a new shard at this size, such as 100MB",
         )
         parser.add_argument(
             "--compression",
@@ -106,8 +151,8 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         )
         parser.add_argument(
             "--label-key",
-            choices=["both", "text", "id"],
-            default="both",
+            choices=[one.value for one in LabelKey],
+            default=LabelKey.BOTH.value,
             help="Write classes as text, as id, or both (default: %(default)s)",
         )
         return parser
@@ -128,21 +173,19 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
-        if num_shards > 1 and shard_size is not None:
-            raise lines.errors.DatasetExportError(
-                "num_shards and shard_size exclude each other; give one of them"
-            )
-        if label_key not in ("both", "text", "id"):
-            raise lines.errors.DatasetExportError(
-                f"label_key is {label_key!r}; it must be both, text or id"
-            )
+        try:
+            self._num_shards = parse_count(num_shards)
+            self._shard_size = None if shard_size is None else parse_size(str(shard_size))
+            self._compression = _one_of("compression", Compression, compression)
+            self._label_key = _one_of("label_key", LabelKey, label_key)
+            if self._num_shards > 1 and self._shard_size is not None:
+                raise OptionError("num_shards and shard_size exclude each other; give one of them")
+        except OptionError as error:
+            raise lines.errors.DatasetExportError(str(error)) from error
         self._save_masks = save_masks
-        self._num_shards = num_shards
-        self._shard_size = parse_size(shard_size) if isinstance(shard_size, str) else shard_size
-        self._compression = _compression(compression)
         self._label_map = label_map
-        self._label_key = label_key
         self._keep_pictures_of = ""
+        self._layouts: dict[str, tuple[int, Compression]] = {}
 
     @property
     def can_stream(self) -> bool:
@@ -153,11 +196,12 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         """Write everything, or raise and leave everything as it was."""
         try:
             classes = self._export_classes()
-            self._objects = ObjectBuilder(classes, self._save_masks)
+            self._objects = ObjectBuilder(classes, self._save_masks, self._report_annotation)
+            self._new_ids = _new_ids(self._extractor.categories(), classes)
             with _ShardSets(self._save_dir, self._make_writer) as sets:
                 self._write_items(sets)
                 empty = self._add_empty_subsets(sets)
-                sets.publish(classes.label_map.to_text(_comment(empty)))
+                self._written = sets.publish(classes.label_map.to_text(_comment(empty)))
         except TfodError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
         self._say_what_was_lost()
@@ -166,24 +210,39 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write the subsets that changed; remove those that are gone.
+        """Write the subsets that changed over the shards that the dataset came from.
 
+        Shards of subsets that are gone go too. Everything is written anew, in our own layout,
+        where the folder has another one, the classes changed, or other options are given.
         Pictures that come from the shards of this folder stay in it, asked for or not: the
         shards are the only place that has them.
         """
-        present = set(dataset.subsets())
-        changed = [name for name in patch.updated_subsets if name in present]
-        gone = [name for name in patch.updated_subsets if name not in present]
         exporter = cls(dataset, save_dir, **options)
         exporter._keep_pictures_of = os.path.abspath(save_dir)
-        if exporter._label_map_would_change():
-            exporter.apply()
-        else:
+        before = _shards_in(save_dir)
+        whole = (
+            exporter._label_map_would_change()
+            or bool(_LAYOUT_OPTIONS & options.keys())
+            or not _is_our_layout(save_dir, before)
+        )
+        present = list(dataset.subsets())
+        changed = present if whole else [name for name in patch.updated_subsets if name in present]
+        gone = set(before) - set(present)
+        if not whole:
             exporter._extractor = _Subsets(dataset, changed)
-            exporter.apply()
-        for name in gone:
-            for path in shards_of_subset(save_dir, name):
-                os.unlink(path)
+            gone &= set(patch.updated_subsets)
+        if not _LAYOUT_OPTIONS & options.keys():
+            exporter._layouts = {name: _layout(before[name]) for name in changed if name in before}
+        exporter.apply()
+        for name in {*gone, *changed} & set(before):
+            for path in set(before[name]) - exporter._written:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+    def _report_annotation(self, reason: str) -> None:
+        error = TfodError(f"item {self._current.id!r}: {reason}")
+        item_id = (self._current.id, self._current.subset)
+        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
     def _export_classes(self) -> ExportClasses:
         wanted: LabelMap | None = None
@@ -191,35 +250,37 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
             wanted, liberties = load_label_map(self._label_map)
             for liberty in liberties:
                 _log.warning(liberty)
-        return export_classes(self._extractor.categories(), wanted)
+        classes = export_classes(self._extractor.categories(), wanted)
+        if self._label_key is LabelKey.ID:  # without a text, 0 could be a class
+            return replace(classes, unlabelled_id=-1)
+        return classes
 
     def _label_map_would_change(self) -> bool:
         path = os.path.join(self._save_dir, LABEL_MAP_FILE)
-        try:
-            with open(path, encoding="utf-8") as file:
-                there = "".join(line for line in file if not line.startswith("#"))
-        except OSError:
-            return True
-        return there != self._export_classes().label_map.to_text()
+        wanted = self._export_classes().label_map.to_text()
+        return not os.path.exists(path) or _without_comments(path) != wanted
 
     def _make_writer(self, subset: str) -> ShardSetWriter:
+        num_shards, compression = self._layouts.get(subset, (self._num_shards, self._compression))
         return ShardSetWriter(
             self._save_dir,
             subset,
-            num_shards=self._num_shards,
+            num_shards=num_shards,
             shard_size=self._shard_size,
-            compression=self._compression,
+            compression=compression,
         )
 
     def _write_items(self, sets: _ShardSets) -> None:
         progress = self._ctx.progress_reporter
         for item in progress.iter(self._extractor, desc="Writing TFRecords"):
+            self._current = item
             try:
                 payload = encode_detection(self._detection(item))
-            except (WriteError, lines.errors.DatumaroError):
-                raise
-            except (TfodError, OSError, ValueError) as error:
-                self._ctx.error_policy.report_item_error(error, item_id=(item.id, item.subset))
+            except lines.errors.DatumaroError:
+                raise  # an error policy has spoken
+            except (TfodError, OSError, ValueError, TypeError) as error:
+                reason = error if isinstance(error, TfodError) else _named(item, error)
+                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
                 continue
             sets.writer(item.subset).write(payload)
 
@@ -236,37 +297,43 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         media = item.media if isinstance(item.media, lines.Image) else None
         encoded = self._encoded(item, media)
         size = _media_size(media, encoded)
-        if size is None:
-            raise ValueError(
+        if size is None and any(one.type.name != "label" for one in item.annotations):
+            raise TfodError(
                 f"item {item.id!r} has no picture size, so its boxes cannot be normalized; "
                 "give it a picture or a size"
             )
-        height, width = size
-        objects = self._objects.build(item.annotations, size)
-        attributes = item.attributes
+        objects = self._objects.build(item.annotations, size or (1, 1))
+        attributes = dict(item.attributes)
         filename = self._filename(item, media, encoded)
-        source_id = attributes.get("source_id", filename)
-        for name in attributes:
-            if name not in ("source_id", "filename", *keys.IMAGE_ATTRIBUTES):
-                self._objects.not_carried_attributes[f"{name} (of the picture)"] += 1
+        attributes.pop("filename", None)
+        # create_coco writes COCO's number of the picture, the other scripts its file name.
+        number = attributes.pop("id", None) if "source_id" not in attributes else None
+        source_id = attributes.pop("source_id", filename if number is None else number)
+        image_attributes = {
+            name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
+            for name in keys.IMAGE_ATTRIBUTES
+            if name in attributes
+        }
+        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
+            del attributes[name]
+            self._objects.not_carried_attributes[f"{name} (of the picture)"] += 1
         return Detection(
             filename=filename,
             source_id=None if source_id is None else str(source_id),
             format=_format_name(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
-            height=height,
-            width=width,
+            height=size[0] if size else None,
+            width=size[1] if size else None,
             encoded=encoded or b"",
             boxes=objects.boxes,
-            class_text=objects.class_text if self._label_key != "id" else None,
-            class_label=objects.class_label if self._label_key != "text" else None,
+            class_text=objects.class_text if self._label_key is not LabelKey.ID else None,
+            class_label=objects.class_label if self._label_key is not LabelKey.TEXT else None,
             masks=objects.masks,
             keypoints=objects.keypoints,
             attributes=objects.attributes,
             image_labels=objects.image_labels,
-            image_attributes={
-                name: attributes[name] for name in keys.IMAGE_ATTRIBUTES if name in attributes
-            },
+            image_attributes=image_attributes,
+            image_extra=attributes,
         )
 
     def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
@@ -285,7 +352,7 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         data = lines.picture_bytes(media)
         if data and not self._must_reencode(media, data):
             return data
-        if not media.has_data:
+        if not media.has_data or media.data is None:
             _log.warning("item %r has no picture, its record holds none", item.id)
             return None
         extension = _dotted(self._image_ext or lines.extension_of(media, data) or "")
@@ -372,42 +439,102 @@ class _ShardSets(contextlib.AbstractContextManager["_ShardSets"]):
             self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
 
-    def publish(self, label_map: str) -> None:
-        """Bring everything to the disk, then give all files their names; drop stale shards."""
-        for writer in self._writers.values():
-            writer.complete()
-        for subset, writer in self._writers.items():
-            stale = set(shards_of_subset(self._folder, subset))
-            stale -= {os.path.abspath(path) for path in writer.publish()}
-            for path in stale:
+    def publish(self, label_map: str) -> set[str]:
+        """Bring everything to the disk, then give all files their names; drop stale shards.
+
+        Returns the absolute paths of the shards.
+        """
+        text = AtomicFile(self._folder, LABEL_MAP_FILE)
+        try:
+            text.write(label_map.encode())
+            text.complete()
+            for writer in self._writers.values():
+                writer.complete()
+            before = _shards_in(self._folder, only_ours=True)
+            paths = [path for writer in self._writers.values() for path in writer.publish()]
+            self._warn_of_others(before, label_map)
+            text.publish(LABEL_MAP_FILE)
+        finally:
+            text.discard()
+        written = set(map(os.path.abspath, paths))
+        for subset in self._writers:
+            for path in set(before.get(subset, ())) - written:
                 os.unlink(path)
-        write_text(self._folder, LABEL_MAP_FILE, label_map)
+        return written
+
+    def _warn_of_others(self, before: dict[str, list[str]], label_map: str) -> None:
+        """Shards that stay in the folder were written for the label map that goes."""
+        others = sorted(set(before) - set(self._writers))
+        path = os.path.join(self._folder, LABEL_MAP_FILE)
+        if others and os.path.exists(path) and _without_comments(path) != label_map:
+            _log.warning(
+                "%s: the label map changes, but these subsets in the folder were written with "
+                "the old one: %s",
+                path,
+                ", ".join(others),
+            )
 
     def __exit__(self, *_: object) -> None:
         for writer in self._writers.values():
             writer.discard()
 
 
-def shards_of_subset(folder: str, subset: str) -> list[str]:
-    """Paths of the shards in a folder that this exporter can have written for a subset."""
-    parent, stem = os.path.split(os.path.join(os.path.abspath(folder), subset))
-    found = []
-    for path in glob.glob(os.path.join(glob.escape(parent), glob.escape(stem) + "*")):
-        name = parse_shard_name(path)
-        extension = os.path.splitext(path)[1]
-        if name is not None and name.stem == stem and extension == SHARD_EXTENSIONS[0]:
-            found.append(path)
+def _shards_in(folder: str, only_ours: bool = False) -> dict[str, list[str]]:
+    """Absolute paths of the shards in a folder by subset; ours lie in it and are ``.tfrecord``."""
+    found: dict[str, list[str]] = {}
+    try:
+        sets = find_shards(folder)
+    except ShardsNotFoundError:
+        return found
+    for one in sets:
+        for path in map(os.path.abspath, one.paths):
+            ours = os.path.dirname(path) == os.path.abspath(folder)
+            if (ours and path.endswith(SHARD_EXTENSIONS[0])) or not only_ours:
+                found.setdefault(one.subset, []).append(path)
     return found
 
 
-def _compression(name: str) -> Compression:
+def _is_our_layout(folder: str, shards: dict[str, list[str]]) -> bool:
+    return shards == _shards_in(folder, only_ours=True)
+
+
+def _layout(paths: list[str]) -> tuple[int, Compression]:
+    """Number of shards and compression of a subset that is to be written again."""
+    with open(paths[0], "rb") as file:
+        return len(paths), shard_compression(file.read(HEADER_BYTES))
+
+
+def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
+    """Which id of the label map that the dataset came with becomes which."""
+    source = getattr(categories.get(lines.AnnotationType.label), "label_map", None)
+    if source is None:
+        return {}
+    written = {one.text: one.label for one in classes.classes}
+    pairs = (
+        (item.id, written.get(name))
+        for item in source.items
+        for name in (item.display_name, item.class_name)
+    )
+    return {old: new for old, new in pairs if new is not None}
+
+
+def _named(item: Any, error: Exception) -> TfodError:
+    """What went wrong with an item, as an error of ours that names it."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return TfodError(f"item {item.id!r} cannot be written ({reason})")
+
+
+def _without_comments(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return "".join(line for line in file if not line.startswith("#"))
+
+
+def _one_of(option: str, kind: type[_Choice], value: str) -> _Choice:
     try:
-        return Compression(str(name).lower())
+        return kind(str(getattr(value, "value", value)).lower())
     except ValueError:
-        choices = ", ".join(one.value for one in Compression)
-        raise lines.errors.DatasetExportError(
-            f"compression is {name!r}; it must be one of {choices}"
-        ) from None
+        choices = ", ".join(str(one.value) for one in kind)
+        raise OptionError(f"{option}: {value!r} is not one of {choices}") from None
 
 
 def _comment(empty: list[str]) -> str:
@@ -426,8 +553,9 @@ def _media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
         with open(path, "rb") as file:
             data = file.read()
     size = picture_size(data) if data else None
-    if size is None and media.size is not None:
-        size = tuple(media.size)
+    if size is None:
+        with contextlib.suppress(Exception):  # whatever the decoder raises for what is no picture
+            size = tuple(media.size) if media.size else None
     return size
 
 

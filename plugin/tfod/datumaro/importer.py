@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from tfod import keys
@@ -92,27 +94,33 @@ class RoboflowTfrecordImporter(TfDetectionApiImporter):
 
 
 def _detect(path: str) -> str | None:
-    """Name of the format that a path holds, by its first record; None when it is neither."""
+    """Name of the format that a path holds, by its first records; None when it is neither."""
     try:
         sets = find_shards(path)
-        example = next(
-            Example(record, shard)
-            for one in sets
-            for shard in one.paths
-            if os.path.getsize(shard)
-            for record in read_records(shard)
-        )
-    except StopIteration:
-        return TfDetectionApiImporter.NAME  # shards of no bytes: the import says what is wrong
+        first = itertools.islice(_records(sets), _RECORDS_TO_LOOK_AT)
+        example = next((one for one in first if len(one)), None)
     except ShardsNotFoundError:
         return None
     except (ShardError, OSError):
-        return TfDetectionApiImporter.NAME  # damaged: likewise
+        return TfDetectionApiImporter.NAME  # damaged: the import says what is wrong
+    if example is None:
+        return TfDetectionApiImporter.NAME  # nothing in them: likewise
     if not any(key in keys.KNOWN_KEYS for key in example):
         return None
     if keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
         return RoboflowTfrecordImporter.NAME
     return TfDetectionApiImporter.NAME
+
+
+_RECORDS_TO_LOOK_AT = 10
+
+
+def _records(sets: list[ShardSet]) -> Iterator[Example]:
+    for one in sets:
+        for shard in one.paths:
+            if os.path.getsize(shard):
+                for record in read_records(shard):
+                    yield Example(record, shard)
 
 
 def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:

@@ -68,6 +68,8 @@ class ImportNotes:
                 f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the picture "
                 f"clamped to its edge{hint}"
             )
+        if builder.odd_masks:
+            yield f"{_plural(builder.odd_masks, 'mask')} of another size than the picture"
         if classes.contradictions:
             examples = [
                 f"'{pair.text}' with id {pair.label} ({count})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.lines import encode_image
+from tfod.datumaro.masks import BoxedMask, Corners
 from tfod.detection import (
     AttributeValue,
     ImageLabel,
     Keypoints,
     PngMask,
-    encode_attribute,
+    is_attribute_value,
 )
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
@@ -25,8 +26,8 @@ _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
 
-Corners = tuple[float, float, float, float]
-"""Left, top, right, bottom in pixels, half-open."""
+ReportAnnotation = Callable[[str], None]
+"""Called with what is wrong with an annotation that cannot be written; it may raise."""
 
 
 @dataclass
@@ -57,9 +58,10 @@ class ExportedObjects:
 class ObjectBuilder:
     """Makes the objects of one picture after the other; counts what does not come along."""
 
-    def __init__(self, classes: ExportClasses, save_masks: bool) -> None:
+    def __init__(self, classes: ExportClasses, save_masks: bool, report: ReportAnnotation) -> None:
         self._classes = classes
         self._save_masks = save_masks
+        self._report = report
         self.not_carried: Counter[str] = Counter()
         self.not_carried_attributes: Counter[str] = Counter()
         self.enclosed: Counter[str] = Counter()
@@ -81,8 +83,16 @@ class ObjectBuilder:
                 self.not_carried[kind] += 1
         found: list[ExportedObject] = []
         for members in groups.values():
-            found.extend(self._objects_of(members))
+            found.extend(one for one in self._objects_of(members) if self._is_box(one))
         return self._assemble(found, image_labels, size)
+
+    def _is_box(self, one: ExportedObject) -> bool:
+        left, top, right, bottom = one.corners
+        if left <= right and top <= bottom and math.isfinite(right - left + bottom - top):
+            return True
+        values = ", ".join(f"{value:g}" for value in one.corners)
+        self._report(f"a box is inverted or not finite (left, top, right, bottom = {values})")
+        return False
 
     def _objects_of(self, members: list[Any]) -> list[ExportedObject]:
         """The objects of one group: boxes stay apart, an outline joins the box it belongs to."""
@@ -109,7 +119,7 @@ class ObjectBuilder:
         kind = one.type.name
         if kind == "rotated_bbox":
             corners = _enclosing_rotated(one.cx, one.cy, one.w, one.h, one.r)
-        elif kind == "bbox" and attributes.get("rotation"):
+        elif kind == "bbox" and _is_angle(attributes.get("rotation")):
             # The 0.3 line and CVAT keep a box's rotation (degrees) in an attribute.
             angle = float(attributes.pop("rotation"))
             kind = "rotated_bbox"
@@ -162,7 +172,7 @@ class ObjectBuilder:
             if one.label is None:
                 self.unlabelled += 1
                 texts.append("")
-                ids.append(0)
+                ids.append(self._classes.unlabelled_id)
             else:
                 known = self._classes.classes[one.label]
                 texts.append(known.text)
@@ -190,7 +200,8 @@ class ObjectBuilder:
             left, top, right, bottom = one.corners
             outline = [left, top, right, top, right, bottom, left, bottom]
             if one.shape is not None and one.shape.type.name != "bbox":
-                outline = one.shape.as_polygon()
+                # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
+                outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
             mask = _draw(outline, size)
         return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
 
@@ -215,11 +226,11 @@ class ObjectBuilder:
         carried: dict[str, list[AttributeValue]] = {}
         for name in names:
             values = [_scalar(one.attributes.get(name)) for one in found]
-            try:
-                encode_attribute(name, values)
-            except (ValueError, OverflowError):
-                self.not_carried_attributes[name] += sum(name in one.attributes for one in found)
-            else:
+            unfit = [number for number, value in enumerate(values) if not is_attribute_value(value)]
+            for number in unfit:
+                self.not_carried_attributes[name] += 1
+                values[number] = None
+            if any(value is not None for value in values):
                 carried[name] = values
         return carried
 
@@ -231,6 +242,10 @@ class ObjectBuilder:
                 self.not_carried_attributes[name] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
+
+
+def _is_angle(value: Any) -> bool:
+    return isinstance(value, (int, float)) and bool(value) and math.isfinite(value)
 
 
 def _scalar(value: Any) -> Any:
@@ -259,6 +274,8 @@ def _enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float)
 def _outline_corners(part: Any) -> Corners:
     if part.type.name != "mask":
         return _as_corners(part.get_bbox())
+    if isinstance(part, BoxedMask):
+        return part.corners
     image = np.asarray(part.image)
     rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))
     if not len(rows):

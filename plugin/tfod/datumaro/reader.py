@@ -23,7 +23,7 @@ from tfod.example import Example
 from tfod.label_map import LabelMap, load_label_map, parse_label_map, read_label_map
 from tfod.naming import IdMaker, PictureFolders, safe_relative_path, split_extension
 from tfod.picture import EXTENSION_OF_FORMAT, picture_size, sniff_format
-from tfod.records import Record, read_records
+from tfod.records import read_records
 from tfod.shard_file import ByteSpan, ShardIdentity, identify
 from tfod.shards import ShardSet, find_label_map, find_shards
 
@@ -146,8 +146,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         for record in read_records(path):
             try:
                 example = Example(record, path)
-                if record.number == 0:
-                    _require_detection_api(example)
+                _require_detection_api(example)
                 item = self._read_item(example, subset, scope, shard, folders, ids)
             except RecordError as error:
                 policy.report_item_error(error, item_id=(f"record {record.number}", subset))
@@ -167,11 +166,12 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
     ) -> Any:
         record = example.record
         detection = decode_detection(example)
-        size = _size(detection, example)
         path = safe_relative_path(detection.filename or "")
+        on_disk = folders.find(path) if path and not detection.encoded else None
+        size = _size(detection, example, on_disk)
         fallback = split_extension(safe_relative_path(detection.source_id or ""))[0]
         item_id = ids.make(path, fallback or f"record_{record.number:06d}")
-        media = _media(detection, path, item_id, size, shard, folders, record)
+        media = _media(detection, path, item_id, size, shard, on_disk)
 
         def report(reason: str) -> None:
             error = example.error(
@@ -190,6 +190,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
             attributes["filename"] = detection.filename
         for name, class_ids in detection.image_attributes.items():
             attributes[name] = list(class_ids)
+        attributes.update(detection.image_extra)
         self._notes.see(detection)
         return lines.DatasetItem(
             id=item_id, subset=subset, media=media, annotations=annotations, attributes=attributes
@@ -217,28 +218,38 @@ def _names(sets: list[ShardSet]) -> list[str]:
 
 
 def _require_detection_api(example: Example) -> None:
-    """Refuse shards that hold something else, by their first record.
+    """Refuse records that hold something else.
 
     Raises:
-        ShardError: no key is one of the Object Detection API's.
+        ShardError: the first record has other keys: so has the whole shard.
+        RecordError: a later one has, or one has no keys at all.
     """
-    if len(example) and not any(key in keys.KNOWN_KEYS for key in example):
-        there = ", ".join(sorted(example)[:6])
-        more = f" and {len(example) - 6} more" if len(example) > 6 else ""
-        raise ShardError(
-            f"is no object detection shard: its records hold {there}{more}, "
-            f"but none of {keys.ENCODED}, {keys.FILENAME}, {keys.XMIN}, …",
-            shard=example.shard,
-            remedy="look at it with: tfod describe",
-        )
+    if any(key in keys.KNOWN_KEYS for key in example):
+        return
+    if not len(example):
+        raise example.error("the record holds no features", remedy="export the shard again")
+    there = ", ".join(sorted(example)[:6])
+    more = f" and {len(example) - 6} more" if len(example) > 6 else ""
+    cause = f"holds {there}{more}, but none of {keys.ENCODED}, {keys.FILENAME}, {keys.XMIN}, …"
+    if example.record.number:
+        raise example.error(f"the record {cause}")
+    raise ShardError(
+        f"is no object detection shard: its first record {cause}",
+        shard=example.shard,
+        remedy="look at it with: tfod describe",
+    )
 
 
-def _size(detection: Detection, example: Example) -> tuple[int, int] | None:
+def _size(detection: Detection, example: Example, on_disk: str | None) -> tuple[int, int] | None:
     """Height and width: as the record says, or else as the picture's header says."""
     height, width = detection.height or 0, detection.width or 0
     if height > 0 and width > 0:
         return height, width
-    size = picture_size(bytes(detection.encoded)) if detection.encoded else None
+    data = bytes(detection.encoded or b"")
+    if not data and on_disk:
+        with open(on_disk, "rb") as file:
+            data = file.read()
+    size = picture_size(data) if data else None
     if size is None and len(detection.boxes):
         raise example.error(
             "the picture's size is not known (no image/height and image/width, and no picture "
@@ -254,8 +265,7 @@ def _media(
     item_id: str,
     size: tuple[int, int] | None,
     shard: ShardIdentity,
-    folders: PictureFolders,
-    record: Record,
+    on_disk: str | None,
 ) -> Any:
     """The picture: in the shard, on disk beside it, or only its size."""
     extension = split_extension(path)[1]
@@ -266,14 +276,13 @@ def _media(
         channels = _raw_channels(span.length, size) if sniffed is None else 0
         if channels and size is not None:
             pixels = RawPixels(span, (*size, channels))
-            return lines.image_from_pixels(pixels, extension or ".png", size)
+            return lines.image_from_pixels(pixels, ".png", size)
         if not extension:
             extension = EXTENSION_OF_FORMAT.get(sniffed or "", DEFAULT_EXTENSION)
             path = item_id + extension
         return lines.image_from_bytes(span, path, size)
-    found = folders.find(path) if path else None
-    if found:
-        return lines.image_from_file(found, size)
+    if on_disk:
+        return lines.image_from_file(on_disk, size)
     return None if size is None else lines.image_without_data(extension or DEFAULT_EXTENSION, size)
 
 

@@ -1,0 +1,73 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = -m pip install --quiet --disable-pip-version-check
+COVERAGE = -m coverage
+
+.PHONY: demo test check test-new test-old test-lowest test-pythons coverage benchmarks docs clean
+
+demo: $(VENV)/demo.installed
+	$(BIN)/python examples/demo.py
+
+test: check test-new test-old coverage test-lowest test-pythons
+
+# Style and types.
+check: $(VENV)/test.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Everything, with Datumaro 1.x and TensorFlow as the oracle.
+test-new: $(VENV)/test.installed
+	rm -f .coverage .coverage.*
+	$(BIN)/python $(COVERAGE) run -m pytest tests
+
+# The plugin on the Datumaro that older CVAT servers ship.
+test-old: .venv-datumaro-0.3/installed
+	.venv-datumaro-0.3/bin/python $(COVERAGE) run -m pytest tests/datumaro
+
+coverage: $(VENV)/test.installed
+	$(BIN)/python $(COVERAGE) combine --quiet
+	$(BIN)/python $(COVERAGE) report --include 'plugin/*' --fail-under 95
+
+# The core at the lower bounds that CVAT's images pin.
+test-lowest: .venv-lowest/installed
+	.venv-lowest/bin/python -m pytest tests/core
+
+# The core on every other Python from 3.10 to 3.13 that this machine has.
+test-pythons:
+	tests/every_python tests/core
+
+benchmarks: $(VENV)/test.installed
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
+		{ echo "tfod needs Python 3.10 to 3.13; choose one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/demo.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python $(PIP) -e '.[datumaro]'
+	touch $@
+
+$(VENV)/test.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python $(PIP) -e '.[test]'
+	touch $(VENV)/demo.installed $@
+
+.venv-datumaro-0.3/installed: pyproject.toml tests/datumaro-0.3.txt
+	$(PYTHON) -m venv .venv-datumaro-0.3
+	.venv-datumaro-0.3/bin/python $(PIP) -r tests/datumaro-0.3.txt
+	.venv-datumaro-0.3/bin/python $(PIP) --no-deps --force-reinstall opencv-python-headless
+	.venv-datumaro-0.3/bin/python $(PIP) -e .
+	touch $@
+
+.venv-lowest/installed: pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python $(PIP) -r tests/lowest.txt
+	.venv-lowest/bin/python $(PIP) --no-deps -e .
+	touch $@
+
+clean:
+	rm -rf .venv .venv-* .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis demo_output

@@ -1,0 +1,93 @@
+"""Masks that stay in their shard until somebody looks at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import attr
+import numpy as np
+
+from tfod.datumaro.lines import annotation, decode_image
+from tfod.detection import decode_detection
+from tfod.errors import ShardError
+from tfod.example import Example
+from tfod.shard_file import ByteSpan
+
+Corners = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels, half-open."""
+
+
+@attr.s(slots=True, order=False, eq=False)
+class BoxedMask(annotation.Mask):  # type: ignore[misc]
+    """A mask that knows the box its record gives the object.
+
+    The box need not be the mask's extent (COCO's, for one, are not); it goes back out on export.
+    Equal to a plain ``Mask`` of the same pixels.
+    """
+
+    corners: Corners = attr.ib(kw_only=True, default=(0.0, 0.0, 0.0, 0.0))
+
+    @classmethod
+    def make(cls, image: Any, corners: Corners, **fields: Any) -> BoxedMask:
+        """Build one; ``image`` is the pixels or a callable that returns them."""
+        return cls(image=image, corners=corners, **fields)  # type: ignore[call-arg]
+
+    def get_bbox(self) -> list[float]:
+        """The object's box as x, y, width, height; needs no look at the pixels."""
+        left, top, right, bottom = self.corners
+        return [left, top, right - left, bottom - top]
+
+
+@dataclass(frozen=True)
+class LazyPngMask:
+    """A mask that is read from its shard and decoded when Datumaro asks for it."""
+
+    span: ByteSpan
+
+    def __call__(self, *_: object) -> np.ndarray:
+        """Return the mask, bool of shape (height, width).
+
+        Raises:
+            ShardError: the bytes are no picture.
+        """
+        pixels: Any = None
+        data = self.span.read()
+        try:
+            pixels = decode_image(data)
+        except Exception:  # whatever the decoder in use raises
+            pixels = None
+        if pixels is None:
+            raise ShardError(
+                "a mask cannot be decoded, its bytes are no PNG picture",
+                shard=self.span.shard.path,
+                offset=self.span.offset,
+                remedy="export the shard again",
+            )
+        pixels = np.asarray(pixels)
+        # TensorFlow decodes one channel; a fourth one would be opacity.
+        drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
+        return np.asarray(drawn)
+
+
+@dataclass(frozen=True)
+class LazyNumericalMask:
+    """One object's mask of a record that has them as numbers."""
+
+    record: ByteSpan
+    index: int
+
+    def __call__(self, *_: object) -> np.ndarray:
+        """Return the mask, bool of shape (height, width)."""
+        example = Example.from_bytes(self.record.read(), self.record.shard.path)
+        masks = decode_detection(example).numerical_masks
+        assert masks is not None  # it was there when the mask was made
+        return np.asarray(masks[self.index] > 0)
+
+
+def png_size(data: memoryview | bytes) -> tuple[int, int] | None:
+    """Height and width of a PNG from its header; None for other bytes."""
+    head = bytes(data[:24])
+    if len(head) < 24 or head[12:16] != b"IHDR":
+        return None
+    return int.from_bytes(head[20:24], "big"), int.from_bytes(head[16:20], "big")

@@ -1,0 +1,95 @@
+"""Which class an object has, and which ids the classes keep."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.classes import ClassTable
+from tfod.label_map import LabelMap, LabelMapItem
+
+PEOPLE = LabelMap((LabelMapItem(3, "/m/1", "person"), LabelMapItem(1, "/m/2", "dog")))
+
+
+def resolve(label_map: LabelMap | None, *objects: tuple[str | None, int | None]):
+    """Names of the objects' classes, and the table's ids by name."""
+    table = ClassTable()
+    scope = table.add_label_map(label_map)
+    numbers = [table.resolve(scope, *one) for one in objects]
+    items, names, place = table.finish()
+    ids = dict(zip(names, (item.id for item in items.items), strict=True))
+    return [None if n is None else names[place[n]] for n in numbers], ids, table
+
+
+def test_names_and_display_names() -> None:
+    assert resolve(PEOPLE, ("/m/1", 3))[:2] == (["/m/1"], {"/m/2": 1, "/m/1": 3})
+    assert resolve(PEOPLE, ("person", None))[:2] == (["person"], {"dog": 1, "person": 3})
+    # Both in one dataset are one class; it keeps its name.
+    assert resolve(PEOPLE, ("person", None), ("/m/1", None))[0] == ["/m/1", "/m/1"]
+
+
+def test_order_is_by_id_of_the_map_then_by_id_then_by_appearance() -> None:
+    names, ids, _ = resolve(PEOPLE, ("zebra", None), ("cat", 9), ("/m/1", 3))
+    assert names == ["zebra", "cat", "/m/1"]
+    assert list(ids) == ["/m/2", "/m/1", "cat", "zebra"]
+    assert ids["cat"] == 9 and ids["zebra"] == 10
+
+
+def test_ids_that_two_texts_share_are_given_once() -> None:
+    """Scripts that write the same id for everything."""
+    _, ids, _ = resolve(None, ("a", 0), ("b", 0), ("c", 0))
+    assert ids == {"a": 0, "b": 1, "c": 2}
+
+
+def test_unlabelled_and_negative() -> None:
+    names, ids, _ = resolve(None, (None, None), ("", 0), ("", None), (None, 0), ("x", -5), ("", -1))
+    assert names == [None, None, None, "0", "x", None]
+    assert ids["x"] > 0
+
+
+def test_id_zero_of_the_map_is_a_class() -> None:
+    background = LabelMap((LabelMapItem(0, "background"), LabelMapItem(1, "cat")))
+    assert resolve(background, ("", 0), (None, 1))[0] == ["background", "cat"]
+
+
+def test_ids_that_no_label_map_can_hold() -> None:
+    names, ids, _ = resolve(None, ("a", 2**40), (None, 2**40))
+    assert names == ["a", str(2**40)] and max(ids.values()) < 2**31
+
+
+def test_counts() -> None:
+    _, _, table = resolve(PEOPLE, ("/m/1", 1), ("/m/1", 1), ("new", 4), ("", 77), (None, 77))
+    assert sum(table.contradictions.values()) == 2
+    assert table.unknown_texts == {"new": 1} and table.unknown_ids == {77: 2}
+
+
+def test_duplicate_names_ids_and_displays() -> None:
+    odd = LabelMap(
+        (
+            LabelMapItem(1, "a", "same"),
+            LabelMapItem(2, "b", "same"),
+            LabelMapItem(2, "c"),
+            LabelMapItem(5, "a"),
+        )
+    )
+    names, ids, _ = resolve(odd, ("a", 1), ("b", 2), ("c", 2), (None, 5), ("same", None))
+    assert names == ["a", "b", "c", "a", "a"]
+    assert len(set(ids.values())) == len(ids) == 3
+    # By display name two classes would be called the same.
+    names, _, _ = resolve(odd, ("same", None), (None, 2))
+    assert names == ["same", "b"]
+
+
+texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "c", "dog", "person", "/m/1", "7"]))
+ids = st.one_of(st.none(), st.integers(-2, 9))
+
+
+@given(st.sampled_from([None, PEOPLE]), st.lists(st.tuples(texts, ids), max_size=12))
+def test_a_text_always_decides_and_ids_are_unique(label_map, objects) -> None:
+    names, found, _ = resolve(label_map, *objects)
+    assert len(set(found.values())) == len(found)
+    by_text: dict[str, str | None] = {}
+    for (text, _), name in zip(objects, names, strict=True):
+        if text:
+            assert name is not None
+            assert by_text.setdefault(text, name) == name
+        assert name is None or name in found

@@ -1,0 +1,99 @@
+"""Real shards: what we count is what TensorFlow counted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod import keys
+from tfod.describe import describe
+from tfod.detection import decode_detection, encode_detection
+from tfod.example import Example
+from tfod.records import read_records
+from tfod.shard_file import RecordIndex
+from tfod.writer import RecordWriter
+
+from tests.conftest import CORPUS
+
+SHARDS = sorted(
+    str(path.relative_to(CORPUS))
+    for pattern in ("**/*.record", "**/*.tfrecord")
+    for path in CORPUS.glob(pattern)
+)
+# Tables and label files of other kinds: a reader must say so, and the import tests show it does.
+OTHER = ("titanic-table/test.tfrecord", "viewer-sample/sample_record.record")
+DETECTION = [name for name in SHARDS if name not in OTHER]
+
+
+@pytest.mark.parametrize("name", SHARDS or ["(absent)"])
+def test_figures(
+    corpus: Path, figures: dict[str, Any], note_shard: Callable[[str], None], name: str
+) -> None:
+    note_shard(name)
+    expected = figures[name]
+    found = describe(corpus / name)
+    kinds = {
+        f"{key}:{kind.value}": count
+        for key, summary in found.keys.items()
+        for kind, count in summary.kinds.items()
+        if kind is not None
+    }
+    assert found.file_bytes == expected["bytes"]
+    assert found.records == expected["records"]
+    assert kinds == expected["keys"]
+    assert found.boxes == expected.get("boxes", 0)
+    assert found.class_text == expected.get("class_text", {})
+    labels = {str(label): count for label, count in found.class_label.items()}
+    assert labels == expected.get("class_label", {})
+
+
+def test_every_shard_of_the_corpus_has_figures(figures: dict[str, Any]) -> None:
+    assert set(SHARDS) == set(figures)
+
+
+@pytest.mark.parametrize("name", DETECTION or ["(absent)"])
+def test_detections(corpus: Path, figures: dict[str, Any], name: str) -> None:
+    encoded = 0
+    texts: Counter[str] = Counter()
+    for record in read_records(corpus / name):
+        detection = decode_detection(Example(record, name))
+        assert not detection.unread_keys and not detection.oddities
+        encoded += len(detection.encoded or b"")
+        texts.update(detection.class_text or ())
+        if detection.sha256:
+            assert hashlib.sha256(detection.encoded or b"").hexdigest() == detection.sha256
+        # Writing what was read gives the same features.
+        again = decode_detection(Example.from_bytes(encode_detection(detection), name))
+        assert again.boxes.tobytes() == detection.boxes.tobytes()
+        for field in ("filename", "source_id", "height", "class_text", "class_label", "attributes"):
+            assert getattr(again, field) == getattr(detection, field)
+    assert encoded == figures[name]["encoded_bytes"]
+    assert texts == figures[name]["class_text"]
+
+
+@pytest.mark.parametrize("name", SHARDS or ["(absent)"])
+def test_framing_is_written_as_it_was_read(corpus: Path, tmp_path: Path, name: str) -> None:
+    copy = tmp_path / "copy"
+    with copy.open("wb") as stream:
+        writer = RecordWriter(stream)
+        for record in read_records(corpus / name):
+            writer.write(bytes(record.payload))
+    assert copy.read_bytes() == (corpus / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", SHARDS or ["(absent)"])
+def test_random_access(corpus: Path, name: str) -> None:
+    payloads = [bytes(record.payload) for record in read_records(corpus / name)]
+    index = RecordIndex(corpus / name)
+    assert len(index) == len(payloads)
+    for number in (0, -1, len(payloads) // 2):
+        assert index[number] == payloads[number]
+
+
+def test_keys_are_named_once() -> None:
+    names = [attribute.name for attribute in keys.OBJECT_ATTRIBUTES]
+    assert len(names) == len(set(names))

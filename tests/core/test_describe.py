@@ -1,0 +1,124 @@
+"""``tfod describe``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tfod.describe import describe
+from tfod_validator import cli
+
+from tests.conftest import objects, picture
+
+
+def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = make_shard(
+        "s",
+        picture("a.jpg") | objects([[0, 0, 1, 1]] * 2, ["cat", "кошка"], [1, 2]),
+        picture("b.jpg") | {"image/format": "jpg", "odd": []},
+    )
+    assert cli.main(["describe", shard]) == 0
+    said = capsys.readouterr().out
+    assert said == (
+        f"1 shard, 2 records, 2 boxes; {os.path.getsize(shard)} bytes, largest record 322 bytes\n"
+        "\n"
+        "key                       kind        records  values\n"
+        "image/filename            bytes_list        2  1\n"
+        "image/format              bytes_list        1  1\n"
+        "image/height              int64_list        2  1\n"
+        "image/object/bbox/xmax    float_list        1  2\n"
+        "image/object/bbox/xmin    float_list        1  2\n"
+        "image/object/bbox/ymax    float_list        1  2\n"
+        "image/object/bbox/ymin    float_list        1  2\n"
+        "image/object/class/label  int64_list        1  2\n"
+        "image/object/class/text   bytes_list        1  2\n"
+        "image/width               int64_list        2  1\n"
+        "odd                       int64_list        1  0\n"
+        "\n"
+        "class text: 'cat' (1), 'кошка' (1)\n"
+        "\n"
+        "class label: 1 (1), 2 (1)\n"
+        "\n"
+        "height x width: 100 x 200 (2)\n"
+        "\n"
+        "format: 'jpg' (1)\n"
+        "\n"
+        "import tensorflow as tf\n"
+        "\n"
+        "feature_description = {\n"
+        "    'image/filename': tf.io.FixedLenFeature((), tf.string),\n"
+        "    'image/format': tf.io.FixedLenFeature((), tf.string, default_value=b''),\n"
+        "    'image/height': tf.io.FixedLenFeature((), tf.int64),\n"
+        "    'image/object/bbox/xmax': tf.io.VarLenFeature(tf.float32),\n"
+        "    'image/object/bbox/xmin': tf.io.VarLenFeature(tf.float32),\n"
+        "    'image/object/bbox/ymax': tf.io.VarLenFeature(tf.float32),\n"
+        "    'image/object/bbox/ymin': tf.io.VarLenFeature(tf.float32),\n"
+        "    'image/object/class/label': tf.io.VarLenFeature(tf.int64),\n"
+        "    'image/object/class/text': tf.io.VarLenFeature(tf.string),\n"
+        "    'image/width': tf.io.FixedLenFeature((), tf.int64),\n"
+        "    'odd': tf.io.VarLenFeature(tf.int64),\n"
+        "}\n"
+    )
+
+
+def test_many_classes_fit_eighty_columns(make_shard) -> None:
+    names = [f"class number {n}" for n in range(30)]
+    shard = make_shard("s", picture() | objects([[0, 0, 1, 1]] * 30, names))
+    lines = describe(shard).to_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith("and 10 more") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "is empty (0 bytes)"),
+        (b"PK\x03\x04" + bytes(50), "is no TFRecord file but a zip archive; unpack it first"),
+        (None, "no such file or folder"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, what: str
+) -> None:
+    path = tmp_path / "s.record"
+    if content is not None:
+        path.write_bytes(content)
+    assert cli.main(["describe", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"tfod: {path}: ") and what in said and said.count("\n") == 1
+
+
+def test_unreadable_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "s.record")
+
+    monkeypatch.setattr(cli, "describe", refuse)
+    assert cli.main(["describe", "s.record"]) == 2
+    assert capsys.readouterr().err == "tfod: s.record: Permission denied\n"
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "describe", interrupt)
+    assert cli.main(["describe", "s.record"]) == 130
+
+
+def test_a_reader_that_goes_away(make_shard) -> None:
+    shard = make_shard("s", *[{f"key {n}": n for n in range(3000)}])
+    command = f"{sys.executable} -m tfod_validator.cli describe {shard} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == "" and done.stdout.startswith("1 shard, 1 record, 0 boxes")
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([])
+    assert caught.value.code == 2
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out.startswith("tfod ")

@@ -1,0 +1,103 @@
+"""Random access: the index, spans read later, files that changed meanwhile."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import pickle
+from pathlib import Path
+
+import pytest
+from tfod import shard_file
+from tfod.errors import ShardError
+from tfod.shard_file import ByteSpan, RecordIndex, identify
+from tfod.writer import write_records
+
+PAYLOADS = [b"first", b"", b"x" * 700_000, b"last"]
+
+
+@pytest.fixture(params=["none", "gzip", "zlib"])
+def shard(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return Path(write_records(tmp_path, "s", PAYLOADS, compression=request.param)[0])
+
+
+def test_records_by_number(shard: Path) -> None:
+    index = RecordIndex(shard)
+    assert list(index) == PAYLOADS
+    assert index[-1] == b"last" and index[1:3] == PAYLOADS[1:3]
+    assert index.span(0).offset == 12
+    with pytest.raises(IndexError):
+        index[4]
+
+
+def test_damaged_payload_is_found_when_it_is_read(tmp_path: Path) -> None:
+    path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
+    data = bytearray(path.read_bytes())
+    data[13] ^= 1
+    path.write_bytes(data)
+    index = RecordIndex(path)
+    assert index[3] == b"last"
+    with pytest.raises(ShardError) as caught:
+        index[0]
+    assert (caught.value.record, caught.value.offset) == (0, 0)
+
+
+@pytest.mark.parametrize("cut", [1, 8, 700_005])
+def test_damaged_framing_is_found_at_once(tmp_path: Path, cut: int) -> None:
+    path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(ShardError, match="ends inside"):
+        RecordIndex(path)
+
+
+def test_spans_are_values(shard: Path) -> None:
+    span = RecordIndex(shard).span(0)
+    assert span() == span.read() == b"first"
+    for other in (copy.deepcopy(span), pickle.loads(pickle.dumps(span))):
+        assert other == span and other.read() == b"first"
+
+
+def test_a_replaced_file_is_refused_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
+    span = RecordIndex(path).span(0)
+    monkeypatch.setattr(shard_file, "_MAX_OPEN_FILES", 1)
+    other = write_records(tmp_path, "other", [b"other"])[0]
+    identify(other)  # closes the first
+    assert span.read() == b"first"  # unchanged, opened again
+    identify(other)
+    write_records(tmp_path, "s", [b"replaced"])
+    with pytest.raises(ShardError, match="was replaced, changed or removed"):
+        span.read()
+    path.unlink()
+    with pytest.raises(ShardError, match="was replaced, changed or removed"):
+        span.read()
+
+
+def test_a_shortened_file_is_refused(tmp_path: Path) -> None:
+    path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
+    span = RecordIndex(path).span(3)
+    with path.open("r+b") as file:
+        file.truncate(40)
+    with pytest.raises(ShardError):
+        span.read()
+
+
+def test_no_room_for_a_decompressed_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(write_records(tmp_path, "s", PAYLOADS, compression="gzip")[0])
+    span = RecordIndex(path).span(0)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shard_file.shutil, "copyfileobj", full)
+    with pytest.raises(ShardError, match=r"cannot be decompressed into .*No space left"):
+        span.read()
+
+
+def test_span_of_a_compressed_shard_counts_plain_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.record.gz"
+    plain = Path(write_records(tmp_path, "s", PAYLOADS)[0]).read_bytes()
+    path.write_bytes(gzip.compress(plain))
+    assert ByteSpan(identify(path), 12, 5).read() == b"first"

@@ -1,0 +1,130 @@
+"""Our formats are there right after installation, and nowhere in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from datumaro.components.environment import Environment
+from tfod.datumaro import activation
+
+PLUGIN = Path(__file__).parents[2] / "plugin"
+
+
+def python(code: str, *flags: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+NAME_OF_IMPORTER = (
+    "from datumaro.components.environment import Environment;"
+    "e = Environment();"
+    "print(e.importers['tf_detection_api'].__module__ if 'tf_detection_api' in e.importers"
+    " else None)"
+)
+
+
+def test_ours_is_the_one_that_is_used() -> None:
+    assert python(NAME_OF_IMPORTER) == "tfod.datumaro.importer"
+
+
+def test_the_switch_turns_it_off() -> None:
+    assert python(NAME_OF_IMPORTER, TFOD_ACTIVATE="0") != "tfod.datumaro.importer"
+
+
+def test_explicit_activation_without_the_hook() -> None:
+    """As in a CVAT server that finds tfod in a folder on its path."""
+    code = "import tfod.datumaro; tfod.datumaro.activate();" + NAME_OF_IMPORTER
+    assert python(code, TFOD_ACTIVATE="0") == "tfod.datumaro.importer"
+    late = "import datumaro;" + NAME_OF_IMPORTER + ";" + code
+    assert python(late, TFOD_ACTIVATE="0").endswith("tfod.datumaro.importer")
+
+
+def test_registration_loads_no_tensorflow() -> None:
+    code = NAME_OF_IMPORTER + ";import sys; print('tensorflow' in sys.modules)"
+    assert python(code).endswith("False")
+
+
+def test_twice_is_once() -> None:
+    activation.activate()
+    activation.activate()
+    environment = Environment()
+    from tfod.datumaro import TfDetectionApiImporter
+
+    assert environment.importers["tf_detection_api"] is TfDetectionApiImporter
+    groups = getattr(environment.importers, "extension_groups", None)
+    if groups is not None:
+        for extension in (".tfrecord", ".record"):
+            names = [name for name, _ in groups[extension]]
+            assert names.count("tf_detection_api") == 1
+
+
+def test_a_program_without_datumaro_pays_next_to_nothing() -> None:
+    """Not timed against a limit here (benchmarks do): it must load nothing at all."""
+    code = (
+        "import sys; print(sorted(m for m in sys.modules if 'tfod' in m or m == 'numpy'),"
+        "sum(type(f).__module__ == '_tfod_datumaro_hook' for f in sys.meta_path))"
+    )
+    assert python(code) == "['_tfod_datumaro_hook'] 1"
+    assert python(code, TFOD_ACTIVATE="0") == "[] 0"
+
+
+def test_a_failing_activation_breaks_nothing(tmp_path: Path) -> None:
+    """A tfod that cannot be imported is a warning, and Datumaro works on."""
+    broken = tmp_path / "tfod"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise RuntimeError('broken')")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r});import warnings;"
+        "warnings.simplefilter('error', SyntaxWarning);"
+        "from datumaro.components.environment import Environment;"
+        "print('coco' in Environment().importers)"
+    )
+    assert python(code) == "True"
+
+
+def test_the_hook_line_never_fails() -> None:
+    """Half an installation (the .pth file without the module) must not print at every start."""
+    line = (PLUGIN / "tfod_datumaro.pth").read_text()
+    assert line.count("\n") == 1 and line.startswith("import ")
+    namespace: dict[str, object] = {}
+    hidden = sys.modules.pop("_tfod_datumaro_hook", None)
+    sys.modules["_tfod_datumaro_hook"] = None  # type: ignore[assignment]
+    try:
+        exec(line, namespace)
+    finally:
+        del sys.modules["_tfod_datumaro_hook"]
+        if hidden is not None:
+            sys.modules["_tfod_datumaro_hook"] = hidden
+
+
+def test_the_finder_finds_nothing_by_itself() -> None:
+    import _tfod_datumaro_hook as hook
+
+    finder = hook._Finder()
+    assert finder.find_spec("json") is None
+    hook.install()
+    assert sum(isinstance(one, hook._Finder) for one in sys.meta_path) == 1
+
+
+@pytest.mark.parametrize("name", ["TfDetectionApiBase", "TfDetectionApiExtractor"])
+def test_names_of_datumaros_own_modules(name: str) -> None:
+    import tfod.datumaro as ours
+
+    assert name in ours.__all__
+    assert getattr(ours, name).NAME == "tf_detection_api"
+    for other in ours.__all__:
+        assert getattr(ours, other) is not None
+    with pytest.raises(AttributeError):
+        _ = ours.NoSuchName

@@ -1,0 +1,173 @@
+"""The command lines, as a user types them, on whichever line of Datumaro is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from datumaro.components.dataset import Dataset
+
+from tests.conftest import objects, picture
+from tests.datumaro.conftest import content
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
+BIN = Path(sys.executable).parent
+
+
+def is_old_line() -> bool:
+    import datumaro
+
+    return hasattr(datumaro, "Converter")
+
+
+def run(*command: str, folder: Path, code: int = 0) -> str:
+    """Run a command of this environment; return what it printed."""
+    environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
+    environment["HOME"] = str(folder)
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+def load(path: Path) -> Dataset:
+    return Dataset.import_from(str(path), "tf_detection_api")
+
+
+def test_export_as_it_is_typed(tmp_path: Path) -> None:
+    """``datum export -f tf_detection_api -p PROJECT -o DIR -- --save-images``."""
+    project = tmp_path / "project"
+    if is_old_line():
+        run("datum", "create", "-o", str(project), folder=tmp_path)
+        run("datum", "import", "-p", str(project), "-f", "voc", str(EXAMPLE), folder=tmp_path)
+    else:
+        shutil.copytree(EXAMPLE, project)
+    run(
+        *("datum", "export", "-f", "tf_detection_api", "-p", "project", "-o", "out"),
+        *("--", "--save-images"),
+        folder=tmp_path,
+    )
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "label_map.pbtxt",
+        "train.tfrecord",
+        "val.tfrecord",
+    ]
+    found = content(load(tmp_path / "out"))
+    assert len(found) == 12 and all(one["picture"] for one in found.values())
+    picture_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
+    assert found["shapes_01", "train"]["picture"] == picture_file.read_bytes()
+
+
+def test_convert_there_and_back(tmp_path: Path) -> None:
+    run(
+        *("datum", "convert", "-i", str(EXAMPLE), "-if", "voc", "-o", "out"),
+        *("-f", "tf_detection_api", "--", "--save-media", "--num-shards", "2"),
+        folder=tmp_path,
+    )
+    assert (tmp_path / "out" / "train-00001-of-00002.tfrecord").is_file()
+    run(
+        *("datum", "convert", "-i", "out", "-if", "tf_detection_api", "-o", "coco"),
+        *("-f", "coco_instances", "--", "--save-media"),
+        folder=tmp_path,
+    )
+    assert (tmp_path / "coco" / "annotations" / "instances_train.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "name", ["a.record", "a.tfrecord", "a-00000-of-00002.tfrecord", "a.record-00000-of-00002"]
+)
+def test_format_is_detected(make_shard, tmp_path: Path, name: str) -> None:
+    record = picture() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
+    Path(make_shard("s", record)).rename(tmp_path / name)
+    command = "detect-format" if is_old_line() else "detect"
+    assert "Detected format: tf_detection_api" in run("datum", command, ".", folder=tmp_path)
+
+
+class TestErrors:
+    """One line that says what, where and what to do; exit code 1; no traceback."""
+
+    def failed(self, folder: Path, *arguments: str) -> str:
+        said = run("datum", "convert", *arguments, folder=folder, code=1)
+        assert "Traceback" not in said
+        lines = [line for line in said.splitlines() if "ERROR" in line]
+        assert len(lines) == 1 and said.splitlines()[-1] == lines[0], said
+        return lines[0]
+
+    def test_damaged_shard(self, make_shard, tmp_path: Path) -> None:
+        shard = Path(make_shard("s", picture("a.jpg"), picture("b.jpg")))
+        shard.write_bytes(shard.read_bytes()[:-1])
+        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "s.tfrecord, record 1, byte " in said and "the file ends inside" in said
+
+    def test_inverted_box(self, make_shard, tmp_path: Path) -> None:
+        make_shard("s", picture() | objects([[0.5, 0, 0.1, 1]], ["x"], [1]))
+        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "record 0, byte 0: image/object/bbox box 0 is inverted" in said
+
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "no shard in this folder" in said
+
+    def test_bad_label_map(self, make_shard, tmp_path: Path) -> None:
+        make_shard("s", picture())
+        (tmp_path / "label_map.pbtxt").write_text("<html></html>")
+        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "is no label map but an HTML page" in said
+
+    def test_bad_option(self, make_shard, tmp_path: Path) -> None:
+        make_shard("s", picture())
+        said = self.failed(
+            tmp_path,
+            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
+            *("--", "--label-map", "nope"),
+        )
+        assert "nope: no such label map" in said
+
+
+@pytest.mark.skipif(is_old_line(), reason="the 0.3 line has its own export command")
+class TestExportCommand:
+    """What ``datum export`` says on Datumaro 1.x, where it is ours."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [
+            (["-f", "nope"], "'nope' is not found"),
+            (["-f", "coco", "-p", "missing"], "missing: no such folder"),
+            (["-f", "coco", "-p", "empty"], "no dataset format was recognised"),
+            (["-f", "coco", "-o", "full"], "already exists"),
+        ],
+    )
+    def test_errors(self, tmp_path: Path, arguments: list[str], what: str) -> None:
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "file").touch()
+        said = run("datum", "export", *arguments, folder=tmp_path, code=1)
+        assert what in said and "Traceback" not in said
+
+    def test_help_current_folder_filter_and_default_target(self, tmp_path: Path) -> None:
+        assert "--overwrite" in run("datum", "export", "-h", folder=tmp_path)
+        shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+        run(
+            *("datum", "export", "-f", "tf_detection_api", "-if", "voc"),
+            *("-e", "/item[subset='val']"),
+            folder=tmp_path,
+        )
+        (made,) = tmp_path.glob("export-tf_detection_api*")
+        assert {item.subset for item in load(made)} == {"val"}
+
+
+def test_formats_are_listed(tmp_path: Path) -> None:
+    said = run("datum", "convert", "-h", folder=tmp_path)
+    assert said.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in said
