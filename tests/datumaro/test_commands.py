@@ -126,14 +126,49 @@ class TestErrors:
         said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
         assert "is no label map but an HTML page" in said
 
-    def test_bad_option(self, make_shard, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("options", "what"),
+        [
+            (["--num-shards", "2", "--shard-size", "1MB"], "exclude each other"),
+            (["--label-map", "nope"], "nope: no such label map"),
+        ],
+    )
+    def test_bad_options(self, make_shard, tmp_path: Path, options: list[str], what: str) -> None:
         make_shard("s", picture())
         said = self.failed(
             tmp_path,
             *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
-            *("--", "--label-map", "nope"),
+            *("--", *options),
         )
-        assert "nope: no such label map" in said
+        assert what in said
+
+    @pytest.mark.parametrize("options", [["--num-shards", "0"], ["--shard-size", "0.0001"]])
+    def test_options_out_of_range_are_refused_by_the_parser(
+        self, tmp_path: Path, options: list[str]
+    ) -> None:
+        said = run(
+            *("datum", "convert", "-f", "tf_detection_api", "--", *options), folder=tmp_path, code=2
+        )
+        assert said.splitlines()[-1].startswith("tf_detection_api: error: argument --")
+
+    def test_output_that_is_a_file(self, make_shard, tmp_path: Path) -> None:
+        make_shard("s", picture())
+        (tmp_path / "file").touch()
+        said = self.failed(
+            tmp_path,
+            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "file/o"),
+        )
+        assert "file" in said and "Not a directory" in said
+
+    def test_mask_that_is_none(self, make_shard, tmp_path: Path) -> None:
+        record = picture() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]}
+        make_shard("s", record)
+        said = self.failed(
+            tmp_path,
+            *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
+            *("--", "--save-masks"),
+        )
+        assert "a mask cannot be decoded" in said and "s.tfrecord, byte " in said
 
 
 @pytest.mark.skipif(is_old_line(), reason="the 0.3 line has its own export command")
@@ -147,6 +182,8 @@ class TestExportCommand:
             (["-f", "coco", "-p", "missing"], "missing: no such folder"),
             (["-f", "coco", "-p", "empty"], "no dataset format was recognised"),
             (["-f", "coco", "-o", "full"], "already exists"),
+            (["-f", "coco", "-if", "nosuch"], "nosuch"),
+            (["-f", "coco", "-e", "/item["], "is no XPath expression"),
         ],
     )
     def test_errors(self, tmp_path: Path, arguments: list[str], what: str) -> None:

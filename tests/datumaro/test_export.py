@@ -30,7 +30,14 @@ from tfod.datumaro import lines
 from tfod.datumaro.lines import DatasetItem
 from tfod.label_map import read_label_map
 from tfod.stream import read_detections, read_examples
+from tfod.writer import write_records
 
+try:
+    from datumaro.components.exporter import ExportErrorPolicy
+except ImportError:
+    from datumaro.components.converter import ExportErrorPolicy
+
+from tests.conftest import encode
 from tests.datumaro.conftest import content, ids_of
 from tests.datumaro.test_import import jpeg
 
@@ -210,6 +217,43 @@ class TestObjects:
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 35, 55, 55]]
         assert "written as their enclosing box: 1 rotated_bbox" in caplog.text
 
+    def test_rotated_boxes_and_ellipses_as_masks(self, tmp_path) -> None:
+        """Datumaro 1.13 gives a rotated box's corners as pairs."""
+        from datumaro.components import annotation
+
+        if not hasattr(annotation, "RotatedBbox"):
+            pytest.skip("this Datumaro has no rotated boxes")
+        shape = annotation.RotatedBbox(50, 50, 20, 10, 90, label=0)
+        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 40, 55, 60]]
+        (loaded,) = load(tmp_path)
+        assert int(loaded.annotations[0].image.sum()) == 200
+
+    def test_boxes_that_are_none_go_through_the_error_policy(self, tmp_path) -> None:
+        class Tolerant(ExportErrorPolicy):
+            said: list[str] = []  # noqa: RUF012
+
+            def _handle_annotation_error(self, error: Any) -> None:
+                self.said.append(str(error.__cause__))
+
+        shapes = [Bbox(float("nan"), 0, 1, 1, label=0), Bbox(5, 5, -3, 1), Bbox(0, 0, 9, 9)]
+        source = dataset(item("a", *shapes))
+        with pytest.raises(DatasetExportError) as caught:
+            export(source, tmp_path)
+        assert "item 'a': a box is inverted or not finite" in str(caught.value.__cause__)
+        (found,) = export(source, tmp_path, error_policy=Tolerant())
+        assert len(found.boxes) == 1 and len(Tolerant.said) == 2
+
+    def test_attributes_of_the_picture(self, tmp_path) -> None:
+        attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
+        export(dataset(item("a", attributes=attributes)), tmp_path)
+        (loaded,) = load(tmp_path)
+        assert loaded.attributes == attributes
+
+    def test_coco_number_of_the_picture_is_its_source_id(self, tmp_path) -> None:
+        (found,) = export(dataset(item("a", attributes={"id": 139})), tmp_path)
+        assert found.source_id == "139"
+
     def test_keypoints(self, tmp_path) -> None:
         shapes = [
             Bbox(50, 10, 50, 30, label=1, group=3),
@@ -336,6 +380,26 @@ class TestClasses:
         (found,) = export(source, tmp_path, label_key=key)
         assert (found.class_text, found.class_label) == (text, ids)
         assert content(load(tmp_path))["a", "default"]["annotations"][0]["label"] == "cat"
+
+    @pytest.mark.parametrize("key", ["both", "id"])
+    def test_unlabelled_where_zero_is_a_class(self, make_shard, tmp_path, key) -> None:
+        from tests.conftest import objects, picture
+
+        make_shard("s", picture() | objects([[0, 0, 1, 1]], ["zero"], [0]), folder=tmp_path / "in")
+        source = load(tmp_path / "in")
+        source.put(item("b", Bbox(0, 0, 9, 9), subset="s"))
+        export(source, tmp_path / "out", label_key=key)
+        loaded = load(tmp_path / "out")
+        assert ids_of(loaded) == {"zero": 0}
+        assert [[one.label for one in it.annotations] for it in loaded] == [[0], [None]]
+
+    def test_classes_of_the_picture_follow_their_ids(self, make_shard, tmp_path) -> None:
+        from tests.conftest import objects, picture
+
+        record = picture() | objects([[0, 0, 1, 1]], ["dog"], [1])
+        make_shard("s", record | {"image/neg_category_ids": [1]}, folder=tmp_path / "in")
+        (found,) = export(load(tmp_path / "in"), tmp_path / "out", label_map="coco")
+        assert found.image_attributes == {"neg_category_ids": [18]}
 
     def test_no_classes_at_all(self, tmp_path) -> None:
         export(dataset(item("a"), names=[]), tmp_path)
@@ -484,6 +548,66 @@ class TestInPlace:
         loaded.remove("c", "c")
         loaded.save(save_media=True)
         assert [one.id for one in load(tmp_path)] == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ["train.record"],
+            ["train.record-00000-of-00002", "train.record-00001-of-00002"],
+            ["train/Objects.tfrecord", "valid/Objects.tfrecord"],
+            ["annotations/train.tfrecord"],
+            ["TRAIN.TFRECORD"],
+            ["train.tfrecord.gz"],
+        ],
+    )
+    def test_any_layout_is_replaced_not_doubled(self, tmp_path, names) -> None:
+        folder = tmp_path / "d"
+        for number, name in enumerate(names):
+            (made,) = write_records(
+                tmp_path / "made",
+                "s",
+                [encode({"image/filename": f"{number}.jpg", "image/encoded": jpeg(colour=number)})],
+                compression="gzip" if name.endswith(".gz") else "none",
+            )
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            Path(made).rename(folder / name)
+        (tmp_path / "label_map.pbtxt").write_text("")
+        bystander = folder / "elsewhere.txt"
+        bystander.write_text("x")
+        loaded = load(folder)
+        before = content(loaded)
+        first = next(iter(loaded))
+        first.attributes["edited"] = 1
+        loaded.put(first)
+        loaded.save()
+        after = content(load(folder))
+        assert list(after) == list(before) and bystander.exists()
+        assert [one["picture"] for one in after.values()] == [
+            one["picture"] for one in before.values()
+        ]
+        assert after[first.id, first.subset]["attributes"]["edited"] == 1
+
+    def test_other_shards_in_the_folder_are_left_alone(self, tmp_path, caplog) -> None:
+        export(dataset(item("o", subset="other"), names=["x"]), tmp_path)
+        source = dataset(item("a", subset="a"))
+        export(source, tmp_path)
+        assert "written with the old one: other" in caplog.text
+        source.put(item("b", subset="a"))
+        source.save()
+        assert (tmp_path / "other.tfrecord").exists()
+
+    def test_shards_and_compression_stay_as_they_were(self, tmp_path) -> None:
+        export(dataset(item("a"), item("b")), tmp_path, num_shards=2, compression="zlib")
+        loaded = load(tmp_path)
+        loaded.put(item("c", subset="default"))
+        loaded.save()
+        shards = sorted(tmp_path.glob("*.tfrecord"))
+        assert len(shards) == 2 and shards[0].read_bytes()[:1] == b"\x78"
+
+    def test_subsets_named_like_shards_or_folders(self, tmp_path) -> None:
+        names = ["train", "train-00000-of-00002", "train-00001-of-00002", "train/night"]
+        export(dataset(*[item("a", subset=name) for name in names]), tmp_path)
+        assert sorted(load(tmp_path).subsets()) == sorted(names)
 
     def test_subsets_that_are_gone_are_removed(self, tmp_path) -> None:
         loaded = self.three(tmp_path)

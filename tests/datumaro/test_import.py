@@ -16,6 +16,7 @@ from datumaro.components.errors import DatasetImportError
 from PIL import Image as PillowImage
 from tfod.datumaro import lines
 from tfod.errors import RecordError, ShardError
+from tfod.stream import read_detections
 from tfod.writer import write_records
 
 from tests.conftest import encode, objects, picture
@@ -268,6 +269,18 @@ class TestKeys:
         make_shard("s", picture(str(secret)), picture("../secret.jpg"), folder=tmp_path / "d" / "e")
         assert not any(item.media.has_data for item in load(tmp_path / "d"))
 
+    def test_size_from_the_picture_beside_the_shard(self, make_shard, load, tmp_path) -> None:
+        record = {"image/filename": "a.jpg"} | objects([BOX])
+        make_shard("s", record, folder=tmp_path / "annotations")
+        (tmp_path / "images").mkdir()
+        (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
+        assert boxes(load())[0][1:] == (50, 10, 100, 40)
+
+    def test_shards_at_several_depths(self, make_shard, load, tmp_path) -> None:
+        make_shard("all", picture("a.jpg"))
+        make_shard("deep", picture("b.jpg"), folder=tmp_path / "train" / "x")
+        assert sorted(load().subsets()) == ["all", "deep"]
+
     def test_raw_pixels(self, make_shard, load) -> None:
         pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
         make_shard("s", picture("a.png", 2, 3) | {"image/encoded": pixels.tobytes()})
@@ -295,6 +308,45 @@ class TestObjects:
         (item,) = load()
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
         assert item.annotations[0].image.astype(int).tolist() == mask
+
+    def test_a_mask_keeps_the_box_of_its_record(self, make_shard, load, tmp_path) -> None:
+        """COCO's boxes are not the extents of their masks."""
+        mask = np.zeros((100, 200), np.uint8)
+        mask[20:30, 60:90] = 1
+        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        make_shard("s", record, folder=tmp_path / "in")
+        dataset = load(tmp_path / "in")
+        (item,) = dataset
+        assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
+        for options in ({}, {"save_masks": True}):
+            out = tmp_path / f"out{len(options)}"
+            dataset.export(str(out), "tf_detection_api", **options)
+            (found,) = read_detections(out)
+            assert found.boxes.tolist() == [np.array(BOX, "<f4").tolist()]
+            (again,) = load(out)
+            assert again.annotations[0].get_bbox() == [50, 10, 50, 30]
+        assert again.annotations == item.annotations
+
+    def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load) -> None:
+        record = picture() | objects([BOX], ["a"], [1])
+        make_shard("s", record | {"image/object/mask": [png(np.zeros((100, 200)))]})
+        (item,) = load()
+        assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
+
+    def test_masks_of_another_size_are_told(self, make_shard, load, warnings) -> None:
+        record = picture() | objects([BOX], ["a"], [1])
+        make_shard("s", record | {"image/object/mask": [png([[0, 1]])]})
+        load()
+        assert "1 mask of another size than the picture" in warnings()
+
+    def test_opacity_is_no_mask(self, make_shard, load) -> None:
+        pixels = np.zeros((100, 200, 4))
+        pixels[:, :, 3] = 255
+        pixels[5, 6, :3] = 1
+        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(pixels)]}
+        make_shard("s", record)
+        (item,) = load()
+        assert int(item.annotations[0].image.sum()) == 1
 
     def test_numerical_masks(self, make_shard, load) -> None:
         record = picture("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
@@ -471,6 +523,20 @@ class TestDefects:
         assert len(load(error_policy=policy)) == 2
         assert policy.errors[0][0] == ("record 1", "s")
 
+    def test_odd_records_among_good_ones(self, make_shard, load) -> None:
+        make_shard("s", picture(), {}, {"age": 3})
+        policy = Tolerant()
+        assert len(load(error_policy=policy)) == 1
+        said = [str(error) for _, error in policy.errors]
+        assert "the record holds no features" in said[0] and "the record holds age" in said[1]
+
+    def test_a_sequence_example_is_called_so(self, load, tmp_path) -> None:
+        sequence = encode(picture()) + b"\x12\x00"
+        write_records(tmp_path, "s", [sequence])
+        with pytest.raises(DatasetImportError) as caught:
+            load()
+        assert "feature lists of a SequenceExample" in str(root_of(caught.value))
+
     def test_damaged_shards(self, make_shard, load) -> None:
         shard = Path(make_shard("s", picture("a.jpg"), picture("b.jpg")))
         data = shard.read_bytes()
@@ -524,6 +590,14 @@ class TestPictures:
         aside.replace(shard)
         assert lines.picture_bytes(item.media) == jpeg()
         assert np.asarray(item.media.data).shape[:2] == (100, 200)
+
+    def test_a_shard_that_is_written_over_is_not_misread(self, make_shard, load) -> None:
+        shard = Path(make_shard("s", picture() | {"image/encoded": jpeg()}))
+        (item,) = load()
+        with shard.open("r+b") as file:
+            file.write(bytes(shard.stat().st_size))
+        with pytest.raises(ShardError, match="was replaced, changed or removed"):
+            lines.picture_bytes(item.media)
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib"])
     def test_in_compressed_shards(self, tmp_path, load, compression) -> None:

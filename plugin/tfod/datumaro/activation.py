@@ -144,7 +144,7 @@ def patch_main(module: Any) -> None:
         try:
             return original(args)
         except Exception as error:
-            if _our_error(error) is None:
+            if _plainly(error) is None:
                 raise
             return 1
         finally:
@@ -158,17 +158,22 @@ class _OneLine(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, BaseException):
-            ours = _our_error(record.msg)
-            if ours is not None:
-                record.msg, record.args = str(ours), ()
+            plain = _plainly(record.msg)
+            if plain is not None:
+                record.msg, record.args = plain, ()
         return True
 
 
-def _our_error(error: BaseException | None) -> TfodError | None:
-    """The error of ours that an exception was raised from, or is."""
+def _plainly(error: BaseException | None) -> str | None:
+    """One line about an error of ours, or of the file system, that an exception is or came from.
+
+    None for any other: a defect of Datumaro's is for its own traceback.
+    """
     while error is not None:
         if isinstance(error, TfodError):
-            return error
+            return str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            return f"{error.filename}: {error.strerror}"
         error = error.__cause__
     return None
 

@@ -13,6 +13,7 @@ from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_s
 from tfod.detection import AttributeValue, Detection
 from tfod.shard_file import ByteSpan, ShardIdentity
 
+_DIGITS = 2  # of a pixel: what Datumaro rounds the coordinates of its own boxes to
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
 _FLAGS = frozenset(("difficult", "truncated", "occluded", "is_crowd", "group_of", "depiction"))
 _INTEGER_TRUTH = {0: False, 1: True}
@@ -102,7 +103,7 @@ class AnnotationBuilder:
         return annotations
 
     def _pixels(self, boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]]:
-        """Corners in pixels, clamped to the picture, as Datumaro's reader does."""
+        """Corners in pixels, clamped to the picture and rounded, as Datumaro's reader does."""
         height, width = size
         limits = np.array((width, height, width, height), np.float64)
         corners = boxes * limits
@@ -112,7 +113,7 @@ class AnnotationBuilder:
             finite = outside & np.isfinite(boxes).all(axis=1)
             self.clamped_boxes += int(finite.sum())
             self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
-        return clamped.tolist()  # type: ignore[no-any-return]
+        return np.around(clamped, _DIGITS).tolist()  # type: ignore[no-any-return]
 
     def _labels(self, detection: Detection, scope: LabelScope, count: int) -> Sequence[int | None]:
         texts: Sequence[str | None] = detection.class_text or (None,) * count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +17,13 @@ from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
     """Label categories that remember the label map they were read from.
 
-    That is how class ids with gaps, display names and keypoint ids survive to the next export.
+    That is how class ids with gaps, display names and keypoint ids survive to the next export;
+    the absolute paths of the shards are how saving in place knows what it replaces.
     Equal to plain ``LabelCategories`` of the same labels.
     """
 
     label_map: LabelMap | None = attr.ib(default=None, kw_only=True)
+    shards: tuple[str, ...] = attr.ib(default=(), kw_only=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, annotation.LabelCategories):
@@ -32,7 +35,10 @@ class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
 
 
 def make_categories(
-    label_map: LabelMap, names: Sequence[str], keypoint_names: Mapping[int, Sequence[str]]
+    label_map: LabelMap,
+    names: Sequence[str],
+    keypoint_names: Mapping[int, Sequence[str]],
+    shards: Sequence[str],
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
@@ -40,9 +46,11 @@ def make_categories(
         label_map: one item a class.
         names: the classes' names, in the same order.
         keypoint_names: for a class's place, the names of its keypoints.
+        shards: paths of what was read.
     """
     labels = LabelMapCategories.from_iterable(names)
     labels.label_map = label_map
+    labels.shards = tuple(map(os.path.abspath, shards))
     categories: dict[Any, Any] = {AnnotationType.label: labels}
     if keypoint_names:
         points = annotation.PointsCategories()

@@ -77,6 +77,18 @@ def export_command(args: argparse.Namespace) -> int:
     Raises:
         CliException: an argument makes no sense; ``datum`` prints it as one line.
     """
+    from datumaro.cli.util.errors import CliException
+    from datumaro.components.errors import DatumaroError
+
+    try:
+        return _export(args)
+    except CliException:
+        raise
+    except DatumaroError as error:
+        raise CliException(str(error)) from error
+
+
+def _export(args: argparse.Namespace) -> int:
     from datumaro.cli.util.dataset_utils import FilterModes
     from datumaro.cli.util.errors import CliException
     from datumaro.components.dataset import Dataset
@@ -90,6 +102,7 @@ def export_command(args: argparse.Namespace) -> int:
     source = os.path.abspath(args.project_dir)
     if not os.path.exists(source):
         raise CliException(f"{args.project_dir}: no such folder; pass the dataset with -p")
+    _check_filter(args.filter)
     target = _target_folder(args)
     input_format = args.input_format or _recognise(environment, source)
     dataset = Dataset.import_from(source, input_format)
@@ -98,6 +111,17 @@ def export_command(args: argparse.Namespace) -> int:
     dataset.export(format=args.format, save_dir=target, **options)
     logging.info("Results have been saved to '%s'", target)
     return 0
+
+
+def _check_filter(expression: str | None) -> None:
+    """Refuse what is no XPath: Datumaro would log it, and export everything."""
+    from datumaro.cli.util.errors import CliException
+    from lxml import etree
+
+    try:
+        etree.XPath(expression or "/item")
+    except etree.XPathSyntaxError as error:
+        raise CliException(f"-e: {expression!r} is no XPath expression ({error})") from None
 
 
 def _target_folder(args: argparse.Namespace) -> str:

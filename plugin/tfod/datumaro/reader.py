@@ -94,7 +94,8 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         shards = [(one.subset, path) for one in sets for path in one.paths]
-        scopes = self._scopes([path for _, path in shards], label_map)
+        self._paths = [path for _, path in shards]
+        scopes = self._scopes(self._paths, label_map)
         for one in sets:
             self._notes.missing_shards.extend(one.missing)
         total = sum(os.path.getsize(path) for _, path in shards)
@@ -208,7 +209,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
                     one.label = place[one.label]
         self._ann_types = kinds
         points = {place[label]: names for label, names in self._builder.keypoint_names.items()}
-        self._categories = make_categories(label_map, names, points)
+        self._categories = make_categories(label_map, names, points, self._paths)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
 

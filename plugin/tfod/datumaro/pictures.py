@@ -1,0 +1,107 @@
+"""Pictures on their way into a record: their bytes, names, formats and sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.datumaro import lines
+from tfod.naming import is_id_of, split_extension
+from tfod.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
+from tfod.shard_file import ByteSpan
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PictureEncoder:
+    """Decides what a record holds of a picture.
+
+    Attributes:
+        save_media: whether pictures go into the shards at all.
+        image_ext: the extension to re-encode to, if any.
+        default_ext: the extension of a picture that has none.
+        keep_from: pictures that lie in shards of this folder go in all the same; '' for none.
+    """
+
+    save_media: bool
+    image_ext: str | None
+    default_ext: str
+    keep_from: str = ""
+
+    def filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
+        """``image/filename``: the one it was imported with, or its id with its extension."""
+        original = item.attributes.get("filename")
+        if isinstance(original, str) and is_id_of(item.id, original):
+            if not self.image_ext:
+                return original
+            return split_extension(original)[0] + _dotted(self.image_ext)
+        own = lines.extension_of(media, encoded) if media is not None else ""
+        return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
+
+    def encoded(self, item: Any, media: Any) -> bytes | None:
+        """The picture's bytes as they go into the record; None for a shard without pictures."""
+        if media is None or not (self.save_media or self._must_keep(media)):
+            return None
+        data = lines.picture_bytes(media)
+        if data and not self._must_reencode(media, data):
+            return data
+        if not media.has_data or media.data is None:
+            _log.warning("item %r has no picture, its record holds none", item.id)
+            return None
+        extension = _dotted(self.image_ext or lines.extension_of(media, data) or "")
+        if extension.lower() not in FORMAT_OF_EXTENSION:
+            extension = self.default_ext if not extension else ".png"
+        return bytes(lines.encode_image(media.data, extension.lower()))
+
+    def _must_reencode(self, media: Any, data: bytes) -> bool:
+        """Only where an extension is asked for that the bytes are not."""
+        if not self.image_ext:
+            return False
+        return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
+
+    def _must_keep(self, media: Any) -> bool:
+        """Whether a picture's only place is a shard that this export replaces."""
+        if not self.keep_from:
+            return False
+        places = (getattr(media, "_data", None), getattr(media, "_bytes_data", None))
+        # The 0.3 line wraps a lazy picture's loader.
+        loaders = (*places, *(getattr(place, "_loader", None) for place in places))
+        return any(
+            isinstance(one, ByteSpan)
+            and os.path.commonpath((one.shard.path, self.keep_from)) == self.keep_from
+            for one in loaders
+        )
+
+
+def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
+    """Height and width, from what is known or from a header; pixels are decoded last."""
+    if media is None:
+        return None
+    if media.has_size:
+        return tuple(media.size)
+    data = encoded
+    path = lines.picture_path(media)
+    if data is None and path and os.path.isfile(path):
+        with open(path, "rb") as file:
+            data = file.read()
+    size = picture_size(data) if data else None
+    if size is None:
+        with contextlib.suppress(Exception):  # whatever the decoder raises for what is no picture
+            size = tuple(media.size) if media.size else None
+    return size
+
+
+def format_name(encoded: bytes | None, filename: str) -> str:
+    """``image/format``: what the bytes are; by the name where they do not say; '' without any."""
+    if not encoded:
+        return ""
+    extension = split_extension(filename)[1].lower()
+    return sniff_format(encoded[:16]) or FORMAT_OF_EXTENSION.get(extension, "")
+
+
+def _dotted(extension: str) -> str:
+    return extension if not extension or extension.startswith(".") else f".{extension}"
