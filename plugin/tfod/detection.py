@@ -194,23 +194,22 @@ class _Reader:
                 f"holds {len(spans)} values, expected one", feature=keys.ENCODED
             )
         start, end = spans[0]
-        return memoryview(self.example.buffer)[start:end], self.example.file_offset(spans[0])
+        return memoryview(self.example.buffer)[start:end], self.example.file_offset(start)
 
     def boxes(self) -> np.ndarray:
         example = self.example
-        sides = [example.floats(key) for key in keys.BOX]
-        count = len(sides[0])
-        if any(len(side) != count for side in sides):
+        rows = example.float_rows(keys.BOX)
+        if rows is None:
             lengths = ", ".join(
-                f"{len(side)} {key.rpartition('/')[2]}"
-                for key, side in zip(keys.BOX, sides, strict=True)
+                f"{len(example.floats(key))} {key.rpartition('/')[2]}" for key in keys.BOX
             )
             raise example.error(
                 f"lists of different lengths: {lengths}",
                 feature="image/object/bbox",
                 remedy="write the record again with one value for each object",
             )
-        return np.array(sides, "<f4").T if count else _NO_BOXES
+        boxes: np.ndarray = rows.T
+        return boxes
 
     def per_object(self, key: str, values: list, count: int) -> list | None:  # type: ignore[type-arg]
         """Hand the values on if there is none or one for each object."""
@@ -232,10 +231,8 @@ class _Reader:
         self.per_object(key, spans, count)
         view = memoryview(example.buffer)
         masks = [
-            PngMask(view[span.start : span.end], example.file_offset(span))
-            if span.end > span.start
-            else None
-            for span in spans
+            PngMask(view[start:end], example.file_offset(start)) if end > start else None
+            for start, end in spans
         ]
         return masks or None, None
 

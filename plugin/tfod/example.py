@@ -11,9 +11,8 @@ last one counts), packed and unpacked numbers, unknown fields.
 from __future__ import annotations
 
 import enum
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from tfod.errors import RecordError
 from tfod.records import Record
 
 Buffer: TypeAlias = "bytes | bytearray"
+_Decoded = TypeVar("_Decoded")
 
 
 class Kind(enum.Enum):
@@ -29,13 +29,6 @@ class Kind(enum.Enum):
     BYTES = "bytes_list"
     FLOAT = "float_list"
     INT64 = "int64_list"
-
-
-class Span(NamedTuple):
-    """A half-open range of positions in an Example's buffer."""
-
-    start: int
-    end: int
 
 
 _KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
@@ -98,7 +91,11 @@ class Example:
 
     def kind(self, key: str) -> Kind | None:
         """Which list the feature holds; None when the key is absent or holds no list at all."""
-        return self._parts(key)[0]
+        span = self._spans.get(key.encode())
+        try:
+            return _find_list(self.buffer, *span)[0] if span else None
+        except (NotAnExampleError, IndexError) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
 
     def floats(self, key: str) -> np.ndarray:
         """A float_list, shape (n,), float32; empty when the key is absent.
@@ -106,11 +103,19 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        parts = self._parts_of(key, Kind.FLOAT)
-        try:
-            return _decode_floats(self.buffer, parts)
-        except (NotAnExampleError, IndexError, struct.error) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        return self._decoded(key, Kind.FLOAT, _decode_floats)
+
+    def float_rows(self, keys: Sequence[str]) -> np.ndarray | None:
+        """Several float_lists of one length, shape (keys, n), float32; None when they differ.
+
+        Raises:
+            RecordError: a feature holds another kind of list.
+        """
+        runs = [self._decoded(key, Kind.FLOAT, _float_bytes) for key in keys]
+        length = len(runs[0])
+        if any(len(run) != length for run in runs):
+            return None
+        return np.frombuffer(b"".join(runs), "<f4").reshape(len(runs), -1)
 
     def ints(self, key: str) -> list[int]:
         """An int64_list; empty when the key is absent.
@@ -118,28 +123,15 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        parts = self._parts_of(key, Kind.INT64)
-        try:
-            return _decode_ints(self.buffer, parts)
-        except (NotAnExampleError, IndexError) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        return self._decoded(key, Kind.INT64, _decode_ints)
 
-    def byte_spans(self, key: str) -> list[Span]:
-        """Where the values of a bytes_list lie in ``buffer``; empty when the key is absent.
+    def byte_spans(self, key: str) -> list[tuple[int, int]]:
+        """Where the values of a bytes_list lie in ``buffer``, half-open; empty when absent.
 
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        parts = self._parts_of(key, Kind.BYTES)
-        try:
-            return [
-                Span(start, end)
-                for part in parts
-                for number, wire, start, end in _fields(self.buffer, part.start, part.end)
-                if number == 1 and wire == _LENGTH
-            ]
-        except (NotAnExampleError, IndexError) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        return self._decoded(key, Kind.BYTES, _decode_spans)
 
     def byte_strings(self, key: str) -> list[bytes]:
         """The values of a bytes_list, copied; empty when the key is absent."""
@@ -155,35 +147,31 @@ class Example:
             return len(self.ints(key))
         return len(self.byte_spans(key)) if kind is Kind.BYTES else 0
 
-    def file_offset(self, span: Span) -> int:
-        """Byte of the uncompressed shard at which a span of ``buffer`` starts."""
-        return self.record.payload_offset + span.start - self.record.start
+    def file_offset(self, position: int) -> int:
+        """Byte of the uncompressed shard that lies at a position of ``buffer``."""
+        return self.record.payload_offset + position - self.record.start
 
-    def _parts_of(self, key: str, wanted: Kind) -> list[Span]:
-        kind, parts = self._parts(key)
-        if kind is not wanted and any(start < end for start, end in parts):
+    def _decoded(
+        self,
+        key: str,
+        wanted: Kind,
+        decode: Callable[[Buffer, Sequence[tuple[int, int]]], _Decoded],
+    ) -> _Decoded:
+        """Decode a feature's list; all that can go wrong is told with the feature's name."""
+        span = self._spans.get(key.encode())
+        try:
+            kind, parts = _find_list(self.buffer, *span) if span else (None, ())
+            if kind is wanted:
+                return decode(self.buffer, parts)
+        except (NotAnExampleError, IndexError, ValueError) as error:
+            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        if any(start < end for start, end in parts):
             raise self.error(
                 f"is {kind.value if kind else 'nothing'}, expected {wanted.value}",
                 feature=key,
                 remedy="write the shard again with the right type",
             )
-        return parts if kind is wanted else []  # an empty list of any kind is no value
-
-    def _parts(self, key: str) -> tuple[Kind | None, list[Span]]:
-        """The kind of a feature and the spans of its list message (one, but for odd writers)."""
-        span = self._spans.get(key.encode())
-        if span is None or span[0] == span[1]:
-            return None, []
-        start, end = span
-        buffer = self.buffer
-        kind = _KIND_OF_TAG.get(buffer[start])
-        size = buffer[start + 1] if start + 1 < end else 0
-        if kind is not None and size < 0x80 and start + 2 + size == end:
-            return kind, [Span(start + 2, end)]
-        try:
-            return _find_list(buffer, start, end)
-        except (NotAnExampleError, IndexError) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        return decode(self.buffer, ())  # an empty list of any kind is no value
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -293,10 +281,24 @@ def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[i
     return stop
 
 
-def _find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, list[Span]]:
-    """The list a Feature holds. Of a oneof the last kind counts; equal kinds are merged."""
-    kind: Kind | None = None
-    parts: list[Span] = []
+def _find_list(
+    buffer: Buffer, start: int, end: int
+) -> tuple[Kind | None, Sequence[tuple[int, int]]]:
+    """The list message a Feature holds, as one span but for odd writers.
+
+    Of a oneof the last kind counts; equal kinds are merged.
+    """
+    if start == end:
+        return None, ()
+    kind = _KIND_OF_TAG.get(buffer[start])
+    size = buffer[start + 1]
+    first = start + 2
+    if size > 0x7F:
+        size, first = read_varint(buffer, start + 1)
+    if kind is not None and first + size == end:
+        return kind, ((first, end),)
+    kind = None
+    parts: list[tuple[int, int]] = []
     for number, wire, first, last in _fields(buffer, start, end):
         if number > 3:
             continue
@@ -305,50 +307,93 @@ def _find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, list[
         now = _KIND_OF_TAG[number << 3 | _LENGTH]
         if now is not kind:
             kind, parts = now, []
-        parts.append(Span(first, last))
+        parts.append((first, last))
     return kind, parts
 
 
-def _decode_floats(buffer: Buffer, parts: Sequence[Span]) -> np.ndarray:
-    if len(parts) == 1:
-        start, end = parts[0]
-        if start == end:
-            return _NO_FLOATS
-        size = buffer[start + 1]
-        # One packed run of less than 128 bytes: the usual picture's boxes.
-        if buffer[start] == 0x0A and size < 0x80 and start + 2 + size == end and size % 4 == 0:
-            return np.frombuffer(buffer, "<f4", size >> 2, start + 2)
-    runs = []
-    for part in parts:
-        for number, wire, first, last in _fields(buffer, part.start, part.end):
-            if number == 1 and wire in (_LENGTH, _FIXED32):
-                if (last - first) % 4:
-                    raise NotAnExampleError("a packed float list is no multiple of 4 bytes")
-                runs.append(np.frombuffer(buffer, "<f4", (last - first) >> 2, first))
-    return np.concatenate(runs) if runs else _NO_FLOATS
+def _decode_spans(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The values of a bytes_list."""
+    found: list[tuple[int, int]] = []
+    for position, end in parts:
+        while position < end:
+            if buffer[position] != 0x0A:
+                return _decode_spans_generally(buffer, parts)
+            size = buffer[position + 1]
+            position += 2
+            if size > 0x7F:
+                size, position = read_varint(buffer, position - 1)
+            start, position = position, position + size
+            if position > end:
+                raise NotAnExampleError("a value reaches beyond its list")
+            found.append((start, position))
+    return found
 
 
-_NO_FLOATS = np.zeros(0, "<f4")
-_NO_FLOATS.setflags(write=False)
+def _decode_spans_generally(
+    buffer: Buffer, parts: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    return [
+        (first, last)
+        for start, end in parts
+        for number, wire, first, last in _fields(buffer, start, end)
+        if number == 1 and wire == _LENGTH
+    ]
 
 
-def _decode_ints(buffer: Buffer, parts: Sequence[Span]) -> list[int]:
+def _packed(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Where the only packed run of a list of numbers lies; None for any other spelling."""
+    if len(parts) != 1:
+        return None
+    start, end = parts[0]
+    if end - start < 2 or buffer[start] != 0x0A:
+        return None
+    size, first = buffer[start + 1], start + 2
+    if size > 0x7F:
+        size, first = read_varint(buffer, start + 1)
+    return (first, end) if first + size == end else None
+
+
+def _float_bytes(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> Buffer:
+    """The numbers of a float_list as they lie in memory, little-endian."""
+    run = _packed(buffer, parts)
+    runs = [run] if run else _number_runs(buffer, parts, _FIXED32)
+    if any((last - first) & 3 for first, last in runs):
+        raise NotAnExampleError("a packed float list is no multiple of 4 bytes")
+    if run:
+        return buffer[run[0] : run[1]]
+    return b"".join(bytes(buffer[first:last]) for first, last in runs)
+
+
+def _decode_floats(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> np.ndarray:
+    return np.frombuffer(_float_bytes(buffer, parts), "<f4")
+
+
+def _decode_ints(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[int]:
+    packed = _packed(buffer, parts)
     values: list[int] = []
-    for part in parts:
-        for number, wire, first, last in _fields(buffer, part.start, part.end):
-            if number != 1 or wire not in (_LENGTH, _VARINT):
-                continue
-            run = buffer[first:last]
-            if not run or max(run) < 0x80:  # every value below 128: one byte each
-                values.extend(run)
-                continue
-            position = first
-            while position < last:
-                value, position = read_varint(buffer, position)
-                values.append(value - (1 << 64) if value >> 63 else value)
-            if position != last:
-                raise NotAnExampleError("a varint reaches beyond its list")
+    for position, end in [packed] if packed else _number_runs(buffer, parts, _VARINT):
+        run = buffer[position:end]
+        if not run or max(run) < 0x80:  # every value below 128: one byte each
+            values.extend(run)
+            continue
+        while position < end:
+            value, position = read_varint(buffer, position)
+            values.append(value - (1 << 64) if value >> 63 else value)
+        if position != end:
+            raise NotAnExampleError("a varint reaches beyond its list")
     return values
+
+
+def _number_runs(
+    buffer: Buffer, parts: Sequence[tuple[int, int]], single: int
+) -> list[tuple[int, int]]:
+    """Runs of numbers in any spelling: packed, or one by one with this wire type."""
+    return [
+        (first, last)
+        for start, end in parts
+        for number, wire, first, last in _fields(buffer, start, end)
+        if number == 1 and wire in (_LENGTH, single)
+    ]
 
 
 def _varint(value: int) -> bytes:

@@ -12,7 +12,9 @@ import re
 from dataclasses import dataclass, field
 
 # .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
-_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+_EXTENSION = re.compile(r"(?<=[^/])\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+# Names that need no care, which most are.
+_HARMLESS = re.compile(r"\w[\w. -]*\w\Z")
 _DRIVE = re.compile(r"\A[A-Za-z]:")
 
 
@@ -22,6 +24,8 @@ def safe_relative_path(filename: str) -> str:
     Of an absolute path, of either system, only the last part is kept: the folders are those of
     another machine. ``..`` and the like are dropped. May be empty.
     """
+    if _HARMLESS.match(filename) and ".." not in filename:
+        return filename
     path = filename.replace("\\", "/").replace("\0", "_")
     absolute = path.startswith("/") or _DRIVE.match(path)
     path = _DRIVE.sub("", path)
@@ -33,9 +37,7 @@ def safe_relative_path(filename: str) -> str:
 def split_extension(path: str) -> tuple[str, str]:
     """Split a path into its root and its extension; what follows a dot need not be one."""
     match = _EXTENSION.search(path)
-    if match and posixpath.basename(path) != match[0]:
-        return path[: match.start()], match[0]
-    return path, ""
+    return (path[: match.start()], match[0]) if match else (path, "")
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfod.classes import ClassTable, LabelScope
-from tfod.datumaro.lines import annotation
+from tfod.datumaro.lines import annotation, make_boxes
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
-from tfod.detection import AttributeValue, Detection
+from tfod.detection import Detection
 from tfod.shard_file import ByteSpan, ShardIdentity
 
 _DIGITS = 2  # of a pixel: what Datumaro rounds the coordinates of its own boxes to
@@ -56,17 +56,20 @@ class AnnotationBuilder:
             report: called for each box that is no box; it may raise.
         """
         annotations: list[Any] = []
-        for label in detection.image_labels:
-            annotations.append(self._image_label(label, scope))
-        annotations = [one for one in annotations if one is not None]
+        if detection.image_labels:
+            made = (self._image_label(label, scope) for label in detection.image_labels)
+            annotations = [one for one in made if one is not None]
         count = len(detection.boxes)
         if not count:
             return annotations
         assert size is not None
-        corners = self._pixels(detection.boxes, size)
-        bad = _bad_boxes(detection.boxes)
         labels = self._labels(detection, scope, count)
         attributes = _attribute_dicts(detection.attributes, count)
+        sound = _sound_corners(detection.boxes, size)
+        if sound is not None and not _has_more_than_boxes(detection):
+            return annotations + make_boxes(sound, labels, attributes)
+        corners = self._pixels(detection.boxes, size)
+        bad = _bad_boxes(detection.boxes)
         masks = self._masks(detection, shard, record_span, count)
         if detection.masks:
             sizes = (png_size(mask.data) for mask in detection.masks if mask)
@@ -186,6 +189,25 @@ class AnnotationBuilder:
         return annotation.Label(number, attributes=attributes)
 
 
+def _has_more_than_boxes(detection: Detection) -> bool:
+    return (
+        detection.masks is not None
+        or detection.numerical_masks is not None
+        or detection.keypoints is not None
+    )
+
+
+def _sound_corners(boxes: np.ndarray, size: tuple[int, int]) -> np.ndarray | None:
+    """Corners in pixels where all boxes are sound and inside the picture; None otherwise."""
+    height, width = size
+    corners: np.ndarray = boxes * np.array((width, height, width, height), np.float64)
+    # Quicker than NumPy for the few boxes of a picture. Comparisons with NaN are false.
+    for left, top, right, bottom in corners.tolist():
+        if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
+            return None
+    return corners
+
+
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     """Number of each box that is none, with the reason."""
     # False for NaN as well: one pass finds both.
@@ -202,9 +224,9 @@ def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     return found
 
 
-def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, AttributeValue | bool]]:
+def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
     """Turn name → values into one dict an object, without what the object does not have."""
-    dicts: list[dict[str, AttributeValue | bool]] = [{} for _ in range(count)]
+    dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in attributes.items():
         flag = name in _FLAGS
         for target, value in zip(dicts, values, strict=True):

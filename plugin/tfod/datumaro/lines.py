@@ -7,8 +7,10 @@ them mix both: each name is probed on its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import attr
 from datumaro.components import annotation as annotation
 from datumaro.components import errors as errors
 from datumaro.components import media as _media
@@ -59,6 +61,48 @@ __all__ = [
 ]
 
 Size = tuple[int, int]
+
+
+def make_boxes(
+    corners: Any, labels: Sequence[int | None], attributes: Sequence[dict[str, Any]]
+) -> list[Any]:
+    """Make the boxes of a picture from corners in pixels, shape (n, 4): left, top, right, bottom.
+
+    Datumaro's constructor rounds and validates each box by itself, which is half of an import's
+    time. Here its own rounding is applied to all boxes of a picture at once and the fields are
+    set directly, as far as its class has exactly the fields that we know (tried once, on import).
+    """
+    points = _round(corners)
+    if not _can_be_quick:
+        return [
+            annotation.Bbox(x1, y1, x2 - x1, y2 - y1, label=label, attributes=own)
+            for (x1, y1, x2, y2), label, own in zip(points, labels, attributes, strict=True)
+        ]
+    boxes = []
+    for row, label, own in zip(points, labels, attributes, strict=True):
+        box = _new_object(annotation.Bbox)
+        box.id = 0
+        box.attributes = own
+        box.group = 0
+        box.points = row
+        box.label = label
+        box.z_order = 0
+        if _has_object_id:
+            box.object_id = -1
+        boxes.append(box)
+    return boxes
+
+
+_new_object = object.__new__
+_box_fields = {field.name: field for field in attr.fields(annotation.Bbox)}
+_round = _box_fields["points"].converter
+_has_object_id = "object_id" in _box_fields
+_can_be_quick = set(_box_fields) - {"object_id"} == {
+    *("id", "attributes", "group", "points", "label", "z_order")
+}
+_can_be_quick = _can_be_quick and make_boxes([[1.237, 2.0, 4.0, 6.5]], [3], [{"a": 1}]) == [
+    annotation.Bbox(1.237, 2.0, 4.0 - 1.237, 4.5, label=3, attributes={"a": 1})
+]
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:

@@ -316,4 +316,9 @@ def _paused_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # Everything that was made would count as young, and be looked at several times at
+            # once. This makes it old unseen; a server's own frozen objects stay frozen.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
