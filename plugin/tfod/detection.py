@@ -122,9 +122,6 @@ def decode_detection(example: Example) -> Detection:
     boxes = reader.boxes()
     count = len(boxes)
     encoded, offset = reader.encoded()
-    masks, numerical = reader.masks(count)
-    attributes = reader.attributes(count)
-    image_extra = reader.extra(attributes, count)
     return Detection(
         filename=reader.text(keys.FILENAME),
         source_id=reader.text(keys.SOURCE_ID),
@@ -137,16 +134,7 @@ def decode_detection(example: Example) -> Detection:
         boxes=boxes,
         class_text=reader.texts(keys.CLASS_TEXT, count),
         class_label=reader.per_object(keys.CLASS_LABEL, example.ints(keys.CLASS_LABEL), count),
-        masks=masks,
-        numerical_masks=numerical,
-        keypoints=reader.keypoints(count),
-        attributes=attributes,
-        image_labels=reader.image_labels(),
-        image_attributes={
-            name: example.ints(key) for name, key in keys.IMAGE_ATTRIBUTES.items() if key in example
-        },
-        image_extra=image_extra,
-        unread_keys=reader.unread_keys(),
+        **(reader.rare_fields(count) if reader.other_keys else {}),
         oddities=reader.oddities,
     )
 
@@ -157,7 +145,26 @@ class _Reader:
     def __init__(self, example: Example) -> None:
         self.example = example
         self.oddities: list[str] = []
-        self._other_keys = example.keys_besides(_PLAIN_KEYS)
+        self.other_keys = example.keys_besides(_PLAIN_KEYS)
+
+    def rare_fields(self, count: int) -> dict[str, Any]:
+        """The fields of a Detection that most records have no keys for."""
+        masks, numerical_masks = self.masks(count)
+        attributes = self.attributes(count)
+        return {
+            "masks": masks,
+            "numerical_masks": numerical_masks,
+            "keypoints": self.keypoints(count),
+            "image_extra": self.extra(attributes, count),
+            "attributes": attributes,
+            "image_labels": self.image_labels(),
+            "image_attributes": {
+                name: self.example.ints(key)
+                for name, key in keys.IMAGE_ATTRIBUTES.items()
+                if key in self.other_keys
+            },
+            "unread_keys": self.unread_keys(),
+        }
 
     def text(self, key: str) -> str | None:
         values = self.example.byte_strings(key)
@@ -253,7 +260,7 @@ class _Reader:
         return values.reshape(count, height, width)
 
     def keypoints(self, count: int) -> Keypoints | None:
-        if keys.KEYPOINT_X not in self._other_keys:
+        if keys.KEYPOINT_X not in self.other_keys:
             return None
         example = self.example
         x, y = example.floats(keys.KEYPOINT_X), example.floats(keys.KEYPOINT_Y)
@@ -282,7 +289,7 @@ class _Reader:
 
     def attributes(self, count: int) -> dict[str, list[AttributeValue]]:
         found: dict[str, list[AttributeValue]] = {}
-        for key in self._other_keys:
+        for key in self.other_keys:
             attribute = _ATTRIBUTE_OF_KEY.get(key)
             generic = key.startswith(keys.ATTRIBUTE_PREFIX)
             if attribute is None and not generic:
@@ -307,7 +314,7 @@ class _Reader:
 
     def extra(self, attributes: dict[str, list[AttributeValue]], count: int) -> dict[str, Any]:
         """Correct the attributes by what we wrote beside them; return those of the picture."""
-        if keys.EXTRA_ATTRIBUTES not in self._other_keys:
+        if keys.EXTRA_ATTRIBUTES not in self.other_keys:
             return {}
         try:
             extra = json.loads(self.text(keys.EXTRA_ATTRIBUTES) or "{}")
@@ -324,7 +331,7 @@ class _Reader:
             ) from None
 
     def image_labels(self) -> list[ImageLabel]:
-        if not any(key in self._other_keys for key in _IMAGE_CLASS_KEYS):
+        if not any(key in self.other_keys for key in _IMAGE_CLASS_KEYS):
             return []
         example = self.example
         labels: Sequence[int | None] = example.ints(keys.IMAGE_CLASS_LABEL)
@@ -351,7 +358,7 @@ class _Reader:
     def unread_keys(self) -> list[str]:
         return [
             key
-            for key in self._other_keys
+            for key in self.other_keys
             if key not in keys.KNOWN_KEYS and not key.startswith(keys.ATTRIBUTE_PREFIX)
         ]
 

@@ -20,6 +20,7 @@ from tfod.errors import RecordError
 from tfod.records import Record
 
 Buffer: TypeAlias = "bytes | bytearray"
+_Spans: TypeAlias = Sequence[tuple[int, int]]
 _Decoded = TypeVar("_Decoded")
 
 
@@ -112,8 +113,7 @@ class Example:
             RecordError: a feature holds another kind of list.
         """
         runs = [self._decoded(key, Kind.FLOAT, _float_bytes) for key in keys]
-        length = len(runs[0])
-        if any(len(run) != length for run in runs):
+        if len({len(run) for run in runs}) > 1:
             return None
         return np.frombuffer(b"".join(runs), "<f4").reshape(len(runs), -1)
 
@@ -281,9 +281,7 @@ def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[i
     return stop
 
 
-def _find_list(
-    buffer: Buffer, start: int, end: int
-) -> tuple[Kind | None, Sequence[tuple[int, int]]]:
+def _find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, _Spans]:
     """The list message a Feature holds, as one span but for odd writers.
 
     Of a oneof the last kind counts; equal kinds are merged.
@@ -311,7 +309,7 @@ def _find_list(
     return kind, parts
 
 
-def _decode_spans(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _decode_spans(buffer: Buffer, parts: _Spans) -> list[tuple[int, int]]:
     """The values of a bytes_list."""
     found: list[tuple[int, int]] = []
     for position, end in parts:
@@ -329,9 +327,7 @@ def _decode_spans(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[tupl
     return found
 
 
-def _decode_spans_generally(
-    buffer: Buffer, parts: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
+def _decode_spans_generally(buffer: Buffer, parts: _Spans) -> list[tuple[int, int]]:
     return [
         (first, last)
         for start, end in parts
@@ -340,7 +336,7 @@ def _decode_spans_generally(
     ]
 
 
-def _packed(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+def _packed(buffer: Buffer, parts: _Spans) -> tuple[int, int] | None:
     """Where the only packed run of a list of numbers lies; None for any other spelling."""
     if len(parts) != 1:
         return None
@@ -353,22 +349,24 @@ def _packed(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> tuple[int, int]
     return (first, end) if first + size == end else None
 
 
-def _float_bytes(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> Buffer:
+def _float_bytes(buffer: Buffer, parts: _Spans) -> Buffer:
     """The numbers of a float_list as they lie in memory, little-endian."""
-    run = _packed(buffer, parts)
-    runs = [run] if run else _number_runs(buffer, parts, _FIXED32)
-    if any((last - first) & 3 for first, last in runs):
+    packed = _packed(buffer, parts)
+    if packed:
+        numbers = buffer[packed[0] : packed[1]]
+    else:
+        runs = _number_runs(buffer, parts, _FIXED32)
+        numbers = b"".join(bytes(buffer[first:last]) for first, last in runs)
+    if len(numbers) & 3:
         raise NotAnExampleError("a packed float list is no multiple of 4 bytes")
-    if run:
-        return buffer[run[0] : run[1]]
-    return b"".join(bytes(buffer[first:last]) for first, last in runs)
+    return numbers
 
 
-def _decode_floats(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> np.ndarray:
+def _decode_floats(buffer: Buffer, parts: _Spans) -> np.ndarray:
     return np.frombuffer(_float_bytes(buffer, parts), "<f4")
 
 
-def _decode_ints(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[int]:
+def _decode_ints(buffer: Buffer, parts: _Spans) -> list[int]:
     packed = _packed(buffer, parts)
     values: list[int] = []
     for position, end in [packed] if packed else _number_runs(buffer, parts, _VARINT):
@@ -384,9 +382,7 @@ def _decode_ints(buffer: Buffer, parts: Sequence[tuple[int, int]]) -> list[int]:
     return values
 
 
-def _number_runs(
-    buffer: Buffer, parts: Sequence[tuple[int, int]], single: int
-) -> list[tuple[int, int]]:
+def _number_runs(buffer: Buffer, parts: _Spans, single: int) -> list[tuple[int, int]]:
     """Runs of numbers in any spelling: packed, or one by one with this wire type."""
     return [
         (first, last)

@@ -89,6 +89,7 @@ class PictureFolders:
         ]
         # One listing each, so that a lookup that fails costs no system call.
         self._names = {folder: _names_in(folder) for folder in folders}
+        self._all_names = frozenset().union(*self._names.values())
 
     def find(self, path: str) -> str | None:
         """The path of the picture on disk; None when it is not there.
@@ -96,8 +97,10 @@ class PictureFolders:
         Args:
             path: a safe relative path (:func:`safe_relative_path`).
         """
-        for candidate in (path, posixpath.basename(path)):
-            first = candidate.split("/", 1)[0]
+        for candidate in (path, posixpath.basename(path)) if "/" in path else (path,):
+            first = candidate.partition("/")[0]
+            if first not in self._all_names:
+                continue
             for folder, names in self._names.items():
                 if first in names:
                     found = os.path.join(folder, candidate)
