@@ -11,6 +11,7 @@ last one counts), packed and unpacked numbers, unknown fields.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -33,7 +34,6 @@ class Kind(enum.Enum):
 
 
 _KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
-_TAG_OF_KIND = {kind: tag for tag, kind in _KIND_OF_TAG.items()}
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
@@ -406,22 +406,16 @@ def _varint(value: int) -> bytes:
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
-def _feature(kind: Kind, content: bytes) -> bytes:
-    return _ONE_BYTE[_TAG_OF_KIND[kind]] + _varint(len(content)) + content
-
-
 def bytes_feature(values: Iterable[bytes]) -> bytes:
     """Encode a Feature that holds a bytes_list."""
-    parts = [part for value in values for part in (b"\n", _varint(len(value)), value)]
-    return _feature(Kind.BYTES, b"".join(parts))
+    return _feature(
+        b"\x0a", b"".join([part for v in values for part in (b"\n", _varint(len(v)), v)])
+    )
 
 
 def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
     """Encode a Feature that holds a float_list; the values are rounded to float32."""
-    if not len(values):
-        return _feature(Kind.FLOAT, b"")
-    packed = np.asarray(values, "<f4").tobytes()
-    return _feature(Kind.FLOAT, b"\n" + _varint(len(packed)) + packed)
+    return _feature(b"\x12", _packed_field(np.asarray(values, "<f4").tobytes()))
 
 
 def int64_feature(values: Iterable[int]) -> bytes:
@@ -435,10 +429,15 @@ def int64_feature(values: Iterable[int]) -> bytes:
         if not -(1 << 63) <= value < 1 << 63:
             raise OverflowError(f"{value} does not fit into an int64_list")
         parts.append(_varint(value & 0xFFFFFFFFFFFFFFFF))
-    packed = b"".join(parts)
-    if not packed:
-        return _feature(Kind.INT64, b"")
-    return _feature(Kind.INT64, b"\n" + _varint(len(packed)) + packed)
+    return _feature(b"\x1a", _packed_field(b"".join(parts)))
+
+
+def _packed_field(numbers: bytes) -> bytes:
+    return b"\n" + _varint(len(numbers)) + numbers if numbers else b""
+
+
+def _feature(tag: bytes, content: bytes) -> bytes:
+    return tag + _varint(len(content)) + content
 
 
 def encode_example(features: Mapping[str, bytes]) -> bytes:
@@ -446,12 +445,19 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
 
     Keys are written in the mapping's order, so that equal input gives equal bytes.
     """
-    parts: list[bytes] = []
+    parts: list[bytes] = [b""]
     total = 0
     for key, feature in features.items():
-        name = key.encode()
-        head = b"\n" + _varint(len(name)) + name + b"\x12" + _varint(len(feature))
-        entry = b"\n" + _varint(len(head) + len(feature)) + head
-        parts += (entry, feature)
-        total += len(entry) + len(feature)
-    return b"".join((b"\n", _varint(total), *parts))
+        head = _entry_head(key) + _varint(len(feature))
+        size = _varint(len(head) + len(feature))
+        parts += (b"\n", size, head, feature)
+        total += 1 + len(size) + len(head) + len(feature)
+    parts[0] = b"\n" + _varint(total)
+    return b"".join(parts)
+
+
+@functools.lru_cache(4096)
+def _entry_head(key: str) -> bytes:
+    """A map entry up to the length of its value: the same for a key in every record."""
+    name = key.encode()
+    return b"\n" + _varint(len(name)) + name + b"\x12"

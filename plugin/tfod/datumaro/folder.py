@@ -35,7 +35,7 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
         return self._writers[subset]
 
     def publish(self, label_map: str) -> set[str]:
-        """Bring everything to the disk, then give all files their names; drop stale shards.
+        """Complete all files, then give them their names; drop stale shards.
 
         Returns the absolute paths of the shards.
         """

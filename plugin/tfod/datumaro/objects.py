@@ -30,7 +30,7 @@ ReportAnnotation = Callable[[str], None]
 """Called with what is wrong with an annotation that cannot be written; it may raise."""
 
 
-@dataclass
+@dataclass(slots=True)
 class ExportedObject:
     """One object on its way into a record; corners and points are in pixels."""
 
@@ -72,19 +72,24 @@ class ObjectBuilder:
         """Make the objects of a picture of this height and width."""
         groups: dict[Any, list[Any]] = {}
         image_labels: list[ImageLabel] = []
-        for position, one in enumerate(annotations):
+        parts: list[ExportedObject | list[Any]] = []  # objects, and groups that make some
+        for one in annotations:
             kind = one.type.name
-            if kind == "label":
+            if kind == "bbox" and not one.group:  # nearly always
+                parts.append(self._box(one))
+            elif kind == "label":
                 image_labels.append(self._image_label(one))
             elif kind in _BOX_TYPES or kind in _OUTLINE_TYPES or kind == "points":
-                key = ("group", one.group) if one.group else ("alone", position)
-                groups.setdefault(key, []).append(one)
+                if one.group not in groups or not one.group:
+                    groups[one.group] = []
+                    parts.append(groups[one.group])
+                groups[one.group].append(one)
             else:
                 self.not_carried[kind] += 1
         found: list[ExportedObject] = []
-        for members in groups.values():
-            found.extend(one for one in self._objects_of(members) if self._is_box(one))
-        return self._assemble(found, image_labels, size)
+        for part in parts:
+            found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
+        return self._assemble([one for one in found if self._is_box(one)], image_labels, size)
 
     def _is_box(self, one: ExportedObject) -> bool:
         left, top, right, bottom = one.corners
@@ -96,8 +101,6 @@ class ObjectBuilder:
 
     def _objects_of(self, members: list[Any]) -> list[ExportedObject]:
         """The objects of one group: boxes stay apart, an outline joins the box it belongs to."""
-        if len(members) == 1 and members[0].type.name == "bbox":  # nearly always
-            return [self._box(members[0])]
         objects = [self._box(one) for one in members if one.type.name in _BOX_TYPES]
         outlines: dict[Any, list[Any]] = {}
         for position, one in enumerate(members):
@@ -113,17 +116,20 @@ class ObjectBuilder:
         return objects
 
     def _box(self, one: Any) -> ExportedObject:
-        x, y, width, height = one.get_bbox()
-        attributes = dict(one.attributes)
-        corners = (x, y, x + width, y + height)
         kind = one.type.name
+        attributes = one.attributes
+        if kind == "bbox" and "rotation" not in attributes:
+            left, top, right, bottom = one.points
+            return ExportedObject(one.label, (left, top, right, bottom), attributes, shape=one)
+        corners = _as_corners(one.get_bbox())
         if kind == "rotated_bbox":
             corners = _enclosing_rotated(one.cx, one.cy, one.w, one.h, one.r)
-        elif kind == "bbox" and _is_angle(attributes.get("rotation")):
+        elif kind == "bbox" and _is_angle(attributes["rotation"]):
             # The 0.3 line and CVAT keep a box's rotation (degrees) in an attribute.
+            attributes = dict(attributes)
             angle = float(attributes.pop("rotation"))
             kind = "rotated_bbox"
-            corners = _enclosing_rotated(x + width / 2, y + height / 2, width, height, angle)
+            corners = _enclosing_rotated(one.x + one.w / 2, one.y + one.h / 2, one.w, one.h, angle)
         if kind != "bbox":
             self.enclosed[kind] += 1
         return ExportedObject(one.label, corners, attributes, shape=one)
@@ -165,10 +171,11 @@ class ObjectBuilder:
     ) -> ExportedObjects:
         height, width = size
         corners = np.array([one.corners for one in found], np.float64).reshape(-1, 4)
-        boxes = corners / (width, height, width, height)
-        self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
+        boxes = corners / np.array((width, height, width, height), np.float64)
         texts, ids = [], []
         for one in found:
+            left, top, right, bottom = one.corners
+            self.outside += left < 0 or top < 0 or right > width or bottom > height
             if one.label is None:
                 self.unlabelled += 1
                 texts.append("")
