@@ -37,7 +37,7 @@ def memory_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def export_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to write a dataset; ours includes bringing it to the disk (fsync), theirs does not."""
+    """Time to write a dataset."""
     yield Section("Export, a record", _DATUMARO)
     files, sizes = str(data.folder("files")), data.sizes
     imported = (str(data.folder("pictures_of_peer")), str(data.folder("warm_up")))
@@ -49,6 +49,13 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
             (files, sizes.files),
             (files, sizes.files_of_peer),
             10,
+        ),
+        (
+            f"bytes in memory, {BOXES} boxes",
+            "export_bytes",
+            (files, sizes.files),
+            (files, sizes.files),
+            2.5,
         ),
         (f"pictures of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
         (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 1),
@@ -63,7 +70,8 @@ def read_rows(data: Data) -> Iterator[Section | Row]:
     shard = (str(data.shard("pictures")),)
     ours = Job("read_with_tfod", shard)
     for what, task, target in (
-        ("one record at a time", "read_with_tensorflow", 5),
+        ("peer in tensors, one at a time", "read_eagerly_with_tensorflow", 5),
+        ("peer in NumPy, one at a time", "read_with_tensorflow", 5),
         ("peer left in batches of 64", "read_batches_with_tensorflow", 5),
     ):
         yield _row(what, *_compare_times(data, ours, Job(task, shard, peer=True)), target)

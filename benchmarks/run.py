@@ -25,8 +25,7 @@ from table import WIDTH, Row, Verdict, text_of
 _NOTES = """
 Times are for one record: the best of {repeats} fresh processes or more, tfod and its peer in
 turn, after a small warm-up. (a / b): tfod had a records, its peer the first b of the same, as it
-is slow; its memory is scaled to all of them. Export: tfod waits until all is on the disk (fsync),
-its peer does not; "--folder /dev/shm" leaves the disk out.
+is slow; its memory is scaled to all of them. "--folder /dev/shm" leaves the disk out.
 """
 
 
