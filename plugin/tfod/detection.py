@@ -167,6 +167,7 @@ class _Reader:
         }
 
     def text(self, key: str) -> str | None:
+        """A feature of one text."""
         values = self.example.byte_strings(key)
         if not values:
             return None
@@ -175,9 +176,11 @@ class _Reader:
         return self._decode(values[0], key)
 
     def texts(self, key: str, count: int) -> list[str] | None:
-        values = self.example.byte_strings(key)
-        self.per_object(key, values, count)
-        return [self._decode(value, key) for value in values] if values else None
+        try:
+            texts = self.example.texts(key)
+        except UnicodeDecodeError:
+            texts = [self._decode(value, key) for value in self.example.byte_strings(key)]
+        return self.per_object(key, texts, count)
 
     def _decode(self, value: bytes, key: str) -> str:
         try:

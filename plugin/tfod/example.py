@@ -37,6 +37,23 @@ _KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
+_SMALL = 1 << 13
+_SHORT = 128
+_NOWHERE = (0, 0)
+# Sizes, formats and classes recur in record after record: what short lists decode to is kept.
+_known_ints: dict[bytes, tuple[int, ...]] = {}
+_known_texts: dict[bytes, tuple[str, ...]] = {}
+_MOST_KNOWN = 1 << 14
+_Value = TypeVar("_Value")
+
+
+def _remember(known: dict[bytes, _Value], raw: bytes, value: _Value) -> None:
+    if raw:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[raw] = value
+
+
 class NotAnExampleError(ValueError):
     """The bytes are not the wire form of the message that was expected."""
 
@@ -48,14 +65,18 @@ class Example:
         RecordError: the payload is not a ``tf.train.Example``.
     """
 
-    __slots__ = ("_spans", "buffer", "record", "shard")
+    __slots__ = ("_spans", "_start", "buffer", "record", "shard")
 
     def __init__(self, record: Record, shard: str) -> None:
         self.record = record
         self.shard = shard
         self.buffer: Buffer = record.buffer
+        self._start = record.start
+        if record.length <= _SMALL:
+            # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
+            self.buffer, self._start = bytes(record.payload), 0
         try:
-            self._spans = _find_features(record.buffer, record.start, record.start + record.length)
+            self._spans = _find_features(self.buffer, self._start, self._start + record.length)
         except (NotAnExampleError, IndexError) as error:
             raise self.error(f"the record is no tf.train.Example ({error})") from None
 
@@ -123,7 +144,26 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        return self._decoded(key, Kind.INT64, _decode_ints)
+        raw = self._raw(key)
+        known = _known_ints.get(raw)
+        if known is None:
+            known = tuple(self._decoded(key, Kind.INT64, _decode_ints))
+            _remember(_known_ints, raw, known)
+        return list(known)
+
+    def texts(self, key: str) -> list[str]:
+        """A bytes_list of names that recur from record to record, as UTF-8 texts.
+
+        Raises:
+            RecordError: the feature holds another kind of list.
+            UnicodeDecodeError: a value is not UTF-8.
+        """
+        raw = self._raw(key)
+        known = _known_texts.get(raw)
+        if known is None:
+            known = tuple(value.decode() for value in self.byte_strings(key))
+            _remember(_known_texts, raw, known)
+        return list(known)
 
     def byte_spans(self, key: str) -> list[tuple[int, int]]:
         """Where the values of a bytes_list lie in ``buffer``, half-open; empty when absent.
@@ -149,7 +189,12 @@ class Example:
 
     def file_offset(self, position: int) -> int:
         """Byte of the uncompressed shard that lies at a position of ``buffer``."""
-        return self.record.payload_offset + position - self.record.start
+        return self.record.payload_offset + position - self._start
+
+    def _raw(self, key: str) -> bytes:
+        """A feature's bytes when they are few, else nothing."""
+        start, end = self._spans.get(key.encode(), _NOWHERE)
+        return bytes(self.buffer[start:end]) if end - start <= _SHORT else b""
 
     def _decoded(
         self,

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from tfod.classes import ClassTable, LabelScope
-from tfod.datumaro.lines import annotation, make_boxes
+from tfod.datumaro.lines import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import Detection
 from tfod.shard_file import ByteSpan, ShardIdentity
 
-_DIGITS = 2  # of a pixel: what Datumaro rounds the coordinates of its own boxes to
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
 _FLAGS = frozenset(("difficult", "truncated", "occluded", "is_crowd", "group_of", "depiction"))
 _INTEGER_TRUTH = {0: False, 1: True}
@@ -65,9 +64,10 @@ class AnnotationBuilder:
         assert size is not None
         labels = self._labels(detection, scope, count)
         attributes = _attribute_dicts(detection.attributes, count)
-        sound = _sound_corners(detection.boxes, size)
-        if sound is not None and not _has_more_than_boxes(detection):
-            return annotations + make_boxes(sound, labels, attributes)
+        if not _has_more_than_boxes(detection):
+            sound = _sound_corners(detection.boxes, size)
+            if sound is not None:
+                return annotations + make_boxes(sound, labels, attributes)
         corners = self._pixels(detection.boxes, size)
         bad = _bad_boxes(detection.boxes)
         masks = self._masks(detection, shard, record_span, count)
@@ -116,7 +116,7 @@ class AnnotationBuilder:
             finite = outside & np.isfinite(boxes).all(axis=1)
             self.clamped_boxes += int(finite.sum())
             self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
-        return np.around(clamped, _DIGITS).tolist()  # type: ignore[no-any-return]
+        return round_points(clamped)  # type: ignore[no-any-return]
 
     def _labels(self, detection: Detection, scope: LabelScope, count: int) -> Sequence[int | None]:
         texts: Sequence[str | None] = detection.class_text or (None,) * count
@@ -197,12 +197,13 @@ def _has_more_than_boxes(detection: Detection) -> bool:
     )
 
 
-def _sound_corners(boxes: np.ndarray, size: tuple[int, int]) -> np.ndarray | None:
+def _sound_corners(boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]] | None:
     """Corners in pixels where all boxes are sound and inside the picture; None otherwise."""
     height, width = size
-    corners: np.ndarray = boxes * np.array((width, height, width, height), np.float64)
+    limits = np.array((width, height, width, height), np.float64)
+    corners: list[list[float]] = round_points(boxes * limits)
     # Quicker than NumPy for the few boxes of a picture. Comparisons with NaN are false.
-    for left, top, right, bottom in corners.tolist():
+    for left, top, right, bottom in corners:
         if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
             return None
     return corners

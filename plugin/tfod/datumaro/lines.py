@@ -56,23 +56,26 @@ __all__ = [
     "image_from_file",
     "image_from_pixels",
     "image_without_data",
+    "make_boxes",
     "picture_bytes",
     "picture_path",
+    "round_points",
 ]
 
 Size = tuple[int, int]
 
 
 def make_boxes(
-    corners: Any, labels: Sequence[int | None], attributes: Sequence[dict[str, Any]]
+    points: Sequence[list[float]],
+    labels: Sequence[int | None],
+    attributes: Sequence[dict[str, Any]],
 ) -> list[Any]:
-    """Make the boxes of a picture from corners in pixels, shape (n, 4): left, top, right, bottom.
+    """Make the boxes of a picture from corners in pixels: left, top, right, bottom each.
 
-    Datumaro's constructor rounds and validates each box by itself, which is half of an import's
-    time. Here its own rounding is applied to all boxes of a picture at once and the fields are
-    set directly, as far as its class has exactly the fields that we know (tried once, on import).
+    The corners must have been through :func:`round_points`. Datumaro's constructor rounds and
+    validates each box by itself, which is half of an import's time. Here the fields are set
+    directly, as far as its class has exactly the fields that we know (tried once, on import).
     """
-    points = _round(corners)
     if not _can_be_quick:
         return [
             annotation.Bbox(x1, y1, x2 - x1, y2 - y1, label=label, attributes=own)
@@ -95,14 +98,15 @@ def make_boxes(
 
 _new_object = object.__new__
 _box_fields = {field.name: field for field in attr.fields(annotation.Bbox)}
-_round = _box_fields["points"].converter
+round_points = _box_fields["points"].converter
+"""Datumaro's own rounding of coordinates (an array of any shape), to lists."""
 _has_object_id = "object_id" in _box_fields
 _can_be_quick = set(_box_fields) - {"object_id"} == {
     *("id", "attributes", "group", "points", "label", "z_order")
 }
-_can_be_quick = _can_be_quick and make_boxes([[1.237, 2.0, 4.0, 6.5]], [3], [{"a": 1}]) == [
-    annotation.Bbox(1.237, 2.0, 4.0 - 1.237, 4.5, label=3, attributes={"a": 1})
-]
+_can_be_quick = _can_be_quick and make_boxes(
+    round_points([[1.237, 2.0, 4.0, 6.5]]), [3], [{"a": 1}]
+) == [annotation.Bbox(1.237, 2.0, 4.0 - 1.237, 4.5, label=3, attributes={"a": 1})]
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:

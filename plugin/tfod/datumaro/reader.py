@@ -170,8 +170,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         path = safe_relative_path(detection.filename or "")
         on_disk = folders.find(path) if path and not detection.encoded else None
         size = _size(detection, example, on_disk)
-        fallback = split_extension(safe_relative_path(detection.source_id or ""))[0]
-        item_id = ids.make(path, fallback or f"record_{record.number:06d}")
+        item_id = ids.make(path, "" if path else _name_without_a_name(detection, record.number))
         media = _media(detection, path, item_id, size, shard, on_disk)
 
         def report(reason: str) -> None:
@@ -239,6 +238,11 @@ def _require_detection_api(example: Example) -> None:
         shard=example.shard,
         remedy="look at it with: tfod describe",
     )
+
+
+def _name_without_a_name(detection: Detection, number: int) -> str:
+    source = split_extension(safe_relative_path(detection.source_id or ""))[0]
+    return source or f"record_{number:06d}"
 
 
 def _size(detection: Detection, example: Example, on_disk: str | None) -> tuple[int, int] | None:
