@@ -125,7 +125,7 @@ def decode_detection(example: Example) -> Detection:
     return Detection(
         filename=reader.text(keys.FILENAME),
         source_id=reader.text(keys.SOURCE_ID),
-        format=reader.text(keys.FORMAT),
+        format=reader.recurring_text(keys.FORMAT),
         sha256=reader.text(keys.SHA256),
         height=reader.integer(keys.HEIGHT),
         width=reader.integer(keys.WIDTH),
@@ -174,6 +174,14 @@ class _Reader:
         if len(values) > 1:
             raise self.example.error(f"holds {len(values)} values, expected one", feature=key)
         return self._decode(values[0], key)
+
+    def recurring_text(self, key: str) -> str | None:
+        """A feature of one text that most records share."""
+        try:
+            texts = self.example.texts(key)
+        except UnicodeDecodeError:
+            texts = []
+        return texts[0] if len(texts) == 1 else self.text(key)
 
     def texts(self, key: str, count: int) -> list[str] | None:
         try:

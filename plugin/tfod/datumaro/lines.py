@@ -57,6 +57,7 @@ __all__ = [
     "image_from_pixels",
     "image_without_data",
     "make_boxes",
+    "make_item",
     "picture_bytes",
     "picture_path",
     "round_points",
@@ -107,6 +108,37 @@ _can_be_quick = set(_box_fields) - {"object_id"} == {
 _can_be_quick = _can_be_quick and make_boxes(
     round_points([[1.237, 2.0, 4.0, 6.5]]), [3], [{"a": 1}]
 ) == [annotation.Bbox(1.237, 2.0, 4.0 - 1.237, 4.5, label=3, attributes={"a": 1})]
+
+
+def make_item(
+    item_id: str, subset: str, media: Any, annotations: list[Any], attributes: dict[str, Any]
+) -> Any:
+    """Make a dataset item whose id is known to be a safe relative path.
+
+    Datumaro's constructor sees to it that neither id nor subset leads out of a folder; that is
+    asked once for each subset. For ids :func:`tfod.naming.safe_relative_path` has seen to it.
+    """
+    if subset not in _safe_subsets:
+        item = DatasetItem(
+            id=item_id, subset=subset, media=media, annotations=annotations, attributes=attributes
+        )
+        if _has_known_item_fields and item.subset == subset:
+            _safe_subsets.add(subset)
+        return item
+    item = _new_object(DatasetItem)
+    _set(item, "id", item_id)
+    _set(item, "subset", subset)
+    item.media = media
+    item.annotations = annotations
+    item.attributes = attributes
+    return item
+
+
+_set = object.__setattr__  # past Datumaro's own check on each assignment
+_safe_subsets: set[str] = set()
+_has_known_item_fields = {field.name for field in attr.fields(DatasetItem)} == {
+    *("id", "subset", "media", "annotations", "attributes")
+}
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:

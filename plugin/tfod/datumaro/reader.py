@@ -192,9 +192,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
             attributes[name] = list(class_ids)
         attributes.update(detection.image_extra)
         self._notes.see(detection)
-        return lines.DatasetItem(
-            id=item_id, subset=subset, media=media, annotations=annotations, attributes=attributes
-        )
+        return lines.make_item(item_id, subset, media, annotations, attributes)
 
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
