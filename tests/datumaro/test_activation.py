@@ -56,6 +56,17 @@ def test_registration_loads_no_tensorflow() -> None:
     assert python(code).endswith("False")
 
 
+def test_ours_is_there_where_tensorflow_is_not() -> None:
+    """Datumaro 1.13 leaves its own plugin out then; the 0.3 line fails to load it."""
+    code = (
+        "import importlib.util as u, sys; real = u.find_spec;"
+        "u.find_spec = lambda n, p=None: None if n.startswith('tensorflow') else real(n, p);"
+        "sys.modules['tensorflow'] = None;" + NAME_OF_IMPORTER
+    )
+    assert python(code) == "tfod.datumaro.importer"
+    assert python(code, TFOD_ACTIVATE="0") == "None"
+
+
 def test_twice_is_once() -> None:
     activation.activate()
     activation.activate()

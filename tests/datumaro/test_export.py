@@ -90,6 +90,20 @@ def test_without_pictures_the_ten_keys_are_there_and_empty(tmp_path) -> None:
     assert len(example) == 13
 
 
+def test_progress_is_reported(tmp_path) -> None:
+    from datumaro.components.progress_reporting import NullProgressReporter
+
+    class Reporter(NullProgressReporter):
+        told: list[Any] = []  # noqa: RUF012
+
+        def iter(self, iterable, *, total=None, desc=None):
+            self.told.append((len(iterable), desc))
+            yield from iterable
+
+    export(dataset(item("a"), item("b")), tmp_path, progress_reporter=Reporter())
+    assert Reporter.told == [(2, "Writing TFRecords")]
+
+
 def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
     source = dataset(item("a", data=jpeg()))
     (found,) = export(source, tmp_path, save_images=True)
