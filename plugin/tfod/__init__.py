@@ -13,14 +13,9 @@ See ``docs/library.md``. Importing this package loads neither Datumaro nor Tenso
 from __future__ import annotations
 
 from tfod.compression import Compression
-from tfod.detection import (
-    Detection,
-    ImageLabel,
-    Keypoints,
-    PngMask,
-    decode_detection,
-    encode_detection,
-)
+from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection_decoder import decode_detection
+from tfod.detection_encoder import encode_detection
 from tfod.errors import (
     LabelMapError,
     RecordError,
@@ -28,14 +23,7 @@ from tfod.errors import (
     ShardsNotFoundError,
     TfodError,
 )
-from tfod.example import (
-    Example,
-    Kind,
-    bytes_feature,
-    encode_example,
-    float_feature,
-    int64_feature,
-)
+from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
 from tfod.label_map import (
     LabelMap,
     LabelMapItem,
@@ -49,6 +37,7 @@ from tfod.shard_file import ByteSpan, RecordIndex
 from tfod.shards import ShardSet, find_label_map, find_shards
 from tfod.stream import read_detections, read_examples
 from tfod.version import __version__
+from tfod.wire import Kind
 from tfod.writer import RecordWriter, ShardSetWriter, WriteError, write_records
 
 __all__ = [

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tfod import keys
-from tfod.example import Example, Kind
+from tfod.example import Example
 from tfod.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.stream import read_examples
+from tfod.wire import Kind
 
 _LIST_PREFIXES = ("image/object/", "image/class/")
 

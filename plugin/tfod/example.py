@@ -1,42 +1,34 @@
-"""The wire codec of ``tf.train.Example``: a view over a record's bytes, and an encoder.
+"""The view of a ``tf.train.Example``, and its encoder.
 
-Source of the layout: tensorflow/core/example/{example,feature}.proto. An Example is a map from
-key to Feature; a Feature is one list of bytes, float or int64. The view finds where each Feature
-lies and decodes a list only when asked; it copies nothing but keys and what is asked for.
-
-Like protobuf itself it takes what a writer may legally do: fields in any order, a key twice (the
-last one counts), packed and unpacked numbers, unknown fields.
+An Example is a map from key to Feature; a Feature is one list of bytes, float or int64. The view
+finds where each Feature lies and decodes a list only when asked; it copies nothing but keys and
+what is asked for.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from tfod.errors import RecordError
 from tfod.records import Record
+from tfod.wire import (
+    Buffer,
+    Kind,
+    NotAnExampleError,
+    decode_floats,
+    decode_ints,
+    decode_spans,
+    encode_varint,
+    find_features,
+    find_list,
+    float_bytes,
+)
 
-Buffer: TypeAlias = "bytes | bytearray"
-_Spans: TypeAlias = Sequence[tuple[int, int]]
 _Decoded = TypeVar("_Decoded")
-
-
-class Kind(enum.Enum):
-    """Which list a Feature holds; the values are the field names of feature.proto."""
-
-    BYTES = "bytes_list"
-    FLOAT = "float_list"
-    INT64 = "int64_list"
-
-
-_KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-
-
 _SMALL = 1 << 13
 _SHORT = 128
 _NOWHERE = (0, 0)
@@ -52,10 +44,6 @@ def _remember(known: dict[bytes, _Value], raw: bytes, value: _Value) -> None:
         if len(known) >= _MOST_KNOWN:
             known.clear()
         known[raw] = value
-
-
-class NotAnExampleError(ValueError):
-    """The bytes are not the wire form of the message that was expected."""
 
 
 class Example:
@@ -76,7 +64,7 @@ class Example:
             # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
             self.buffer, self._start = bytes(record.payload), 0
         try:
-            self._spans = _find_features(self.buffer, self._start, self._start + record.length)
+            self._spans = find_features(self.buffer, self._start, self._start + record.length)
         except (NotAnExampleError, IndexError) as error:
             raise self.error(f"the record is no tf.train.Example ({error})") from None
 
@@ -115,7 +103,7 @@ class Example:
         """Which list the feature holds; None when the key is absent or holds no list at all."""
         span = self._spans.get(key.encode())
         try:
-            return _find_list(self.buffer, *span)[0] if span else None
+            return find_list(self.buffer, *span)[0] if span else None
         except (NotAnExampleError, IndexError) as error:
             raise self.error(f"cannot be decoded ({error})", feature=key) from None
 
@@ -125,7 +113,7 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        return self._decoded(key, Kind.FLOAT, _decode_floats)
+        return self._decoded(key, Kind.FLOAT, decode_floats)
 
     def float_rows(self, keys: Sequence[str]) -> np.ndarray | None:
         """Several float_lists of one length, shape (keys, n), float32; None when they differ.
@@ -133,7 +121,7 @@ class Example:
         Raises:
             RecordError: a feature holds another kind of list.
         """
-        runs = [self._decoded(key, Kind.FLOAT, _float_bytes) for key in keys]
+        runs = [self._decoded(key, Kind.FLOAT, float_bytes) for key in keys]
         if len({len(run) for run in runs}) > 1:
             return None
         return np.frombuffer(b"".join(runs), "<f4").reshape(len(runs), -1)
@@ -147,7 +135,7 @@ class Example:
         raw = self._raw(key)
         known = _known_ints.get(raw)
         if known is None:
-            known = tuple(self._decoded(key, Kind.INT64, _decode_ints))
+            known = tuple(self._decoded(key, Kind.INT64, decode_ints))
             _remember(_known_ints, raw, known)
         return list(known)
 
@@ -171,7 +159,7 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        return self._decoded(key, Kind.BYTES, _decode_spans)
+        return self._decoded(key, Kind.BYTES, decode_spans)
 
     def byte_strings(self, key: str) -> list[bytes]:
         """The values of a bytes_list, copied; empty when the key is absent."""
@@ -205,7 +193,7 @@ class Example:
         """Decode a feature's list; all that can go wrong is told with the feature's name."""
         span = self._spans.get(key.encode())
         try:
-            kind, parts = _find_list(self.buffer, *span) if span else (None, ())
+            kind, parts = find_list(self.buffer, *span) if span else (None, ())
             if kind is wanted:
                 return decode(self.buffer, parts)
         except (NotAnExampleError, IndexError, ValueError) as error:
@@ -219,242 +207,10 @@ class Example:
         return decode(self.buffer, ())  # an empty list of any kind is no value
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Decode an unsigned base-128 varint; return it and the position behind it."""
-    result = shift = 0
-    while True:
-        byte = buffer[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result & 0xFFFFFFFFFFFFFFFF, position
-        shift += 7
-        if shift > 63:
-            raise NotAnExampleError("a varint of more than ten bytes")
-
-
-def _fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: number, wire type, and the half-open span of the value."""
-    position = start
-    while position < end:
-        tag, position = read_varint(buffer, position)
-        number, wire = tag >> 3, tag & 7
-        if number == 0:
-            raise NotAnExampleError("a field with number 0")
-        first = position
-        if wire == _LENGTH:
-            length, first = read_varint(buffer, position)
-            position = first + length
-        elif wire == _VARINT:
-            position = read_varint(buffer, position)[1]
-        elif wire == _FIXED32:
-            position += 4
-        elif wire == _FIXED64:
-            position += 8
-        else:
-            raise NotAnExampleError(f"wire type {wire}")
-        if position > end:
-            raise NotAnExampleError("a field reaches beyond its message")
-        yield number, wire, first, position
-
-
-def _find_features(buffer: Buffer, start: int, end: int) -> dict[bytes, tuple[int, int]]:
-    """Map each key to the span of its Feature message."""
-    found: dict[bytes, tuple[int, int]] = {}
-    for number, wire, first, last in _fields(buffer, start, end):
-        if number == 1:
-            if wire != _LENGTH:
-                raise NotAnExampleError("its features are no message")
-            _find_entries(buffer, first, last, found)
-        elif number == 2 and wire == _LENGTH:
-            raise NotAnExampleError("it has the feature lists of a SequenceExample")
-    return found
-
-
-def _find_entries(
-    buffer: Buffer, position: int, end: int, found: dict[bytes, tuple[int, int]]
-) -> None:
-    # Hot: thirteen entries a record. The usual shape (key, then value, nothing else) is read in
-    # line; anything else goes the general way.
-    while position < end:
-        start = position
-        size = buffer[position + 1]
-        position += 2
-        if size > 0x7F:
-            size, position = read_varint(buffer, position - 1)
-        stop = position + size
-        if stop > end or size < 4 or buffer[start] != 0x0A:
-            position = _find_entry(buffer, start, end, found)
-            continue
-        key_start = position + 2
-        key_end = key_start + buffer[position + 1]
-        if (
-            key_end + 2 > stop
-            or buffer[position] != 0x0A
-            or key_end - key_start > 0x7F
-            or buffer[key_end] != 0x12
-        ):
-            position = _find_entry(buffer, start, end, found)
-            continue
-        position = key_end + 2
-        size = buffer[key_end + 1]
-        if size > 0x7F:
-            size, position = read_varint(buffer, key_end + 1)
-        if position + size != stop:
-            position = _find_entry(buffer, start, end, found)
-            continue
-        found[bytes(buffer[key_start:key_end])] = (position, stop)
-        position = stop
-
-
-def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[int, int]]) -> int:
-    """Read one field of Features in the general way; return the position behind it."""
-    number, wire, first, stop = next(_fields(buffer, start, end))
-    if number != 1:
-        return stop
-    if wire != _LENGTH:
-        raise NotAnExampleError("a feature is no map entry")
-    key, value = b"", (first, first)
-    for number, wire, begin, last in _fields(buffer, first, stop):
-        if number == 1 and wire == _LENGTH:
-            key = bytes(buffer[begin:last])
-        elif number == 2 and wire == _LENGTH:
-            value = (begin, last)
-        elif number in (1, 2):
-            raise NotAnExampleError("a map entry of wrong types")
-    found[key] = value
-    return stop
-
-
-def _find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, _Spans]:
-    """The list message a Feature holds, as one span but for odd writers.
-
-    Of a oneof the last kind counts; equal kinds are merged.
-    """
-    if start == end:
-        return None, ()
-    kind = _KIND_OF_TAG.get(buffer[start])
-    size = buffer[start + 1]
-    first = start + 2
-    if size > 0x7F:
-        size, first = read_varint(buffer, start + 1)
-    if kind is not None and first + size == end:
-        return kind, ((first, end),)
-    kind = None
-    parts: list[tuple[int, int]] = []
-    for number, wire, first, last in _fields(buffer, start, end):
-        if number > 3:
-            continue
-        if wire != _LENGTH:
-            raise NotAnExampleError("a list is no message")
-        now = _KIND_OF_TAG[number << 3 | _LENGTH]
-        if now is not kind:
-            kind, parts = now, []
-        parts.append((first, last))
-    return kind, parts
-
-
-def _decode_spans(buffer: Buffer, parts: _Spans) -> list[tuple[int, int]]:
-    """The values of a bytes_list."""
-    found: list[tuple[int, int]] = []
-    for position, end in parts:
-        while position < end:
-            if buffer[position] != 0x0A:
-                return _decode_spans_generally(buffer, parts)
-            size = buffer[position + 1]
-            position += 2
-            if size > 0x7F:
-                size, position = read_varint(buffer, position - 1)
-            start, position = position, position + size
-            if position > end:
-                raise NotAnExampleError("a value reaches beyond its list")
-            found.append((start, position))
-    return found
-
-
-def _decode_spans_generally(buffer: Buffer, parts: _Spans) -> list[tuple[int, int]]:
-    return [
-        (first, last)
-        for start, end in parts
-        for number, wire, first, last in _fields(buffer, start, end)
-        if number == 1 and wire == _LENGTH
-    ]
-
-
-def _packed(buffer: Buffer, parts: _Spans) -> tuple[int, int] | None:
-    """Where the only packed run of a list of numbers lies; None for any other spelling."""
-    if len(parts) != 1:
-        return None
-    start, end = parts[0]
-    if end - start < 2 or buffer[start] != 0x0A:
-        return None
-    size, first = buffer[start + 1], start + 2
-    if size > 0x7F:
-        size, first = read_varint(buffer, start + 1)
-    return (first, end) if first + size == end else None
-
-
-def _float_bytes(buffer: Buffer, parts: _Spans) -> Buffer:
-    """The numbers of a float_list as they lie in memory, little-endian."""
-    packed = _packed(buffer, parts)
-    if packed:
-        numbers = buffer[packed[0] : packed[1]]
-    else:
-        runs = _number_runs(buffer, parts, _FIXED32)
-        numbers = b"".join(bytes(buffer[first:last]) for first, last in runs)
-    if len(numbers) & 3:
-        raise NotAnExampleError("a packed float list is no multiple of 4 bytes")
-    return numbers
-
-
-def _decode_floats(buffer: Buffer, parts: _Spans) -> np.ndarray:
-    return np.frombuffer(_float_bytes(buffer, parts), "<f4")
-
-
-def _decode_ints(buffer: Buffer, parts: _Spans) -> list[int]:
-    packed = _packed(buffer, parts)
-    values: list[int] = []
-    for position, end in [packed] if packed else _number_runs(buffer, parts, _VARINT):
-        run = buffer[position:end]
-        if not run or max(run) < 0x80:  # every value below 128: one byte each
-            values.extend(run)
-            continue
-        while position < end:
-            value, position = read_varint(buffer, position)
-            values.append(value - (1 << 64) if value >> 63 else value)
-        if position != end:
-            raise NotAnExampleError("a varint reaches beyond its list")
-    return values
-
-
-def _number_runs(buffer: Buffer, parts: _Spans, single: int) -> list[tuple[int, int]]:
-    """Runs of numbers in any spelling: packed, or one by one with this wire type."""
-    return [
-        (first, last)
-        for start, end in parts
-        for number, wire, first, last in _fields(buffer, start, end)
-        if number == 1 and wire in (_LENGTH, single)
-    ]
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_ONE_BYTE = [bytes([value]) for value in range(0x80)]
-
-
 def bytes_feature(values: Iterable[bytes]) -> bytes:
     """Encode a Feature that holds a bytes_list."""
     return _feature(
-        b"\x0a", b"".join([part for v in values for part in (b"\n", _varint(len(v)), v)])
+        b"\x0a", b"".join([part for v in values for part in (b"\n", encode_varint(len(v)), v)])
     )
 
 
@@ -473,16 +229,16 @@ def int64_feature(values: Iterable[int]) -> bytes:
     for value in values:
         if not -(1 << 63) <= value < 1 << 63:
             raise OverflowError(f"{value} does not fit into an int64_list")
-        parts.append(_varint(value & 0xFFFFFFFFFFFFFFFF))
+        parts.append(encode_varint(value & 0xFFFFFFFFFFFFFFFF))
     return _feature(b"\x1a", _packed_field(b"".join(parts)))
 
 
 def _packed_field(numbers: bytes) -> bytes:
-    return b"\n" + _varint(len(numbers)) + numbers if numbers else b""
+    return b"\n" + encode_varint(len(numbers)) + numbers if numbers else b""
 
 
 def _feature(tag: bytes, content: bytes) -> bytes:
-    return tag + _varint(len(content)) + content
+    return tag + encode_varint(len(content)) + content
 
 
 def encode_example(features: Mapping[str, bytes]) -> bytes:
@@ -493,11 +249,11 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
     parts: list[bytes] = [b""]
     total = 0
     for key, feature in features.items():
-        head = _entry_head(key) + _varint(len(feature))
-        size = _varint(len(head) + len(feature))
+        head = _entry_head(key) + encode_varint(len(feature))
+        size = encode_varint(len(head) + len(feature))
         parts += (b"\n", size, head, feature)
         total += 1 + len(size) + len(head) + len(feature)
-    parts[0] = b"\n" + _varint(total)
+    parts[0] = b"\n" + encode_varint(total)
     return b"".join(parts)
 
 
@@ -505,4 +261,4 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
 def _entry_head(key: str) -> bytes:
     """A map entry up to the length of its value: the same for a key in every record."""
     name = key.encode()
-    return b"\n" + _varint(len(name)) + name + b"\x12"
+    return b"\n" + encode_varint(len(name)) + name + b"\x12"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tfod.example import Kind
+from tfod.wire import Kind
 
 ENCODED: Final = "image/encoded"
 FORMAT: Final = "image/format"

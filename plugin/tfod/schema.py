@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfod import keys
-from tfod.example import Kind
+from tfod.wire import Kind
 
 Value = bytes | int | float
 _DTYPE_NAMES = {Kind.BYTES: "tf.string", Kind.INT64: "tf.int64", Kind.FLOAT: "tf.float32"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from tfod.detection import Detection, decode_detection
+from tfod.detection import Detection
+from tfod.detection_decoder import decode_detection
 from tfod.example import Example
 from tfod.records import read_records
 from tfod.shards import find_shards

@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfod.compression import Compression
-from tfod.example import Kind
 from tfod.records import HEADER_BYTES, shard_compression
 from tfod.schema import PROFILES, FeatureDescription
 from tfod.shards import find_shards
+from tfod.wire import Kind
 
 _DTYPES = {Kind.BYTES: tf.string, Kind.INT64: tf.int64, Kind.FLOAT: tf.float32}
 _COMPRESSION_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tfod import keys
 from tfod.describe import describe
-from tfod.detection import decode_detection, encode_detection
+from tfod.detection_decoder import decode_detection
+from tfod.detection_encoder import encode_detection
 from tfod.example import Example
 from tfod.records import read_records
 from tfod.shard_file import RecordIndex

@@ -11,17 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from tfod import keys
-from tfod.detection import (
-    Detection,
-    ImageLabel,
-    Keypoints,
-    PngMask,
-    decode_detection,
-    encode_detection,
-    is_attribute_value,
-)
+from tfod.attributes import is_attribute_value
+from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection_decoder import decode_detection
+from tfod.detection_encoder import encode_detection
 from tfod.errors import RecordError
-from tfod.example import Example, Kind
+from tfod.example import Example
+from tfod.wire import Kind
 
 from tests.conftest import encode, objects, picture
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod import keys
+from tfod.attributes import is_attribute_value
 from tfod.compression import Compression
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, export_classes
@@ -26,7 +27,8 @@ from tfod.datumaro.objects import ObjectBuilder
 from tfod.datumaro.options import ExportOptions, LabelKey, OptionError, add_arguments
 from tfod.datumaro.pictures import PictureEncoder, format_name, media_size
 from tfod.datumaro.reader import DEFAULT_EXTENSION
-from tfod.detection import Detection, encode_detection, is_attribute_value
+from tfod.detection import Detection
+from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap, load_label_map
 from tfod.writer import ShardSetWriter

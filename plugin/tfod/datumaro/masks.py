@@ -9,7 +9,7 @@ import attr
 import numpy as np
 
 from tfod.datumaro.lines import annotation, decode_image
-from tfod.detection import decode_detection
+from tfod.detection_decoder import decode_detection
 from tfod.errors import ShardError
 from tfod.example import Example
 from tfod.shard_file import ByteSpan

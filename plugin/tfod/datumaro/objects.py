@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tfod.attributes import is_attribute_value
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.lines import encode_image
 from tfod.datumaro.masks import BoxedMask, Corners
-from tfod.detection import (
-    AttributeValue,
-    ImageLabel,
-    Keypoints,
-    PngMask,
-    is_attribute_value,
-)
+from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))

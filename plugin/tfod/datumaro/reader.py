@@ -17,7 +17,8 @@ from tfod.datumaro import lines
 from tfod.datumaro.annotations import AnnotationBuilder
 from tfod.datumaro.categories import make_categories
 from tfod.datumaro.notes import ImportNotes
-from tfod.detection import Detection, decode_detection
+from tfod.detection import Detection
+from tfod.detection_decoder import decode_detection
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example import Example
 from tfod.label_map import LabelMap, load_label_map, parse_label_map, read_label_map
