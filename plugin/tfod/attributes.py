@@ -19,7 +19,7 @@ def is_attribute_value(value: Any) -> bool:
     """Whether a value can be an attribute: anything that JSON can say."""
     try:
         json.dumps(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
 
@@ -37,7 +37,11 @@ class Corrections:
 
     def to_json(self) -> bytes:
         parts = {name: part for name, part in vars(self).items() if part}
-        return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: only JSON's own escapes can say it
+            return json.dumps(parts, separators=(",", ":")).encode()
 
 
 def encode_attribute(
@@ -77,6 +81,9 @@ _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
 _NOTHING: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
 
 
+_LARGEST_FLOAT = 3.4e38  # of a float32, rounded down
+
+
 def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
     """The list that holds these values; None when none does."""
     types = {type(value) for value in values if value is not None}
@@ -84,7 +91,10 @@ def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
         fits = all(-(1 << 63) <= value < 1 << 63 for value in values if isinstance(value, int))
         return Kind.INT64 if fits else None
     if types <= {int, bool, float}:
-        return Kind.FLOAT
+        fits = all(
+            abs(v) <= _LARGEST_FLOAT or v != v for v in values if isinstance(v, (int, float))
+        )
+        return Kind.FLOAT if fits else None
     return Kind.BYTES if types == {str} else None
 
 

@@ -234,16 +234,19 @@ class _Reader:
             return {}
         try:
             extra = json.loads(self.text(keys.EXTRA_ATTRIBUTES) or "{}")
+            numbers = {str(number): number for number in range(count)}
             for number, values in extra.get("objects", {}).items():
                 for name, value in values.items():
-                    attributes.setdefault(name, [None] * count)[int(number)] = value
+                    attributes.setdefault(name, [None] * count)[numbers[number]] = value
             for number, names in extra.get("absent", {}).items():
                 for name in names:
-                    attributes[name][int(number)] = None
+                    attributes[name][numbers[number]] = None
             return dict(extra.get("image", {}))
-        except (ValueError, AttributeError, TypeError, LookupError) as error:
+        except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
             raise self.example.error(
-                f"cannot be understood ({error})", feature=keys.EXTRA_ATTRIBUTES
+                f"cannot be understood ({type(error).__name__}: {error})",
+                feature=keys.EXTRA_ATTRIBUTES,
+                remedy="export the shard again",
             ) from None
 
     def image_labels(self) -> list[ImageLabel]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfod.errors import ShardsNotFoundError
+from tfod.naming import safe_relative_path
 from tfod.records import HEADER_BYTES, is_record_header
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
@@ -34,8 +35,8 @@ _SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 _MAX_DEPTH = 3
-_ESCAPED_IN_NAMES = re.compile(r"[%/\\\0]|\A\.|:")
-_ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D)")
+_ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
+_ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,8 @@ def _subset_of(path: str, root: str) -> str:
     name = parse_shard_name(path)
     if name is not None:
         stem = _ESCAPES.sub(lambda match: chr(int(match[1], 16)), name.stem)
-        return stem or "default"
+        # A name that leads out of a folder is nobody's subset; it stays escaped.
+        return (stem if safe_relative_path(stem) == stem else name.stem) or "default"
     return os.path.splitext(os.path.basename(path))[0]
 
 

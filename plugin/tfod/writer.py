@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import struct
-import tempfile
 from collections.abc import Iterable
 from types import TracebackType
 from typing import BinaryIO, Protocol
@@ -19,6 +19,7 @@ from tfod.shards import shard_file_names
 
 _crc32c = google_crc32c.value
 _BUFFER_BYTES = 1 << 20
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
 class WriteError(TfodError):
@@ -34,7 +35,8 @@ class AtomicFile:
     def __init__(self, folder: str, hint: str) -> None:
         try:
             os.makedirs(folder, exist_ok=True)
-            handle, self._aside = tempfile.mkstemp(prefix=f".{hint}.", suffix=".tmp", dir=folder)
+            self._aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
+            handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
         self._folder = folder
@@ -68,8 +70,6 @@ class AtomicFile:
         self.complete()
         path = os.path.join(self._folder, name)
         try:
-            # mkstemp makes files for the owner alone; a shard is as open as any other new file.
-            os.chmod(self._aside, 0o666 & ~_umask())
             os.replace(self._aside, path)
         except OSError as error:
             raise self._failure(error) from None
@@ -246,9 +246,3 @@ def write_records(
         return writer.publish()
     finally:
         writer.discard()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -169,7 +169,15 @@ def test_values_that_are_no_json(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"objects": {"7": {"a": 1}}}', '{"absent": {"0": [1]}}']
+    "text",
+    [
+        "[]",
+        "{",
+        '{"objects": {"7": {"a": 1}}}',
+        '{"absent": {"0": [1]}}',
+        '{"objects": {"-1": {"a": 1}}}',
+        "[" * 100_000,
+    ],
 )
 def test_a_damaged_supplement_is_an_error(text: str) -> None:
     record = encode(objects([[0, 0, 1, 1]]) | {"tfod/attributes": text})

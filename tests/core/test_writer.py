@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tfod import writer as writer_module
+from tfod.naming import safe_relative_path
 from tfod.records import read_records
 from tfod.shards import find_shards
 from tfod.writer import ShardSetWriter, WriteError, write_records
@@ -64,7 +65,7 @@ def test_a_file_is_as_open_as_any_other_new_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "subset",
-    ["train/night", "..", "../up", "a%2Fb", "s-00000-of-00002", "C:x", ".hidden", "a\\b", "ü 1"],
+    ["train/night", "a%2Fb", "s-00000-of-00002", ".hidden", "ü 1", "x.tfevents", "__MACOSX"],
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_any_subset_has_a_harmless_file_name_that_names_it(
@@ -74,6 +75,16 @@ def test_any_subset_has_a_harmless_file_name_that_names_it(
     assert {os.path.dirname(path) for path in paths} == {str(tmp_path)}
     (found,) = find_shards(tmp_path)
     assert (found.subset, found.missing) == (subset, ())
+
+
+@pytest.mark.parametrize("subset", ["..", "../up", "/etc/x", "C:x", "a\\..\\b", "a\0b"])
+def test_a_subset_that_leads_out_of_the_folder_stays_in_it_and_stays_escaped(
+    tmp_path: Path, subset: str
+) -> None:
+    write_records(tmp_path / "in", subset, [b"x"])
+    assert os.listdir(tmp_path) == ["in"]
+    (found,) = find_shards(tmp_path / "in")
+    assert "%" in found.subset and safe_relative_path(found.subset) == found.subset
 
 
 def test_failing_to_open_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,11 @@ class TestExportCommand:
         said = run("datum", "export", *arguments, folder=tmp_path, code=1)
         assert what in said and "Traceback" not in said
 
+    def test_one_shard(self, make_shard, tmp_path: Path) -> None:
+        shard = make_shard("s", picture() | objects([[0, 0, 1, 1]], ["x"], [1]))
+        run("datum", "export", "-f", "coco", "-p", shard, "-o", "o", folder=tmp_path)
+        assert (tmp_path / "o" / "annotations").is_dir()
+
     def test_help_current_folder_filter_and_default_target(self, tmp_path: Path) -> None:
         assert "--overwrite" in run("datum", "export", "-h", folder=tmp_path)
         shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)

@@ -258,6 +258,23 @@ class TestObjects:
         (found,) = export(source, tmp_path, error_policy=Tolerant())
         assert len(found.boxes) == 1 and len(Tolerant.said) == 2
 
+    def test_numbers_beyond_a_list_travel_beside_it(self, tmp_path) -> None:
+        values = [{"area": 1e300, "n": 10**400}, {"area": 1.5, "n": 0.5}]
+        shapes = [Bbox(0, 0, 9, 9, label=0, attributes=one) for one in values]
+        export(dataset(item("a", *shapes)), tmp_path)
+        (loaded,) = load(tmp_path)
+        assert [one.attributes for one in loaded.annotations] == values
+
+    def test_a_label_out_of_range_is_one_line(self, tmp_path) -> None:
+        with pytest.raises(DatasetExportError) as caught:
+            export(dataset(item("a", Bbox(0, 0, 9, 9, label=7))), tmp_path)
+        assert "a label is 7, but there are 3 classes" in str(caught.value.__cause__)
+
+    def test_half_a_surrogate_pair(self, tmp_path) -> None:
+        export(dataset(item("a", attributes={"note": "\ud800"})), tmp_path)
+        (loaded,) = load(tmp_path)
+        assert loaded.attributes["note"] == "\ud800"
+
     def test_attributes_of_the_picture(self, tmp_path) -> None:
         attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
         export(dataset(item("a", attributes=attributes)), tmp_path)
@@ -468,6 +485,7 @@ class TestShards:
             {"compression": "rar"},
             {"label_key": "name"},
             {"label_map": "nope"},
+            {"image_ext": "bla"},
         ],
     )
     def test_options_that_make_no_sense(self, tmp_path, options) -> None:
@@ -554,7 +572,7 @@ class TestInPlace:
         # Datumaro still counts the subset: its shard has no bytes, and the label map says so.
         assert (tmp_path / "c.tfrecord").stat().st_size == 0
         label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
-        assert label_map.startswith("# subsets without pictures: c\n")
+        assert label_map.startswith('# subsets without pictures: ["c"]\n')
         assert [one.id for one in load(tmp_path)] == ["a"]
 
     def test_a_removed_subset_is_removed(self, tmp_path) -> None:
@@ -600,6 +618,32 @@ class TestInPlace:
             one["picture"] for one in before.values()
         ]
         assert after[first.id, first.subset]["attributes"]["edited"] == 1
+
+    def test_saving_elsewhere_leaves_the_source_alone(self, tmp_path) -> None:
+        """An export binds the dataset to its folder; what it was read from is not that folder."""
+        self.three(tmp_path / "a")
+        loaded = load(tmp_path / "a")
+        export(loaded, tmp_path / "b", save_media=True)
+        loaded.put(item("new", subset="a"))
+        loaded.remove("c", "c")
+        loaded.save(save_media=True)
+        assert len(list((tmp_path / "a").glob("*.tfrecord"))) == 3
+        assert sorted(one.id for one in load(tmp_path / "b")) == ["a", "b", "new"]
+
+    def test_a_renamed_subset_replaces_its_shards(self, tmp_path) -> None:
+        self.three(tmp_path)
+        loaded = load(tmp_path, subset="all")
+        loaded.put(item("new", subset="all"))
+        loaded.save()
+        assert [p.name for p in tmp_path.glob("*.tfrecord")] == ["all.tfrecord"]
+        assert sorted(one.id for one in load(tmp_path)) == ["a", "b", "c", "new"]
+
+    def test_emptied_subsets_of_any_name(self, tmp_path) -> None:
+        source = dataset(item("a", subset="a"), item("c", subset="b, c\n"))
+        export(source, tmp_path)
+        source.remove("c", "b, c\n")
+        source.save()
+        assert [one.id for one in load(tmp_path)] == ["a"]
 
     def test_other_shards_in_the_folder_are_left_alone(self, tmp_path, caplog) -> None:
         export(dataset(item("o", subset="other"), names=["x"]), tmp_path)

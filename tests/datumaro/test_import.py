@@ -327,6 +327,17 @@ class TestObjects:
             assert again.annotations[0].get_bbox() == [50, 10, 50, 30]
         assert again.annotations == item.annotations
 
+    def test_a_mask_with_other_pixels_has_the_box_of_those(self, make_shard, load) -> None:
+        mask = np.zeros((100, 200), np.uint8)
+        mask[20:30, 60:90] = 1
+        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        make_shard("s", record)
+        (item,) = load()
+        moved = item.annotations[0].wrap(image=np.roll(mask, 50, axis=1))
+        assert moved.get_bbox()[0] == 110
+        assert item.annotations[0].wrap(label=0).get_bbox() == [50, 10, 50, 30]
+        assert copy.deepcopy(item).annotations[0].get_bbox() == [50, 10, 50, 30]
+
     def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load) -> None:
         record = picture() | objects([BOX], ["a"], [1])
         make_shard("s", record | {"image/object/mask": [png(np.zeros((100, 200)))]})

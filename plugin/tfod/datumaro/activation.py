@@ -174,7 +174,7 @@ def _plainly(error: BaseException | None) -> str | None:
             return str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             return f"{error.filename}: {error.strerror}"
-        error = error.__cause__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,17 +12,30 @@ from tfod.datumaro.lines import AnnotationType, annotation
 from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a dataset was read from.
+
+    Attributes:
+        source: absolute path of the folder or file that was asked for.
+        shards: absolute path and subset of each shard.
+    """
+
+    source: str
+    shards: tuple[tuple[str, str], ...]
+
+
 @attr.s(slots=True, order=False, eq=False)
 class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
     """Label categories that remember the label map they were read from.
 
     That is how class ids with gaps, display names and keypoint ids survive to the next export;
-    the absolute paths of the shards are how saving in place knows what it replaces.
+    the origin is how saving in place knows what it replaces.
     Equal to plain ``LabelCategories`` of the same labels.
     """
 
     label_map: LabelMap | None = attr.ib(default=None, kw_only=True)
-    shards: tuple[str, ...] = attr.ib(default=(), kw_only=True)
+    origin: Origin | None = attr.ib(default=None, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, annotation.LabelCategories):
@@ -38,7 +50,7 @@ def make_categories(
     label_map: LabelMap,
     names: Sequence[str],
     keypoint_names: Mapping[int, Sequence[str]],
-    shards: Sequence[str],
+    origin: Origin,
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
@@ -46,11 +58,11 @@ def make_categories(
         label_map: one item a class.
         names: the classes' names, in the same order.
         keypoint_names: for a class's place, the names of its keypoints.
-        shards: paths of what was read.
+        origin: where the dataset was read from.
     """
     labels = LabelMapCategories.from_iterable(names)
     labels.label_map = label_map
-    labels.shards = tuple(map(os.path.abspath, shards))
+    labels.origin = origin
     categories: dict[Any, Any] = {AnnotationType.label: labels}
     if keypoint_names:
         points = annotation.PointsCategories()

@@ -142,6 +142,8 @@ def _target_folder(args: argparse.Namespace) -> str:
 def _recognise(environment: Any, source: str) -> str:
     from datumaro.cli.util.errors import CliException
 
+    if os.path.isfile(source):  # Datumaro looks at folders alone
+        return "tf_detection_api"
     matches: list[str] = environment.detect_dataset(source)
     # Of a family (voc, voc_detection, voc_segmentation) the head reads all the others do.
     for head in matches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -24,7 +25,13 @@ from tfod.datumaro.folder import (
 )
 from tfod.datumaro.notes import EMPTY_SUBSETS
 from tfod.datumaro.objects import ObjectBuilder
-from tfod.datumaro.options import ExportOptions, LabelKey, OptionError, add_arguments
+from tfod.datumaro.options import (
+    ExportOptions,
+    LabelKey,
+    OptionError,
+    add_arguments,
+    check_image_extension,
+)
 from tfod.datumaro.pictures import PictureEncoder, format_name, media_size
 from tfod.datumaro.reader import DEFAULT_EXTENSION
 from tfod.detection import Detection
@@ -95,6 +102,7 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
             self._options = ExportOptions.parse(
                 save_masks, num_shards, shard_size, compression, label_map, label_key
             )
+            check_image_extension(self._image_ext)
         except OptionError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
         self._pictures = PictureEncoder(self._save_media, self._image_ext, self._default_image_ext)
@@ -137,23 +145,22 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         present = list(dataset.subsets())
         gone = [name for name in patch.updated_subsets if name not in present]
         ours = our_shards(save_dir)
-        known = {path for paths in ours.values() for path in paths}
-        came_from = {path for path in _shards_of(dataset) if os.path.exists(path)}
+        came_from = _came_from(dataset, save_dir)
         if (
-            not came_from <= known
+            any(path not in ours.get(subset, ()) for path, subset in came_from.items())
             or _LAYOUT_OPTIONS & options.keys()
             or exporter._label_map_would_change()
         ):
             changed = present
         else:
             changed = [name for name in patch.updated_subsets if name in present]
-            came_from = set()
             exporter._extractor = _Subsets(dataset, changed)
         if not _LAYOUT_OPTIONS & options.keys():
             exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
         exporter.apply()
-        stale = came_from.union(*(ours.get(name, ()) for name in gone)) - exporter._written
-        for path in stale:
+        stale = {path for path, subset in came_from.items() if subset in {*changed, *gone}}
+        stale.update(path for name in gone for path in ours.get(name, ()))
+        for path in stale - exporter._written:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -198,7 +205,7 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
                 payload = encode_detection(self._detection(item))
             except lines.errors.DatumaroError:
                 raise  # an error policy has spoken
-            except (TfodError, OSError, ValueError, TypeError) as error:
+            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
                 reason = error if isinstance(error, TfodError) else _named(item, error)
                 self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
                 continue
@@ -225,7 +232,8 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         objects = self._objects.build(item.annotations, size or (1, 1))
         attributes = dict(item.attributes)
         filename = self._pictures.filename(item, media, encoded)
-        attributes.pop("filename", None)
+        if attributes.get("filename") == filename:
+            del attributes["filename"]
         # create_coco writes COCO's number of the picture, the other scripts its file name.
         number = attributes.pop("id", None) if "source_id" not in attributes else None
         source_id = attributes.pop("source_id", filename if number is None else number)
@@ -293,10 +301,13 @@ def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
     return {old: new for old, new in pairs if new is not None}
 
 
-def _shards_of(dataset: Any) -> tuple[str, ...]:
-    """Paths of the shards that a dataset was read from; none when it was not."""
+def _came_from(dataset: Any, folder: str) -> dict[str, str]:
+    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
     labels = dataset.categories().get(lines.AnnotationType.label)
-    return tuple(getattr(labels, "shards", ()))
+    origin = getattr(labels, "origin", None)
+    if origin is None or origin.source != os.path.abspath(folder):
+        return {}
+    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
 
 
 def _named(item: Any, error: Exception) -> TfodError:
@@ -306,7 +317,7 @@ def _named(item: Any, error: Exception) -> TfodError:
 
 
 def _comment(empty: list[str]) -> str:
-    return f"{EMPTY_SUBSETS} {', '.join(empty)}" if empty else ""
+    return f"{EMPTY_SUBSETS} {json.dumps(empty)}" if empty else ""
 
 
 def _counts(counter: Any) -> str:

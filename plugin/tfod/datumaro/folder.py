@@ -61,7 +61,11 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
         """Shards that stay in the folder were written for the label map that goes."""
         others = sorted(set(before) - set(self._writers))
         path = os.path.join(self._folder, LABEL_MAP_FILE)
-        if others and os.path.exists(path) and text_without_comments(path) != label_map:
+        if (
+            others
+            and os.path.exists(path)
+            and text_without_comments(path) != _uncommented(label_map)
+        ):
             _log.warning(
                 "%s: the label map changes, but these subsets in the folder were written with "
                 "the old one: %s",
@@ -98,4 +102,8 @@ def layout_of(paths: list[str]) -> tuple[int, Compression]:
 def text_without_comments(path: str) -> str:
     """A label map's text as far as it means something."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        return "".join(line for line in file if not line.startswith("#"))
+        return _uncommented(file.read())
+
+
+def _uncommented(text: str) -> str:
+    return "".join(line for line in text.splitlines(True) if not line.startswith("#"))

@@ -22,19 +22,28 @@ Corners = tuple[float, float, float, float]
 class BoxedMask(annotation.Mask):  # type: ignore[misc]
     """A mask that knows the box its record gives the object.
 
-    The box need not be the mask's extent (COCO's, for one, are not); it goes back out on export.
+    The box need not be the mask's extent (COCO's, for one, are not); it goes back out on export,
+    as long as the pixels are the ones that it was given for.
     Equal to a plain ``Mask`` of the same pixels.
     """
 
     corners: Corners = attr.ib(kw_only=True, default=(0.0, 0.0, 0.0, 0.0))
+    boxed: Any = attr.ib(kw_only=True, default=None)
 
     @classmethod
     def make(cls, image: Any, corners: Corners, **fields: Any) -> BoxedMask:
         """Build one; ``image`` is the pixels or a callable that returns them."""
-        return cls(image=image, corners=corners, **fields)  # type: ignore[call-arg]
+        return cls(image=image, corners=corners, boxed=image, **fields)  # type: ignore[call-arg]
+
+    @property
+    def has_its_box(self) -> bool:
+        """Whether the pixels are still those that the box is of; transforms replace them."""
+        return self._image is self.boxed
 
     def get_bbox(self) -> list[float]:
         """The object's box as x, y, width, height; needs no look at the pixels."""
+        if not self.has_its_box:
+            return list(super().get_bbox())
         left, top, right, bottom = self.corners
         return [left, top, right - left, bottom - top]
 

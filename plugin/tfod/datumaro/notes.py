@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 from collections import Counter
@@ -44,8 +46,9 @@ class ImportNotes:
             first = file.readline()
         match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
         if match:
-            folder = os.path.dirname(os.path.abspath(label_map))
-            self.empty_subsets[folder] = match[1].strip().split(", ")
+            with contextlib.suppress(ValueError):
+                folder = os.path.dirname(os.path.abspath(label_map))
+                self.empty_subsets[folder] = json.loads(match[1])
 
     def sentences(self, classes: ClassTable, builder: AnnotationBuilder) -> Iterator[str]:
         """Everything noticed, one sentence a matter."""

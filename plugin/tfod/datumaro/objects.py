@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tfod.attributes import is_attribute_value
-from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.lines import encode_image
 from tfod.datumaro.masks import BoxedMask, Corners
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
+from tfod.errors import TfodError
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -86,6 +87,13 @@ class ObjectBuilder:
             found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
         return self._assemble([one for one in found if self._is_box(one)], image_labels, size)
 
+    def _class_of(self, label: int) -> ExportClass:
+        if not 0 <= label < len(self._classes.classes):
+            raise TfodError(
+                f"a label is {label}, but there are {len(self._classes.classes)} classes"
+            )
+        return self._classes.classes[label]
+
     def _is_box(self, one: ExportedObject) -> bool:
         left, top, right, bottom = one.corners
         if left <= right and top <= bottom and math.isfinite(right - left + bottom - top):
@@ -144,7 +152,7 @@ class ObjectBuilder:
         objects.append(ExportedObject(label, corners, dict(parts[0].attributes), list(parts)))
 
     def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
-        known = one.label is not None and self._classes.classes[one.label].keypoint_ids
+        known = one.label is not None and self._class_of(one.label).keypoint_ids
         if not known or len(known) != len(one.visibility):
             self.not_carried["points without a schema"] += 1
             return
@@ -176,7 +184,7 @@ class ObjectBuilder:
                 texts.append("")
                 ids.append(self._classes.unlabelled_id)
             else:
-                known = self._classes.classes[one.label]
+                known = self._class_of(one.label)
                 texts.append(known.text)
                 ids.append(known.label)
         masks: list[PngMask | None] | None = None
@@ -217,7 +225,8 @@ class ObjectBuilder:
         for row, one in enumerate(found):
             if one.points is None:
                 continue
-            ids = list(self._classes.classes[one.label].keypoint_ids)  # type: ignore[index]
+            assert one.label is not None  # points join objects of their own class
+            ids = list(self._class_of(one.label).keypoint_ids)
             points = np.array(one.points.points, np.float64).reshape(-1, 2)
             xy[row, ids] = points / (width, height)
             visibility[row, ids] = [int(value.value) for value in one.points.visibility]
@@ -237,7 +246,7 @@ class ObjectBuilder:
         return carried
 
     def _image_label(self, one: Any) -> ImageLabel:
-        known = self._classes.classes[one.label]
+        known = self._class_of(one.label)
         score = one.attributes.get("score", one.attributes.get("confidence"))
         for name in one.attributes:
             if name not in ("score", "confidence"):
@@ -247,7 +256,10 @@ class ObjectBuilder:
 
 
 def _is_angle(value: Any) -> bool:
-    return isinstance(value, (int, float)) and bool(value) and math.isfinite(value)
+    return isinstance(value, (int, float)) and 0 < abs(value) < _MOST_DEGREES
+
+
+_MOST_DEGREES = 1e6  # beyond it, it is some other number of that name
 
 
 def _scalar(value: Any) -> Any:
@@ -276,7 +288,7 @@ def _enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float)
 def _outline_corners(part: Any) -> Corners:
     if part.type.name != "mask":
         return _as_corners(part.get_bbox())
-    if isinstance(part, BoxedMask):
+    if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
     image = np.asarray(part.image)
     rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))

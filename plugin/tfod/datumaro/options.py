@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from tfod.compression import Compression
 from tfod.errors import TfodError
+from tfod.picture import FORMAT_OF_EXTENSION
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -32,6 +33,17 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise OptionError(f"shard_size: {text!r} is no size; write for example 100MB")
     return size
+
+
+def check_image_extension(extension: str | None) -> None:
+    """See that pictures can be encoded to an extension.
+
+    Raises:
+        OptionError: they cannot.
+    """
+    if extension and f".{extension.lower().lstrip('.')}" not in FORMAT_OF_EXTENSION:
+        known = ", ".join(FORMAT_OF_EXTENSION)
+        raise OptionError(f"image_ext: {extension!r} is not one of {known}")
 
 
 def parse_count(value: int | str) -> int:

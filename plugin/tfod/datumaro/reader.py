@@ -15,7 +15,7 @@ from tfod import keys
 from tfod.classes import ClassTable, LabelScope
 from tfod.datumaro import lines
 from tfod.datumaro.annotations import AnnotationBuilder
-from tfod.datumaro.categories import make_categories
+from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
 from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
@@ -62,7 +62,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
             sets = self._find_sets(path)
             super().__init__(subsets=_names(sets), ctx=ctx)
             with _paused_garbage_collection():
-                self._read(sets, label_map)
+                self._read(path, sets, label_map)
         except TfodError as error:
             raise lines.errors.DatasetImportError(str(error)) from error
         except OSError as error:
@@ -88,15 +88,17 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
             return [ShardSet(self._subset_name, one.paths, one.missing) for one in sets]
         return sets
 
-    def _read(self, sets: list[ShardSet], label_map: str | None) -> None:
+    def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
         self._notes = ImportNotes()
         self._classes = ClassTable()
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         shards = [(one.subset, path) for one in sets for path in one.paths]
-        self._paths = [path for _, path in shards]
-        scopes = self._scopes(self._paths, label_map)
+        self._origin = Origin(
+            os.path.abspath(path), tuple((os.path.abspath(one), subset) for subset, one in shards)
+        )
+        scopes = self._scopes([one for _, one in shards], label_map)
         for one in sets:
             self._notes.missing_shards.extend(one.missing)
         total = sum(os.path.getsize(path) for _, path in shards)
@@ -191,7 +193,8 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
             attributes["filename"] = detection.filename
         for name, class_ids in detection.image_attributes.items():
             attributes[name] = list(class_ids)
-        attributes.update(detection.image_extra)
+        for name, value in detection.image_extra.items():
+            attributes.setdefault(name, value)
         self._notes.see(detection)
         return lines.make_item(item_id, subset, media, annotations, attributes)
 
@@ -207,7 +210,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
                     one.label = place[one.label]
         self._ann_types = kinds
         points = {place[label]: names for label, names in self._builder.keypoint_names.items()}
-        self._categories = make_categories(label_map, names, points, self._paths)
+        self._categories = make_categories(label_map, names, points, self._origin)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
 
