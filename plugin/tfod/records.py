@@ -293,7 +293,7 @@ def _bad_length(head: bytes, name: str, index: int, offset: int) -> ShardError:
         shard=name,
         record=index,
         offset=offset,
-        remedy=f"download or export the shard again; the {index} records before it are sound",
+        remedy=_again(index),
     )
 
 
@@ -307,6 +307,14 @@ def _bad_data(name: str, index: int, offset: int) -> ShardError:
     )
 
 
+def _again(sound: int) -> str:
+    remedy = "download or export the shard again"
+    if not sound:
+        return remedy
+    before = f"the {sound} records before it are" if sound > 1 else "the record before it is"
+    return f"{remedy}; {before} sound"
+
+
 def _truncated(name: str, index: int, offset: int, wanted: int, got: int) -> ShardError:
     part = "its header" if got < HEADER_BYTES else "the record"
     need = HEADER_BYTES if got < HEADER_BYTES else wanted
@@ -315,5 +323,5 @@ def _truncated(name: str, index: int, offset: int, wanted: int, got: int) -> Sha
         shard=name,
         record=index,
         offset=offset,
-        remedy=f"download or export the shard again; the {index} records before it are sound",
+        remedy=_again(index),
     )

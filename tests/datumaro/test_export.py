@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 from pathlib import Path
@@ -88,6 +89,11 @@ def test_without_pictures_the_ten_keys_are_there_and_empty(tmp_path) -> None:
     assert (bytes(found.encoded), found.format, found.sha256) == (b"", "", "")
     (example,) = read_examples(tmp_path)
     assert len(example) == 13
+
+
+def test_dataset_meta_file(tmp_path) -> None:
+    export(dataset(item("a")), tmp_path, save_dataset_meta=True)
+    assert "кошка" in str(json.loads((tmp_path / "dataset_meta.json").read_text("utf-8")))
 
 
 def test_progress_is_reported(tmp_path) -> None:

@@ -71,6 +71,7 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", "TF Object Detection API shards and their label map.")
         parser = super().build_cmdline_parser(**kwargs)
         if not any("--save-images" in action.option_strings for action in parser._actions):
             parser.add_argument(
@@ -127,6 +128,8 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
                 self._written = sets.publish(classes.label_map.to_text(_comment(empty)))
         except TfodError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
+        if self._save_dataset_meta:
+            self._save_meta_file(self._save_dir)
         self._say_what_was_lost()
 
     _apply_impl = apply
