@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 # .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
@@ -75,9 +76,17 @@ def is_id_of(item_id: str, filename: str) -> bool:
 
 
 class PictureFolders:
-    """Looks up the pictures of annotation-only shards: beside the shard, and in ``images``."""
+    """Looks up the pictures of annotation-only shards: beside the shard, and in ``images``.
 
-    def __init__(self, shard: str, subset: str) -> None:
+    Args:
+        shard: path of the shard.
+        subset: its subset, which a folder in ``images`` may be named for.
+        names_in: lists a folder; a cached one spares a set of shards thousands of listings.
+    """
+
+    def __init__(
+        self, shard: str, subset: str, names_in: Callable[[str], frozenset[str]] | None = None
+    ) -> None:
         beside = os.path.dirname(os.path.abspath(shard))
         above = os.path.dirname(beside)
         folders = [
@@ -88,7 +97,8 @@ class PictureFolders:
             os.path.join(above, "images", subset),
         ]
         # One listing each, so that a lookup that fails costs no system call.
-        self._names = {folder: _names_in(folder) for folder in folders}
+        names_in = names_in or names_in_folder
+        self._names = {folder: names_in(folder) for folder in folders}
         self._all_names = frozenset().union(*self._names.values())
 
     def find(self, path: str) -> str | None:
@@ -109,7 +119,8 @@ class PictureFolders:
         return None
 
 
-def _names_in(folder: str) -> frozenset[str]:
+def names_in_folder(folder: str) -> frozenset[str]:
+    """Names of what lies in a folder; none when there is no such folder."""
     try:
         return frozenset(os.listdir(folder))
     except OSError:

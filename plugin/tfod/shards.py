@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,11 +132,22 @@ def looks_like_shard(path: str) -> bool:
     return is_record_header(head[:HEADER_BYTES]) and head[HEADER_BYTES:] == b"\n"
 
 
-def find_label_map(shard: str) -> tuple[str | None, list[str]]:
+def protobuf_texts_in(folder: str) -> list[str]:
+    """Paths of the ``.pbtxt`` files in a folder."""
+    return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
+
+
+def find_label_map(
+    shard: str, texts_in: Callable[[str], list[str]] = protobuf_texts_in
+) -> tuple[str | None, list[str]]:
     """Find the label map that goes with a shard: beside it, or one folder up.
 
     In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
     ``*label*map*.pbtxt``, another ``*.pbtxt``.
+
+    Args:
+        shard: path of the shard.
+        texts_in: lists a folder's ``.pbtxt`` files; a cached one spares thousands of listings.
 
     Returns:
         Its path or None, and the candidates of equal rank when there are several (then None).
@@ -145,7 +156,7 @@ def find_label_map(shard: str) -> tuple[str | None, list[str]]:
     name = parse_shard_name(shard) or ShardName(os.path.splitext(os.path.basename(shard))[0])
     for where in (folder, os.path.dirname(folder)):
         ranked: dict[int, list[str]] = {}
-        for path in sorted(glob.glob(os.path.join(glob.escape(where), "*.pbtxt"))):
+        for path in texts_in(where):
             rank = _label_map_rank(os.path.basename(path).lower(), name.stem.lower())
             if rank is not None:
                 ranked.setdefault(rank, []).append(path)
@@ -153,6 +164,11 @@ def find_label_map(shard: str) -> tuple[str | None, list[str]]:
             best = ranked[min(ranked)]
             return (best[0], []) if len(best) == 1 else (None, best)
     return None, []
+
+
+def is_named_label_map(path: str) -> bool:
+    """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
+    return "label" in os.path.basename(path).lower()
 
 
 def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> list[str]:

@@ -168,6 +168,17 @@ class TestClasses:
             load()
         assert "is no label map but an HTML page" in str(root_of(caught.value))
 
+    def test_other_protobuf_texts_do_not_stand_in_the_way(
+        self, make_shard, load, tmp_path, warnings
+    ) -> None:
+        """OpenCV's network descriptions lie beside many a shard."""
+        make_shard("s", picture() | objects([BOX], None, [1]))
+        (tmp_path / "ssd_mobilenet.pbtxt").write_text("node { name: 'x' op: 'Const' }")
+        assert labels_of(load()) == ["1"]
+        assert any("ssd_mobilenet.pbtxt is no label map" in said for said in warnings())
+        (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' }")
+        assert labels_of(load()) == ["cat"]
+
     def test_several_label_maps_are_told(self, make_shard, load, tmp_path, warnings) -> None:
         make_shard("s", picture() | objects([BOX], ["x"], [1]))
         for name in ("pet_label_map.pbtxt", "coco_label_map.pbtxt"):

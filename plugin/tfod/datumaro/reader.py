@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -19,14 +20,26 @@ from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
 from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
-from tfod.errors import RecordError, ShardError, TfodError
+from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example import Example
 from tfod.label_map import LabelMap, load_label_map, parse_label_map, read_label_map
-from tfod.naming import IdMaker, PictureFolders, safe_relative_path, split_extension
+from tfod.naming import (
+    IdMaker,
+    PictureFolders,
+    names_in_folder,
+    safe_relative_path,
+    split_extension,
+)
 from tfod.picture import EXTENSION_OF_FORMAT, picture_size, sniff_format
 from tfod.records import read_records
 from tfod.shard_file import ByteSpan, ShardIdentity, identify
-from tfod.shards import ShardSet, find_label_map, find_shards
+from tfod.shards import (
+    ShardSet,
+    find_label_map,
+    find_shards,
+    is_named_label_map,
+    protobuf_texts_in,
+)
 
 _log = logging.getLogger(__name__)
 DEFAULT_EXTENSION = ".jpg"
@@ -94,6 +107,7 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
+        self._names_in = functools.cache(names_in_folder)
         shards = [(one.subset, path) for one in sets for path in one.paths]
         self._origin = Origin(
             os.path.abspath(path), tuple((os.path.abspath(one), subset) for subset, one in shards)
@@ -122,28 +136,44 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
     def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
         maps: dict[str | None, LabelScope] = {}
         found: dict[str, LabelScope] = {}
+        texts_in = functools.cache(protobuf_texts_in)
         for path in paths:
             source: str | None = wanted
             if wanted is None:
-                source, rivals = find_label_map(path)
+                source, rivals = find_label_map(path, texts_in)
                 if rivals:
-                    self._notes.ambiguous_label_maps.add(tuple(rivals))
+                    source = self._choose(tuple(rivals))
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
         return found
 
+    def _choose(self, rivals: tuple[str, ...]) -> str | None:
+        """Of several files that could be the label map take the only one that is one."""
+        readable = [one for one in rivals if _is_label_map(one)]
+        if len(readable) == 1:
+            return readable[0]
+        self._notes.ambiguous_label_maps.add(rivals)
+        return None
+
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:
         if source is None:
             return None
-        label_map, liberties = load_label_map(source) if wanted else read_label_map(source)
+        try:
+            label_map, liberties = load_label_map(source) if wanted else read_label_map(source)
+        except LabelMapError as error:
+            if wanted or is_named_label_map(source):
+                raise
+            # Some other protobuf text, as OpenCV's graphs: no claim was made that it is a map.
+            self._notes.label_map_liberties.append(f"not used: {error}")
+            return None
         self._notes.label_map_liberties.extend(liberties)
         self._notes.note_empty_subsets(source)
         return label_map
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         shard = identify(path)
-        folders = PictureFolders(path, subset)
+        folders = PictureFolders(path, subset, self._names_in)
         ids = self._id_makers.setdefault(subset, IdMaker())
         policy = self._ctx.error_policy
         report_progress = self._ctx.progress_reporter.report_status
@@ -213,6 +243,13 @@ class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
         self._categories = make_categories(label_map, names, points, self._origin)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
+
+
+def _is_label_map(path: str) -> bool:
+    try:
+        return bool(read_label_map(path)[0].items)
+    except LabelMapError:
+        return False
 
 
 def _names(sets: list[ShardSet]) -> list[str]:
