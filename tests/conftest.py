@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.writer import write_records
 
+# No deadlines: machines are noisy. The same examples in each CI run; others on every desk.
+settings.register_profile("desk", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "desk")
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus"
 _used_shards: set[str] = set()
 

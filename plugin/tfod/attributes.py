@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tfod import keys
 from tfod.detection import AttributeValue
@@ -81,7 +84,13 @@ _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
 _NOTHING: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
 
 
-_LARGEST_FLOAT = 3.4e38  # of a float32, rounded down
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # half a surrogate pair, which UTF-8 cannot say
+_BEYOND_NUMBERS = (float("inf"), -float("inf"))
+
+
+def _fits_float32(value: float) -> bool:
+    return abs(value) <= _LARGEST_FLOAT or value != value or value in _BEYOND_NUMBERS
 
 
 def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
@@ -91,11 +100,10 @@ def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
         fits = all(-(1 << 63) <= value < 1 << 63 for value in values if isinstance(value, int))
         return Kind.INT64 if fits else None
     if types <= {int, bool, float}:
-        fits = all(
-            abs(v) <= _LARGEST_FLOAT or v != v for v in values if isinstance(v, (int, float))
-        )
+        fits = all(_fits_float32(value) for value in values if isinstance(value, (int, float)))
         return Kind.FLOAT if fits else None
-    return Kind.BYTES if types == {str} else None
+    odd = any(_HALF_PAIR.search(value) for value in values if isinstance(value, str))
+    return Kind.BYTES if types == {str} and not odd else None
 
 
 def _encode_values(kind: Kind, values: Sequence[Any]) -> bytes:

@@ -277,9 +277,10 @@ class TestObjects:
         assert "a label is 7, but there are 3 classes" in str(caught.value.__cause__)
 
     def test_half_a_surrogate_pair(self, tmp_path) -> None:
-        export(dataset(item("a", attributes={"note": "\ud800"})), tmp_path)
+        shape = Bbox(0, 0, 9, 9, label=0, attributes={"note": "\ud800"})
+        export(dataset(item("a", shape, attributes={"note": "\ud800"})), tmp_path)
         (loaded,) = load(tmp_path)
-        assert loaded.attributes["note"] == "\ud800"
+        assert loaded.attributes["note"] == loaded.annotations[0].attributes["note"] == "\ud800"
 
     def test_attributes_of_the_picture(self, tmp_path) -> None:
         attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
