@@ -568,8 +568,16 @@ class TestInPlace:
         loaded.save()
         assert (tmp_path / "b.tfrecord").stat().st_mtime_ns == untouched
         again = content(load(tmp_path))
-        assert again["a", "a"]["picture"] == jpeg()  # its only place is the shard
-        assert again["new", "a"]["picture"] is None  # save_media was not asked for
+        # save_media was not asked for, but the shard that was replaced may be their only place.
+        assert again["a", "a"]["picture"] == jpeg()
+        assert again["new", "a"]["picture"] == jpeg(colour=5)
+
+    def test_annotations_alone_stay_alone(self, tmp_path) -> None:
+        export(dataset(item("a")), tmp_path)
+        loaded = load(tmp_path)
+        loaded.put(item("new", data=jpeg(), subset="default"))
+        loaded.save()
+        assert [one["picture"] for one in content(load(tmp_path)).values()] == [None, None]
 
     def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
         source = dataset(item("a", subset="a"), item("c", subset="c"))
@@ -633,9 +641,11 @@ class TestInPlace:
         export(loaded, tmp_path / "b", save_media=True)
         loaded.put(item("new", subset="a"))
         loaded.remove("c", "c")
-        loaded.save(save_media=True)
+        loaded.save()
         assert len(list((tmp_path / "a").glob("*.tfrecord"))) == 3
-        assert sorted(one.id for one in load(tmp_path / "b")) == ["a", "b", "new"]
+        found = content(load(tmp_path / "b"))
+        assert sorted(name for name, _ in found) == ["a", "b", "new"]
+        assert found["a", "a"]["picture"] == jpeg()
 
     def test_a_renamed_subset_replaces_its_shards(self, tmp_path) -> None:
         self.three(tmp_path)

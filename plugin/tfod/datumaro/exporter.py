@@ -19,6 +19,7 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.folder import (
     LABEL_MAP_FILE,
     ShardSets,
+    holds_pictures,
     layout_of,
     our_shards,
     text_without_comments,
@@ -140,15 +141,17 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
 
         Shards of subsets that are gone go too. Everything is written anew, in our own layout,
         where the folder has another one, the classes changed, or other options are given.
-        Pictures that come from the shards of this folder stay in it, asked for or not: the
-        shards are the only place that has them.
+        Where the shards that are replaced hold pictures, the new ones do, asked for or not: they
+        may be the only place that has them.
         """
         exporter = cls(dataset, save_dir, **options)
-        exporter._pictures = replace(exporter._pictures, keep_from=os.path.abspath(save_dir))
         present = list(dataset.subsets())
         gone = [name for name in patch.updated_subsets if name not in present]
         ours = our_shards(save_dir)
         came_from = _came_from(dataset, save_dir)
+        before = {*came_from, *(path for paths in ours.values() for path in paths)}
+        if not exporter._pictures.save_media and holds_pictures(before):
+            exporter._pictures = replace(exporter._pictures, save_media=True)
         if (
             any(path not in ours.get(subset, ()) for path, subset in came_from.items())
             or _LAYOUT_OPTIONS & options.keys()

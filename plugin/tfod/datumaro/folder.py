@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from tfod import keys
 from tfod.compression import Compression
 from tfod.errors import ShardsNotFoundError
-from tfod.records import HEADER_BYTES, shard_compression
+from tfod.example import Example
+from tfod.records import HEADER_BYTES, read_records, shard_compression
 from tfod.shards import SHARD_EXTENSIONS, find_shards
 from tfod.writer import AtomicFile, ShardSetWriter
 
@@ -91,6 +93,17 @@ def our_shards(folder: str) -> dict[str, list[str]]:
             if os.path.dirname(path) == root and path.endswith(SHARD_EXTENSIONS[0]):
                 found.setdefault(one.subset, []).append(path)
     return found
+
+
+def holds_pictures(paths: Iterable[str]) -> bool:
+    """Whether any record of these shards has a picture's bytes."""
+    for path in paths:
+        if os.path.getsize(path):
+            for record in read_records(path):
+                spans = Example(record, path).byte_spans(keys.ENCODED)
+                if any(start < end for start, end in spans):
+                    return True
+    return False
 
 
 def layout_of(paths: list[str]) -> tuple[int, Compression]:

@@ -11,7 +11,6 @@ from typing import Any
 from tfod.datumaro import lines
 from tfod.naming import is_id_of, split_extension
 from tfod.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
-from tfod.shard_file import ByteSpan
 
 _log = logging.getLogger(__name__)
 
@@ -24,13 +23,11 @@ class PictureEncoder:
         save_media: whether pictures go into the shards at all.
         image_ext: the extension to re-encode to, if any.
         default_ext: the extension of a picture that has none.
-        keep_from: pictures that lie in shards of this folder go in all the same; '' for none.
     """
 
     save_media: bool
     image_ext: str | None
     default_ext: str
-    keep_from: str = ""
 
     def filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """``image/filename``: the one it was imported with, or its id with its extension."""
@@ -44,7 +41,7 @@ class PictureEncoder:
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
         """The picture's bytes as they go into the record; None for a shard without pictures."""
-        if media is None or not (self.save_media or self._must_keep(media)):
+        if media is None or not self.save_media:
             return None
         data = lines.picture_bytes(media)
         if data and not self._must_reencode(media, data):
@@ -62,19 +59,6 @@ class PictureEncoder:
         if not self.image_ext:
             return False
         return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
-
-    def _must_keep(self, media: Any) -> bool:
-        """Whether a picture's only place is a shard that this export replaces."""
-        if not self.keep_from:
-            return False
-        places = (getattr(media, "_data", None), getattr(media, "_bytes_data", None))
-        # The 0.3 line wraps a lazy picture's loader.
-        loaders = (*places, *(getattr(place, "_loader", None) for place in places))
-        return any(
-            isinstance(one, ByteSpan)
-            and os.path.commonpath((one.shard.path, self.keep_from)) == self.keep_from
-            for one in loaders
-        )
 
 
 def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
