@@ -18,7 +18,7 @@ _MODULES = frozenset(
 class _Finder:
     """A finder that finds nothing itself; it adds our patch to the loaders of three modules."""
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, name, path=None, target=None):
         if name not in _MODULES:
             return None
         for finder in sys.meta_path:
@@ -29,12 +29,12 @@ class _Finder:
         return None
 
 
-def _with_patch(spec):  # type: ignore[no-untyped-def]
+def _with_patch(spec):
     execute = getattr(spec.loader, "exec_module", None)
     if execute is None:
         return spec
 
-    def exec_module(module):  # type: ignore[no-untyped-def]
+    def exec_module(module):
         execute(module)
         try:
             from tfod.datumaro.activation import PATCHES
@@ -57,7 +57,7 @@ def _with_patch(spec):  # type: ignore[no-untyped-def]
     return spec
 
 
-def install():  # type: ignore[no-untyped-def]
+def install():
     """Put the finder in front, once."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

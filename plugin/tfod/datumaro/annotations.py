@@ -116,7 +116,8 @@ class AnnotationBuilder:
             finite = outside & np.isfinite(boxes).all(axis=1)
             self.clamped_boxes += int(finite.sum())
             self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
-        return round_points(clamped)  # type: ignore[no-any-return]
+        rounded: list[list[float]] = round_points(clamped)
+        return rounded
 
     def _labels(self, detection: Detection, scope: LabelScope, count: int) -> Sequence[int | None]:
         texts: Sequence[str | None] = detection.class_text or (None,) * count
