@@ -39,6 +39,10 @@ test-lowest: .venv-lowest/installed
 test-pythons:
 	tests/every_python tests/core
 
+# The pages that are written from the code.
+docs: $(VENV)/test.installed
+	$(BIN)/tfod rules --write docs/rules
+
 benchmarks: $(VENV)/test.installed
 	$(BIN)/python benchmarks/run.py
 

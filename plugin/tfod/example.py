@@ -16,7 +16,10 @@ import numpy as np
 from tfod.errors import RecordError
 from tfod.records import Record
 from tfod.wire import (
+    BYTES_TAG,
+    INT64_TAG,
     Buffer,
+    FeatureSpan,
     Kind,
     NotAnExampleError,
     decode_floats,
@@ -31,7 +34,7 @@ from tfod.wire import (
 _Decoded = TypeVar("_Decoded")
 _SMALL = 1 << 13
 _SHORT = 128
-_NOWHERE = (0, 0)
+_NOWHERE: FeatureSpan = (0, 0, 0)
 # Sizes, formats and classes recur in record after record: what short lists decode to is kept.
 _known_ints: dict[bytes, tuple[int, ...]] = {}
 _known_texts: dict[bytes, tuple[str, ...]] = {}
@@ -64,7 +67,7 @@ class Example:
             # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
             self.buffer, self._start = bytes(record.payload), 0
         try:
-            self._spans = find_features(self.buffer, self._start, self._start + record.length)
+            self._spans, _ = find_features(self.buffer, self._start, self._start + record.length)
         except (NotAnExampleError, IndexError) as error:
             raise self.error(f"the record is no tf.train.Example ({error})") from None
 
@@ -103,7 +106,7 @@ class Example:
         """Which list the feature holds; None when the key is absent or holds no list at all."""
         span = self._spans.get(key.encode())
         try:
-            return find_list(self.buffer, *span)[0] if span else None
+            return find_list(self.buffer, span)[0] if span else None
         except (NotAnExampleError, IndexError) as error:
             raise self.error(f"cannot be decoded ({error})", feature=key) from None
 
@@ -132,7 +135,7 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        raw = self._raw(key)
+        raw = self._raw(key, INT64_TAG)
         known = _known_ints.get(raw)
         if known is None:
             known = tuple(self._decoded(key, Kind.INT64, decode_ints))
@@ -146,7 +149,7 @@ class Example:
             RecordError: the feature holds another kind of list.
             UnicodeDecodeError: a value is not UTF-8.
         """
-        raw = self._raw(key)
+        raw = self._raw(key, BYTES_TAG)
         known = _known_texts.get(raw)
         if known is None:
             known = tuple(value.decode() for value in self.byte_strings(key))
@@ -179,10 +182,10 @@ class Example:
         """Byte of the uncompressed shard that lies at a position of ``buffer``."""
         return self.record.payload_offset + position - self._start
 
-    def _raw(self, key: str) -> bytes:
-        """A feature's bytes when they are few, else nothing."""
-        start, end = self._spans.get(key.encode(), _NOWHERE)
-        return bytes(self.buffer[start:end]) if end - start <= _SHORT else b""
+    def _raw(self, key: str, tag: int) -> bytes:
+        """The bytes of a feature's list of this kind when they are few, else nothing."""
+        found, start, end = self._spans.get(key.encode(), _NOWHERE)
+        return bytes(self.buffer[start:end]) if found == tag and end - start <= _SHORT else b""
 
     def _decoded(
         self,
@@ -193,7 +196,7 @@ class Example:
         """Decode a feature's list; all that can go wrong is told with the feature's name."""
         span = self._spans.get(key.encode())
         try:
-            kind, parts = find_list(self.buffer, *span) if span else (None, ())
+            kind, parts = find_list(self.buffer, span) if span else (None, ())
             if kind is wanted:
                 return decode(self.buffer, parts)
         except (NotAnExampleError, IndexError, ValueError) as error:

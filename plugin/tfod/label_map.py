@@ -168,7 +168,10 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
 
 def _parse(text: str, allow_unknown_field: bool = False) -> Any:
     message = _message_class()()
-    text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    try:
+        text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    except RecursionError:
+        raise text_format.ParseError("nested too deeply") from None
     return message
 
 
@@ -196,7 +199,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            text = data.decode("utf-16")
+            text = data.decode("utf-16", "replace")
         else:
             raise LabelMapError(
                 f"{name} is no label map (byte {error.start} is not UTF-8); save it as UTF-8"

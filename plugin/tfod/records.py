@@ -13,21 +13,34 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 
 from tfod.compression import Compression, InflatingStream, detect_compression
-from tfod.errors import ShardError
+from tfod.damage import (
+    HEADER_BYTES,
+    Damage,
+    DamageHandler,
+    bad_data,
+    bad_length,
+    damaged_compression,
+    empty_file,
+    foreign_file,
+    forged_length,
+    looks_like,
+    oversize,
+    trailing_zeros,
+    truncated,
+)
+from tfod.headers import FOOTER_BYTES, ShardPart, find_headers
+from tfod.window import BUFFER_BYTES, NO_BUFFER, NO_BYTES, Source, Window
 
-HEADER_BYTES = 12  # length and its checksum
-FOOTER_BYTES = 4  # the payload's checksum
-_BUFFER_BYTES = 1 << 19
+_ENDLESS = 1 << 62  # the end of a stream of unknown length
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
 _crc32c = google_crc32c.value
@@ -39,22 +52,6 @@ if google_crc32c.implementation != "c":
         RuntimeWarning,
         stacklevel=2,
     )
-
-_SIGNATURES = (
-    (b"PK\x03\x04", "a zip archive", "unpack it first"),
-    (b"\xff\xd8\xff", "a JPEG picture", "pass the shard, not the picture"),
-    (b"\x89PNG", "a PNG picture", "pass the shard, not the picture"),
-    (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
-    (b"<!DOCTYPE", "an HTML page", "download the raw file, not the page about it"),
-    (b"<!doctype", "an HTML page", "download the raw file, not the page about it"),
-    (b"<html", "an HTML page", "download the raw file, not the page about it"),
-    (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
-    (b"Rar!", "a RAR archive", "unpack it first"),
-    (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it first"),
-    (b"{", "JSON text", "pass the shard"),
-    (b"[", "JSON text", "pass the shard"),
-    (b"<?xml", "XML text", "pass the shard"),
-)
 
 
 class Record(NamedTuple):
@@ -99,8 +96,22 @@ def shard_compression(head: bytes) -> Compression:
     return Compression.NONE if is_record_header(head) else detect_compression(head)
 
 
-def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
+def read_records(
+    path: str | os.PathLike[str],
+    *,
+    part: ShardPart | None = None,
+    on_damage: DamageHandler | None = None,
+    max_record_bytes: int | None = None,
+) -> Iterator[Record]:
     """Walk through the records of one shard, plain, GZIP or ZLIB.
+
+    Args:
+        path: the file.
+        part: only these of its records, as :func:`split_shard` has found them.
+        on_damage: told of each defect of the framing, and the walk goes on behind it: at the next
+            record after wrong data, at the next plausible one after a wrong length. Without it
+            the first defect is raised.
+        max_record_bytes: larger records are a damage, passed over and never held in memory.
 
     Raises:
         ShardError: at the first defect of the framing, with record, byte and remedy. Unlike
@@ -110,41 +121,54 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """
     name = os.fspath(path)
     with open(name, "rb", buffering=0) as stream:
-        yield from read_record_stream(stream, name, os.fstat(stream.fileno()).st_size)
+        if part is not None:
+            stream.seek(part.start)
+            yield from _Walk(stream, name, part, on_damage, max_record_bytes).records()
+            return
+        size = os.fstat(stream.fileno()).st_size
+        yield from read_record_stream(
+            stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
+        )
 
 
-def read_record_stream(stream: BinaryIO, name: str, size: int | None = None) -> Iterator[Record]:
+def read_record_stream(
+    stream: BinaryIO,
+    name: str,
+    size: int | None = None,
+    *,
+    on_damage: DamageHandler | None = None,
+    max_record_bytes: int | None = None,
+) -> Iterator[Record]:
     """Walk through the records of an open binary stream that is at the start of a shard.
 
     Args:
         stream: anything with ``read`` and ``readinto``; need not seek.
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
+        on_damage: as in :func:`read_records`.
+        max_record_bytes: likewise.
     """
+    report = on_damage or _raise
     head = _read_exactly(stream, HEADER_BYTES)
     if not head:
-        raise ShardError(
-            "is empty (0 bytes)",
-            shard=name,
-            remedy="delete it if it is meant to be empty, otherwise export or download it again",
-        )
+        report(empty_file(name))
+        return
     compression = shard_compression(head)
     rejoined = _Rejoined(head, stream)
     if compression is Compression.NONE:
-        yield from _walk(rejoined, name, size)
+        whole = ShardPart(0, _ENDLESS if size is None else size, 0)
+        yield from _Walk(rejoined, name, whole, on_damage, max_record_bytes).records()
         return
+    inflating: Source = InflatingStream(rejoined)  # type: ignore[arg-type]
     try:
-        yield from _walk(InflatingStream(rejoined), name, None)  # type: ignore[arg-type]
+        whole = ShardPart(0, _ENDLESS, 0)
+        yield from _Walk(inflating, name, whole, on_damage, max_record_bytes).records()
     except (zlib.error, EOFError) as error:
-        raise ShardError(
-            f"its {compression.value} stream is damaged ({error})",
-            shard=name,
-            remedy="download or export it again",
-        ) from None
+        report(damaged_compression(name, compression.value, str(error)))
 
 
-class _Source(Protocol):
-    def readinto(self, target: memoryview, /) -> int: ...
+def _raise(damage: Damage) -> None:
+    raise damage.to_error() from None
 
 
 class _Rejoined:
@@ -182,146 +206,172 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytes:
     return b"".join(parts)
 
 
-class _Buffers:
-    """Two buffers in turn, replaced by fresh ones where somebody still holds a record of them."""
+class _Walk:
+    """The walk through a shard's records."""
 
-    def __init__(self) -> None:
-        self._pool: list[bytearray] = []
+    def __init__(
+        self,
+        stream: Source,
+        name: str,
+        part: ShardPart,
+        on_damage: DamageHandler | None,
+        limit: int | None,
+    ) -> None:
+        self._window = Window(stream, part.start, part.stop)
+        self._name = name
+        self._size = part.stop
+        self._first = part.first_record
+        self._on_damage = on_damage
+        self._limit = limit
 
-    def take(self, size: int) -> bytearray:
-        counts = _reference_counts(self._pool)
-        for position, count in enumerate(counts):
-            if count == _UNSHARED and len(self._pool[position]) >= size:
-                self._pool.append(self._pool.pop(position))
-                return self._pool[-1]
-        fresh = bytearray(size)
-        self._pool = [*self._pool[-1:], fresh]
-        return fresh
+    def records(self) -> Iterator[Record]:
+        window, name = self._window, self._name
+        report = self._on_damage or _raise
+        buffer, array, have, base = window.buffer, window.array, window.have, window.base
+        position, index = 0, self._first
+        unpack_header, unpack_crc = _HEADER.unpack_from, _CRC.unpack_from
+        while True:
+            wanted = HEADER_BYTES
+            while have - position >= HEADER_BYTES:
+                length, length_crc = unpack_header(buffer, position)
+                crc = _crc32c(array[position : position + 8])
+                if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != length_crc:
+                    wanted = 0
+                    break
+                end = position + HEADER_BYTES + length + FOOTER_BYTES
+                if end > have:
+                    wanted = end - position
+                    break
+                crc = _crc32c(array[position + HEADER_BYTES : end - FOOTER_BYTES])
+                masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+                if masked == unpack_crc(buffer, end - FOOTER_BYTES)[0]:
+                    yield Record(index, base + position, buffer, position + HEADER_BYTES, length)
+                else:
+                    report(bad_data(name, index, base + position))
+                index += 1
+                position = end
+            buffer, array = NO_BUFFER, NO_BYTES
+            if wanted == 0:
+                found = self._pass_bad_length(position, index)
+            elif wanted == HEADER_BYTES:
+                found = self._read_on(position, index)
+            else:
+                found = self._read_whole(position, index, wanted)
+            if found is None:
+                return
+            position, passed = found
+            index += passed
+            buffer, array, have, base = window.buffer, window.array, window.have, window.base
 
+    def _read_on(self, position: int, index: int) -> tuple[int, int] | None:
+        """Read more behind the last whole record.
 
-def _reference_counts(pool: list[bytearray]) -> list[int]:
-    return [sys.getrefcount(buffer) for buffer in pool]
+        Returns:
+            The new position and how many records were passed over; None at the end.
+        """
+        window = self._window
+        if window.refill(position, BUFFER_BYTES):
+            return 0, 0
+        if window.have:
+            rest = bytes(window.buffer[: window.have])
+            self._report(
+                truncated(self._name, index, window.base, HEADER_BYTES, window.have)
+                # A length may begin with zeros, but no header is zeros up to its checksum.
+                if any(rest) or window.have <= 8
+                else trailing_zeros(self._name, index, window.base, window.have)
+            )
+        return None
 
+    def _read_whole(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
+        """Read until the whole record is there; pass over one that cannot be had."""
+        window = self._window
+        offset = window.base + position
+        if offset + wanted > self._size and self._size != _ENDLESS:
+            return self._pass_long_claim(position, index, wanted, self._size - offset)
+        if self._limit is not None and wanted > self._limit:
+            return self._pass_oversize(position, index, wanted)
+        if window.refill(position, wanted):
+            return 0, 0
+        return self._pass_long_claim(0, index, wanted, window.have)
 
-# What the count is for a buffer that only the pool refers to: differs between interpreters.
-_UNSHARED = _reference_counts([bytearray()])[0]
+    def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
+        window, limit = self._window, self._limit or 0
+        offset = window.base + position
+        got = window.skip(position, wanted)
+        if got < wanted:
+            self._report(truncated(self._name, index, offset, wanted, got))
+            return None
+        self._report(oversize(self._name, index, offset, wanted, limit))
+        return 0, 1
 
+    def _pass_long_claim(
+        self, position: int, index: int, wanted: int, got: int
+    ) -> tuple[int, int] | None:
+        """A record claims more than there is: the end was cut off, or the length is forged."""
+        offset = self._window.base + position
+        damage = truncated(self._name, index, offset, wanted, got)
+        if self._on_damage is None:
+            self._report(damage)
+        found, _ = self._search(position + 1)
+        if found is None:
+            self._report(damage)
+            return None
+        skipped = self._window.base + found - offset
+        self._report(forged_length(self._name, index, offset, wanted, skipped))
+        return found, 1
 
-def _walk(stream: _Source, name: str, size: int | None) -> Iterator[Record]:
-    buffers = _Buffers()
-    buffer = buffers.take(_BUFFER_BYTES)
-    array = np.frombuffer(buffer, np.uint8)
-    base = 0  # offset of buffer[0] in the uncompressed file
-    have = position = index = 0
-    unpack_header, unpack_crc = _HEADER.unpack_from, _CRC.unpack_from
-    while True:
-        wanted = HEADER_BYTES
-        while have - position >= HEADER_BYTES:
-            length, length_crc = unpack_header(buffer, position)
-            crc = _crc32c(array[position : position + 8])
-            if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != length_crc:
-                raise _bad_length(
-                    bytes(buffer[position : min(have, position + 64)]), name, index, base + position
-                )
-            end = position + HEADER_BYTES + length + FOOTER_BYTES
-            if end > have:
-                wanted = end - position
-                break
-            crc = _crc32c(array[position + HEADER_BYTES : end - FOOTER_BYTES])
-            masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-            if masked != unpack_crc(buffer, end - FOOTER_BYTES)[0]:
-                raise _bad_data(name, index, base + position)
-            yield Record(index, base + position, buffer, position + HEADER_BYTES, length)
-            index += 1
-            position = end
-        if size is not None and wanted > HEADER_BYTES and base + position + wanted > size:
-            raise _truncated(name, index, base + position, wanted, size - base - position)
-        # Never more memory than twice what has really been read: a forged length allocates nothing.
-        room = min(wanted, 2 * max(have - position, _BUFFER_BYTES))
-        array = _NO_BYTES
-        buffer, rest = _carry(buffers, buffer, position, have, max(room, _BUFFER_BYTES))
-        array = np.frombuffer(buffer, np.uint8)
-        base += position
-        position, have = 0, rest
-        got = _fill(stream, buffer, have)
-        if got == 0:
-            if have:
-                raise _truncated(name, index, base, max(wanted, HEADER_BYTES), have)
-            return
-        have += got
+    def _pass_bad_length(self, position: int, index: int) -> tuple[int, int] | None:
+        window, name = self._window, self._name
+        offset = window.base + position
+        head = bytes(window.buffer[position : min(window.have, position + 64)])
+        if self._on_damage is None:
+            if index == 0:
+                self._report(foreign_file(name, head))
+            self._report(bad_length(name, index, offset) if any(head) else
+                         trailing_zeros(name, index, offset))  # fmt: skip
+        if index == 0 and looks_like(head):
+            self._report(foreign_file(name, head))
+            return None
+        found, only_zeros = self._search(position + 1)
+        skipped = window.base + (window.have if found is None else found) - offset
+        if found is not None:
+            self._report(bad_length(name, index, offset, skipped, resumed=True))
+            return found, 1
+        if only_zeros and not any(head):
+            self._report(trailing_zeros(name, index, offset, skipped))
+        elif index == 0:
+            self._report(foreign_file(name, head))
+        else:
+            self._report(bad_length(name, index, offset, skipped))
+        return None
 
+    def _search(self, position: int) -> tuple[int | None, bool]:
+        """Look for the next plausible record header.
 
-_NO_BYTES = np.zeros(0, np.uint8)
+        Returns:
+            Its position in the window, or None at the end of the stream; and whether all that was
+            passed over is zeros.
+        """
+        window, only_zeros = self._window, True
+        while True:
+            rest = window.array[position : window.have]
+            for found in find_headers(rest):
+                length = int.from_bytes(rest[found : found + 8].tobytes(), "little")
+                if self._fits(window.base + position + found, length):
+                    only_zeros = only_zeros and not rest[:found].any()
+                    return position + found, only_zeros
+            only_zeros = only_zeros and not rest.any()
+            kept = max(position, window.have - HEADER_BYTES + 1)
+            del rest
+            if not window.refill(kept, BUFFER_BYTES):
+                return None, only_zeros
+            position = 0
 
+    def _fits(self, offset: int, length: int) -> bool:
+        whole = HEADER_BYTES + length + FOOTER_BYTES
+        if self._size != _ENDLESS:
+            return offset + whole <= self._size
+        return self._limit is None or whole <= self._limit
 
-def _carry(
-    buffers: _Buffers, buffer: bytearray, position: int, have: int, size: int
-) -> tuple[bytearray, int]:
-    """Take the next buffer and move the unread rest of the last one to its front."""
-    rest = bytes(memoryview(buffer)[position:have])
-    del buffer
-    fresh = buffers.take(size)
-    fresh[: len(rest)] = rest
-    return fresh, len(rest)
-
-
-def _fill(stream: _Source, buffer: bytearray, have: int) -> int:
-    """Read until the buffer is full or the stream ends; return how many bytes came."""
-    view = memoryview(buffer)
-    start = have
-    while have < len(buffer):
-        got = stream.readinto(view[have:])
-        if not got:
-            break
-        have += got
-    return have - start
-
-
-def _bad_length(head: bytes, name: str, index: int, offset: int) -> ShardError:
-    if index == 0:
-        for signature, what, remedy in _SIGNATURES:
-            if head.lstrip().startswith(signature):
-                return ShardError(f"is no TFRecord file but {what}", shard=name, remedy=remedy)
-        return ShardError(
-            "is no TFRecord file (its first 12 bytes are no record header)",
-            shard=name,
-            remedy="check that this is the shard, and download it again if it is",
-        )
-    what = "only zero bytes follow" if not any(head) else "the checksum of the length is wrong"
-    return ShardError(
-        f"{what}, so nothing behind this byte can be read",
-        shard=name,
-        record=index,
-        offset=offset,
-        remedy=_again(index),
-    )
-
-
-def _bad_data(name: str, index: int, offset: int) -> ShardError:
-    return ShardError(
-        "the checksum of the data is wrong, the record was changed after it was written",
-        shard=name,
-        record=index,
-        offset=offset,
-        remedy="download or export the shard again",
-    )
-
-
-def _again(sound: int) -> str:
-    remedy = "download or export the shard again"
-    if not sound:
-        return remedy
-    before = f"the {sound} records before it are" if sound > 1 else "the record before it is"
-    return f"{remedy}; {before} sound"
-
-
-def _truncated(name: str, index: int, offset: int, wanted: int, got: int) -> ShardError:
-    part = "its header" if got < HEADER_BYTES else "the record"
-    need = HEADER_BYTES if got < HEADER_BYTES else wanted
-    return ShardError(
-        f"the file ends inside {part} ({got} of {need} bytes are there)",
-        shard=name,
-        record=index,
-        offset=offset,
-        remedy=_again(index),
-    )
+    def _report(self, damage: Damage) -> None:
+        (self._on_damage or _raise)(damage)

@@ -20,8 +20,9 @@ from typing import BinaryIO, NamedTuple, TypeAlias, overload
 import numpy as np
 
 from tfod.compression import Compression, InflatingStream
+from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardError
-from tfod.records import HEADER_BYTES, Record, masked_crc32c, read_records, shard_compression
+from tfod.records import Record, masked_crc32c, read_records, shard_compression
 
 
 def _open_file_limit() -> int:

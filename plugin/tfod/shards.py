@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardsNotFoundError
 from tfod.naming import safe_relative_path
-from tfod.records import HEADER_BYTES, is_record_header
+from tfod.records import is_record_header
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
 # With the number before the extension, behind it, or with no extension at all.
@@ -114,8 +115,22 @@ def group_shards(paths: list[str], root: str) -> list[ShardSet]:
     ]
 
 
-def looks_like_shard(path: str) -> bool:
-    """Whether a file is a shard by its name or, for an unknown name, by its first bytes."""
+def first_bytes_of(path: str) -> bytes:
+    """What a file begins with, enough to know a shard; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEADER_BYTES + 1)
+    except OSError:
+        return b""
+
+
+def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of) -> bool:
+    """Whether a file is a shard by its name or, for an unknown name, by its first bytes.
+
+    Args:
+        path: of the file.
+        head_of: reads its first 13 bytes or more, if the name does not decide.
+    """
     name = os.path.basename(path).lower()
     if "tfevents" in name:  # TensorBoard's logs are TFRecord files too
         return False
@@ -123,13 +138,9 @@ def looks_like_shard(path: str) -> bool:
         return True
     if name.startswith(".") or os.path.splitext(name)[1] in _OTHER_EXTENSIONS:
         return False
-    try:
-        with open(path, "rb") as file:
-            head = file.read(HEADER_BYTES + 1)
-    except OSError:
-        return False
+    head = head_of(path)
     # An Example begins with its field 1; other messages in TFRecord files rarely do.
-    return is_record_header(head[:HEADER_BYTES]) and head[HEADER_BYTES:] == b"\n"
+    return is_record_header(head) and head.startswith(b"\n", HEADER_BYTES)
 
 
 def protobuf_texts_in(folder: str) -> list[str]:

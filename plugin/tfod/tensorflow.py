@@ -11,7 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfod.compression import Compression
-from tfod.records import HEADER_BYTES, shard_compression
+from tfod.damage import HEADER_BYTES
+from tfod.records import shard_compression
 from tfod.schema import PROFILES, FeatureDescription
 from tfod.shards import find_shards
 from tfod.wire import Kind

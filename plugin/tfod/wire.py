@@ -16,6 +16,10 @@ import numpy as np
 
 Buffer: TypeAlias = "bytes | bytearray"
 Spans: TypeAlias = Sequence[tuple[int, int]]
+FeatureSpan: TypeAlias = "tuple[int, int, int]"
+"""Where a feature lies: the tag of its only list and that list's half-open span; or ``GENERAL``
+and the span of the whole Feature message, which :func:`find_list` takes apart."""
+GENERAL = 0
 
 
 class Kind(enum.Enum):
@@ -27,11 +31,16 @@ class Kind(enum.Enum):
 
 
 _KIND_OF_TAG = {0x0A: Kind.BYTES, 0x12: Kind.FLOAT, 0x1A: Kind.INT64}
+BYTES_TAG, FLOAT_TAG, INT64_TAG = _KIND_OF_TAG
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 class NotAnExampleError(ValueError):
     """The bytes are not the wire form of the message that was expected."""
+
+
+class SequenceExampleError(NotAnExampleError):
+    """The bytes are a SequenceExample."""
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -73,26 +82,35 @@ def _fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, in
         yield number, wire, first, position
 
 
-def find_features(buffer: Buffer, start: int, end: int) -> dict[bytes, tuple[int, int]]:
-    """Map each key to the span of its Feature message."""
-    found: dict[bytes, tuple[int, int]] = {}
+def find_features(buffer: Buffer, start: int, end: int) -> tuple[dict[bytes, FeatureSpan], int]:
+    """Map each key of an Example to where its list lies.
+
+    Returns:
+        The features, and how many entries the map has on the wire: more than there are features
+        when a key comes twice (the last one counts).
+
+    Raises:
+        NotAnExampleError, IndexError: the bytes are no Example.
+    """
+    found: dict[bytes, FeatureSpan] = {}
+    entries = 0
     for number, wire, first, last in _fields(buffer, start, end):
         if number == 1:
             if wire != _LENGTH:
                 raise NotAnExampleError("its features are no message")
-            _find_entries(buffer, first, last, found)
+            entries += _find_entries(buffer, first, last, found)
         elif number == 2 and wire == _LENGTH:
-            raise NotAnExampleError("it has the feature lists of a SequenceExample")
-    return found
+            raise SequenceExampleError("it has the feature lists of a SequenceExample")
+    return found, entries
 
 
-def _find_entries(
-    buffer: Buffer, position: int, end: int, found: dict[bytes, tuple[int, int]]
-) -> None:
-    # Hot: thirteen entries a record. The usual shape (key, then value, nothing else) is read in
-    # line; anything else goes the general way.
+def _find_entries(buffer: Buffer, position: int, end: int, found: dict[bytes, FeatureSpan]) -> int:
+    # Hot: thirteen entries a record. The usual shape (key, then value, one list in it, nothing
+    # else) is read in line; anything else goes the general way.
+    entries = 0
     while position < end:
         start = position
+        entries += 1
         size = buffer[position + 1]
         position += 2
         if size > 0x7F:
@@ -104,7 +122,7 @@ def _find_entries(
         key_start = position + 2
         key_end = key_start + buffer[position + 1]
         if (
-            key_end + 2 > stop
+            key_end + 4 > stop
             or buffer[position] != 0x0A
             or key_end - key_start > 0x7F
             or buffer[key_end] != 0x12
@@ -115,46 +133,69 @@ def _find_entries(
         size = buffer[key_end + 1]
         if size > 0x7F:
             size, position = read_varint(buffer, key_end + 1)
-        if position + size != stop:
+        if position + size != stop or size < 2:
             position = _find_entry(buffer, start, end, found)
             continue
-        found[bytes(buffer[key_start:key_end])] = (position, stop)
+        tag = buffer[position]
+        first = position + 2
+        size = buffer[position + 1]
+        if size > 0x7F:
+            size, first = read_varint(buffer, position + 1)
+        if first + size != stop or tag not in _KIND_OF_TAG:
+            tag, first = GENERAL, position
+        found[bytes(buffer[key_start:key_end])] = (tag, first, stop)
         position = stop
+    return entries
 
 
-def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, tuple[int, int]]) -> int:
+def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, FeatureSpan]) -> int:
     """Read one field of Features in the general way; return the position behind it."""
     number, wire, first, stop = next(_fields(buffer, start, end))
     if number != 1:
         return stop
     if wire != _LENGTH:
         raise NotAnExampleError("a feature is no map entry")
-    key, value = b"", (first, first)
-    for number, wire, begin, last in _fields(buffer, first, stop):
+    _find_entry_in(buffer, first, stop, found)
+    return stop
+
+
+def _find_entry_in(buffer: Buffer, start: int, end: int, found: dict[bytes, FeatureSpan]) -> None:
+    """Read the inside of a map entry."""
+    key, value = b"", (start, start)
+    for number, wire, begin, last in _fields(buffer, start, end):
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[begin:last])
         elif number == 2 and wire == _LENGTH:
             value = (begin, last)
         elif number in (1, 2):
             raise NotAnExampleError("a map entry of wrong types")
-    found[key] = value
-    return stop
+    found[key] = (GENERAL, *value)
 
 
-def find_list(buffer: Buffer, start: int, end: int) -> tuple[Kind | None, Spans]:
-    """The list message a Feature holds, as one span but for odd writers.
+def repeated_keys(buffer: Buffer, start: int, end: int) -> list[bytes]:
+    """The keys that an Example's map has more than once, in their order."""
+    seen: dict[bytes, int] = {}
+    for number, _, first, last in _fields(buffer, start, end):
+        if number != 1:
+            continue
+        for inner, _, entry, stop in _fields(buffer, first, last):
+            if inner != 1:
+                continue
+            one: dict[bytes, FeatureSpan] = {}
+            _find_entry_in(buffer, entry, stop, one)
+            for key in one:
+                seen[key] = seen.get(key, 0) + 1
+    return [key for key, count in seen.items() if count > 1]
+
+
+def find_list(buffer: Buffer, span: FeatureSpan) -> tuple[Kind | None, Spans]:
+    """The list that a feature holds, as one span but for odd writers.
 
     Of a oneof the last kind counts; equal kinds are merged.
     """
-    if start == end:
-        return None, ()
-    kind = _KIND_OF_TAG.get(buffer[start])
-    size = buffer[start + 1]
-    first = start + 2
-    if size > 0x7F:
-        size, first = read_varint(buffer, start + 1)
-    if kind is not None and first + size == end:
-        return kind, ((first, end),)
+    tag, start, end = span
+    if tag:
+        return _KIND_OF_TAG[tag], ((start, end),)
     kind = None
     parts: list[tuple[int, int]] = []
     for number, wire, first, last in _fields(buffer, start, end):

@@ -11,6 +11,8 @@ from tfod.describe import describe
 from tfod.errors import TfodError
 from tfod.version import __version__
 
+from tfod_validator import check_command, rules_command
+
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -30,7 +32,14 @@ def build_parser() -> argparse.ArgumentParser:
         "sizes, and a tf.io feature description ready to paste.",
     )
     describing.add_argument("source", metavar="SHARD", help="a shard, a folder or a glob")
+    describing.add_argument(
+        "--as-profile",
+        action="store_true",
+        help="print a profile for `tfod check --profile` instead, in YAML",
+    )
     describing.set_defaults(run=_describe)
+    check_command.add_parser(commands)
+    rules_command.add_parser(commands)
     return parser
 
 
@@ -57,7 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _describe(options: argparse.Namespace) -> int:
-    print(describe(options.source).to_text(), end="")
+    found = describe(options.source)
+    if options.as_profile:
+        from tfod_validator.profile_file import profile_of_description, profile_to_yaml
+
+        print(profile_to_yaml(profile_of_description(found, options.source)), end="")
+    else:
+        print(found.to_text(), end="")
     return EXIT_OK
 
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 
 from tfod import keys
 from tfod.compression import Compression
+from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardsNotFoundError
 from tfod.example import Example
-from tfod.records import HEADER_BYTES, read_records, shard_compression
+from tfod.records import read_records, shard_compression
 from tfod.shards import SHARD_EXTENSIONS, find_shards
 from tfod.writer import AtomicFile, ShardSetWriter
 

@@ -1,0 +1,217 @@
+"""Damages of the framing: what can be wrong with a shard as a sequence of records."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfod.errors import ShardError
+
+HEADER_BYTES = 12  # length and its checksum
+
+_AGAIN = "download or export the shard again"
+_SIGNATURES = (
+    (b"PK\x03\x04", "a zip archive", "unpack it first"),
+    (b"\xff\xd8\xff", "a JPEG picture", "pass the shard, not the picture"),
+    (b"\x89PNG", "a PNG picture", "pass the shard, not the picture"),
+    (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
+    (b"<!DOCTYPE", "an HTML page", "download the raw file, not the page about it"),
+    (b"<!doctype", "an HTML page", "download the raw file, not the page about it"),
+    (b"<html", "an HTML page", "download the raw file, not the page about it"),
+    (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
+    (b"Rar!", "a RAR archive", "unpack it first"),
+    (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it first"),
+    (b"{", "JSON text", "pass the shard"),
+    (b"[", "JSON text", "pass the shard"),
+    (b"<?xml", "XML text", "pass the shard"),
+)
+
+
+class DamageKind(enum.Enum):
+    """What kind of damage it is."""
+
+    EMPTY = "empty file"
+    FOREIGN = "not a TFRecord file"
+    LENGTH_CRC = "checksum of a length"
+    DATA_CRC = "checksum of the data"
+    TRUNCATED_HEADER = "cut inside a header"
+    TRUNCATED_RECORD = "cut inside a record"
+    FORGED_LENGTH = "a length that cannot be"
+    TRAILING_ZEROS = "zero bytes at the end"
+    COMPRESSION = "damaged compression"
+    OVERSIZE = "record beyond the limit"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One damage, and where.
+
+    Attributes:
+        kind: what kind it is.
+        shard: path or name of the file.
+        cause: what is wrong, without a full stop.
+        remedy: what the user can do.
+        record: number of the damaged record, from 0; None when the whole file is concerned.
+        offset: byte at which it starts in the uncompressed file; None likewise.
+        skipped: bytes that were passed over to find the next plausible record, or the end.
+        resumed: whether a plausible record was found behind it.
+    """
+
+    kind: DamageKind
+    shard: str
+    cause: str
+    remedy: str
+    record: int | None = None
+    offset: int | None = None
+    skipped: int = 0
+    resumed: bool = False
+
+    def to_error(self) -> ShardError:
+        """The same as an exception."""
+        return ShardError(
+            self.cause,
+            shard=self.shard,
+            record=self.record,
+            offset=self.offset,
+            remedy=self.remedy,
+        )
+
+
+DamageHandler = Callable[[Damage], None]
+"""Told of each damage; the walk then goes on behind it."""
+
+
+def empty_file(shard: str) -> Damage:
+    """A file of zero bytes."""
+    return Damage(
+        DamageKind.EMPTY,
+        shard,
+        "is empty (0 bytes)",
+        "delete it if it is meant to be empty, otherwise export or download it again",
+    )
+
+
+def looks_like(head: bytes) -> tuple[str, str] | None:
+    """What a file that is no shard is instead, by its first bytes, and what to do with it."""
+    text = head.lstrip()
+    for signature, what, remedy in _SIGNATURES:
+        # A damaged length may begin with any byte, but it has zeros; text has none.
+        if text.startswith(signature) and (len(signature) > 1 or b"\0" not in head):
+            return what, remedy
+    return None
+
+
+def foreign_file(shard: str, head: bytes) -> Damage:
+    """A file that is no sequence of records at all."""
+    other = looks_like(head)
+    if other:
+        return Damage(DamageKind.FOREIGN, shard, f"is no TFRecord file but {other[0]}", other[1])
+    return Damage(
+        DamageKind.FOREIGN,
+        shard,
+        "is no TFRecord file (its first 12 bytes are no record header)",
+        "check that this is the shard, and download it again if it is",
+    )
+
+
+def bad_length(
+    shard: str, record: int, offset: int, skipped: int = 0, resumed: bool = False
+) -> Damage:
+    """A length whose checksum is wrong."""
+    cause = "the checksum of the length is wrong, so nothing behind this byte can be read"
+    if resumed:
+        cause = (
+            "the checksum of the length is wrong; "
+            f"the next plausible record was found {skipped:,} bytes further on"
+        )
+    elif skipped:
+        cause = (
+            "the checksum of the length is wrong, and no plausible record was found in the "
+            f"{skipped:,} bytes behind"
+        )
+    return Damage(
+        DamageKind.LENGTH_CRC, shard, cause, _again(record), record, offset, skipped, resumed
+    )
+
+
+def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Damage:
+    """Zero bytes where a record should be: a disk ran full, or a download was preallocated."""
+    many = f" ({skipped:,})" if skipped else ""
+    cause = f"only zero bytes follow{many}, so nothing behind this byte can be read"
+    kind = DamageKind.TRAILING_ZEROS
+    return Damage(kind, shard, cause, _again(record), record, offset, skipped)
+
+
+def bad_data(shard: str, record: int, offset: int) -> Damage:
+    """Data whose checksum is wrong."""
+    return Damage(
+        DamageKind.DATA_CRC,
+        shard,
+        "the checksum of the data is wrong, the record was changed after it was written",
+        _AGAIN,
+        record,
+        offset,
+        resumed=True,
+    )
+
+
+def truncated(shard: str, record: int, offset: int, wanted: int, got: int) -> Damage:
+    """The file ends inside a header or a record."""
+    in_header = got < HEADER_BYTES
+    part, need = ("its header", HEADER_BYTES) if in_header else ("the record", wanted)
+    return Damage(
+        DamageKind.TRUNCATED_HEADER if in_header else DamageKind.TRUNCATED_RECORD,
+        shard,
+        f"the file ends inside {part} ({got:,} of {need:,} bytes are there)",
+        _again(record),
+        record,
+        offset,
+        skipped=got,
+    )
+
+
+def forged_length(shard: str, record: int, offset: int, wanted: int, skipped: int) -> Damage:
+    """A length with a right checksum that leads beyond the end, though records follow."""
+    return Damage(
+        DamageKind.FORGED_LENGTH,
+        shard,
+        f"the record claims {wanted:,} bytes, more than the file has left, but the next plausible "
+        f"record was found {skipped:,} bytes further on",
+        _AGAIN,
+        record,
+        offset,
+        skipped,
+        resumed=True,
+    )
+
+
+def damaged_compression(shard: str, compression: str, reason: str) -> Damage:
+    """A gzip or zlib stream that cannot be read on."""
+    return Damage(
+        DamageKind.COMPRESSION,
+        shard,
+        f"its {compression} stream is damaged ({reason})",
+        _AGAIN,
+    )
+
+
+def oversize(shard: str, record: int, offset: int, wanted: int, limit: int) -> Damage:
+    """A record larger than what may be held in memory."""
+    return Damage(
+        DamageKind.OVERSIZE,
+        shard,
+        f"the record has {wanted:,} bytes, more than the limit of {limit:,}; it was not read",
+        "raise the limit if such records are meant",
+        record,
+        offset,
+        skipped=wanted,
+        resumed=True,
+    )
+
+
+def _again(sound: int) -> str:
+    if not sound:
+        return _AGAIN
+    before = f"the {sound} records before it are" if sound > 1 else "the record before it is"
+    return f"{_AGAIN}; {before} sound"

@@ -1,0 +1,105 @@
+"""Finding record headers: where the next plausible record is, and where a shard can be split."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+
+from tfod.damage import HEADER_BYTES
+
+FOOTER_BYTES = 4  # the payload's checksum
+_WINDOW = 1 << 16
+_HEADER = struct.Struct("<QI")
+_crc32c = google_crc32c.value
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """A run of records of a plain shard, for several readers to share it.
+
+    Attributes:
+        start, stop: half-open span in bytes; both are ends of records.
+        first_record: number of the record at ``start``.
+    """
+
+    start: int
+    stop: int
+    first_record: int
+
+
+def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
+    """Split a plain shard into parts of about so many bytes, by walking its headers alone.
+
+    From the first header that is not sound on, the rest is one part: only a reader who looks at
+    the data knows where to go on.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+    """
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = first = number = base = position = 0
+        window = b""
+        while True:
+            if position - base + HEADER_BYTES > len(window):
+                base, window = position, os.pread(file.fileno(), _WINDOW, position)
+            head = window[position - base : position - base + HEADER_BYTES]
+            if len(head) < HEADER_BYTES or not _is_sound(head):
+                break
+            position += HEADER_BYTES + _HEADER.unpack(head)[0] + FOOTER_BYTES
+            number += 1
+            if position >= size:
+                break
+            if position - start >= part_bytes:
+                yield ShardPart(start, position, first)
+                start, first = position, number
+            if position - base > len(window):
+                window = b""
+        yield ShardPart(start, size, first)
+
+
+def _is_sound(head: bytes) -> bool:
+    crc = _crc32c(head[:8])
+    masked: int = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return masked == int.from_bytes(head[8:], "little")
+
+
+def find_headers(data: np.ndarray) -> Iterator[int]:
+    """Positions at which a record's length of less than 2**40 with its right checksum lies.
+
+    Args:
+        data: bytes, uint8 of shape (n,).
+    """
+    count = len(data) - HEADER_BYTES + 1
+    if count <= 0 or not data.any():
+        return
+    # Lengths are small: three zero bytes leave few places where the checksum need be computed.
+    zeros = data[5 : 5 + count] | data[6 : 6 + count] | data[7 : 7 + count]
+    places = np.flatnonzero(zeros == 0)
+    crc = np.full(len(places), _crc32c(bytes(8)), np.uint32)
+    for byte, table in enumerate(_crc_tables()):
+        crc ^= table[data[places + byte]]
+    masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
+    stored = np.zeros(len(places), np.uint32)
+    for byte in range(4):
+        stored |= data[places + 8 + byte].astype(np.uint32) << np.uint32(8 * byte)
+    yield from places[masked == stored].tolist()
+
+
+@functools.cache
+def _crc_tables() -> list[np.ndarray]:
+    """What each value of each of the five low bytes of a length does to its CRC-32C."""
+    nothing = _crc32c(bytes(8))
+    return [
+        np.array(
+            [_crc32c((value << 8 * byte).to_bytes(8, "little")) ^ nothing for value in range(256)],
+            np.uint32,
+        )
+        for byte in range(5)
+    ]

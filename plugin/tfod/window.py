@@ -1,0 +1,110 @@
+"""The part of a stream that is in memory, in buffers that are used again.
+
+A shard is read through two buffers in turn. A buffer that somebody still holds a record of is
+left to him and replaced by a fresh one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+import numpy as np
+
+BUFFER_BYTES = 1 << 19
+
+
+class Source(Protocol):
+    """Anything that fills a buffer."""
+
+    def readinto(self, target: memoryview, /) -> int: ...
+
+
+class _Buffers:
+    """Two buffers in turn, replaced by fresh ones where somebody still holds a record of them."""
+
+    def __init__(self) -> None:
+        self._pool: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray:
+        counts = _reference_counts(self._pool)
+        for position, count in enumerate(counts):
+            if count == _UNSHARED and len(self._pool[position]) >= size:
+                self._pool.append(self._pool.pop(position))
+                return self._pool[-1]
+        fresh = bytearray(size)
+        self._pool = [*self._pool[-1:], fresh]
+        return fresh
+
+
+def _reference_counts(pool: list[bytearray]) -> list[int]:
+    return [sys.getrefcount(buffer) for buffer in pool]
+
+
+# What the count is for a buffer that only the pool refers to: differs between interpreters.
+_UNSHARED = _reference_counts([bytearray()])[0]
+
+
+NO_BYTES = np.zeros(0, np.uint8)
+NO_BUFFER = bytearray()
+
+
+class Window:
+    """The part of a stream that is in memory.
+
+    ``buffer[position:have]`` is what has not been consumed; ``buffer[0]`` is byte ``base`` of the
+    stream.
+    """
+
+    def __init__(self, stream: Source, start: int, stop: int) -> None:
+        self._stream = stream
+        self._left = stop - start
+        self._buffers = _Buffers()
+        self.buffer = self._buffers.take(BUFFER_BYTES)
+        self.array = np.frombuffer(self.buffer, np.uint8)
+        self.base, self.have = start, 0
+
+    def refill(self, position: int, wanted: int) -> bool:
+        """Move what is behind ``position`` to the front of the next buffer and read on.
+
+        The new position is 0. Never takes more memory than twice what has really been read: a
+        forged length allocates nothing.
+
+        Returns:
+            Whether anything was read.
+        """
+        size = max(BUFFER_BYTES, min(wanted, 2 * max(self.have - position, BUFFER_BYTES)))
+        rest = bytes(memoryview(self.buffer)[position : self.have])
+        # Without these references the buffer is free, unless somebody keeps a record of it.
+        self.array, self.buffer = NO_BYTES, NO_BUFFER
+        self.buffer = self._buffers.take(size)
+        self.buffer[: len(rest)] = rest
+        self.array = np.frombuffer(self.buffer, np.uint8)
+        self.base += position
+        got = _fill(self._stream, self.buffer, len(rest), self._left)
+        self._left -= got
+        self.have = len(rest) + got
+        return got > 0
+
+    def skip(self, position: int, count: int) -> int:
+        """Pass over ``count`` bytes from ``position``; return how many there were."""
+        left = count
+        while left > self.have - position:
+            left -= self.have - position
+            if not self.refill(self.have, BUFFER_BYTES):
+                return count - left
+            position = 0
+        self.refill(position + left, BUFFER_BYTES)
+        return count
+
+
+def _fill(stream: Source, buffer: bytearray, have: int, most: int) -> int:
+    """Read until the buffer is full or the stream ends; return how many bytes came."""
+    view = memoryview(buffer)[: have + most]
+    start = have
+    while have < len(view):
+        got = stream.readinto(view[have:])
+        if not got:
+            break
+        have += got
+    return have - start

@@ -1,0 +1,142 @@
+"""Reports made to measure for the tests of the renderers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from tfod_validator.finding import Finding, Severity
+from tfod_validator.report import ChosenProfile, Counts, Report, SourceFile
+from tfod_validator.rules.registry import Rule
+from tfod_validator.statistics import Statistics
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+
+def _rule(code: str, severity: Severity, title: str, why: str, remedy: str) -> Rule:
+    return Rule(code, severity, title, why, remedy, "an issue", object, lambda _: ())
+
+
+RULES = {
+    one.code: one
+    for one in (
+        _rule(
+            "TFR904",
+            ERROR,
+            "data checksum is wrong",
+            "TensorFlow stops here and does not say in which file.",
+            "Copy or download the shard again, or write it anew from the annotations.",
+        ),
+        _rule(
+            "BOX903",
+            ERROR,
+            "box outside the picture",
+            "The trainer stops on coordinates above 1.1.",
+            "Clip boxes to the picture.",
+        ),
+        _rule(
+            "LAB906",
+            WARNING,
+            "class differs from the map by case or spaces",
+            "It is another class to every reader.",
+            "Write the class as the label map has it.",
+        ),
+        _rule("SET901", ERROR, "a shard of the set is missing", "", "Find the missing shard."),
+        _rule("ZIP917", INFO, "stray files", "They do no harm.", "Leave them out when zipping."),
+    )
+}
+"""Rules that are not in the registry, so that these tests do not change with its texts."""
+
+
+def found(code: str, message: str, shard: str = "a.record", **fields: object) -> Finding:
+    """A finding with its rule's severity and remedy."""
+    rule = RULES[code]
+    given = {"severity": rule.severity, "remedy": rule.remedy, **fields}
+    return Finding(code=code, message=message, shard=shard, **given)  # type: ignore[arg-type]
+
+
+def make_report(
+    findings: Iterable[Finding] = (),
+    *,
+    most: int = 1000,
+    fail_on: Severity = ERROR,
+    sources: Sequence[str] = ("a.record",),
+    statistics: Statistics | None = None,
+    by_shard: bool = True,
+    **profile: str,
+) -> Report:
+    """A report of these findings, of which the first ``most`` are listed; counts are true."""
+    every = list(findings)
+    counted: dict[str, Counter[str]] = {}
+    for one in every:
+        counted.setdefault(one.shard, Counter())[one.code] += 1
+    counts = Counts(
+        shards=len(sources),
+        records=1204,
+        pictures=1200,
+        boxes=1,
+        by_code=Counter(one.code for one in every),
+        by_severity={level: sum(one.severity is level for one in every) for level in Severity},
+        places_by_code=Counter(code for codes in counted.values() for code in codes),
+        by_shard=counted if by_shard else {},
+    )
+    return Report(
+        valid=not any(one.severity.rank >= fail_on.rank for one in every),
+        fail_on=fail_on,
+        profile=ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile}),
+        sources=[SourceFile(name, 1_234_567, "ab" * 32) for name in sources],
+        counts=counts,
+        findings=every[:most],
+        statistics=statistics or Statistics(),
+        version="1.2.3",
+        duration=1.5,
+        severities={one.code: one.severity for one in every},
+    )
+
+
+def some_statistics() -> Statistics:
+    """Figures of two pictures with three boxes, one of them not finite."""
+    statistics = Statistics()
+    boxes = np.array([[0.1, 0.1, 0.3, 0.5], [0.5, 0.5, 0.9, 0.9], [np.nan, 0, 1, 1]], np.float32)
+    statistics.add_boxes(boxes, np.array([1, 2]))
+    statistics.classes.update({"person": 2, "автомобиль": 1})
+    statistics.picture_sizes[(1080, 1920)] = 2
+    return statistics
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "\x1b]0;title\x07\x1b[31mred",
+    "\u202egpj.exe",
+    "half a pair \ud800, no character \uffff, NUL \x00, C1 \x9b31m",
+    "]]>&amp;<![CDATA[",
+    "{{ 7 * 7 }}{% raw %}",
+    "two\nlines\r\tand \u2028 more",
+)
+"""Texts that a shard may hold to steer what shows them."""
+
+
+def hostile_report() -> Report:
+    """Every text that comes from the data is hostile."""
+    statistics = some_statistics()
+    findings = []
+    for record, text in enumerate(HOSTILE):
+        statistics.classes[text] = 1
+        findings.append(
+            found(
+                "LAB906",
+                f"class {text}",
+                shard=text,
+                record=record,
+                offset=0,
+                item=text,
+                feature=text,
+                value=text,
+                remedy=text,
+            )
+        )
+    return make_report(
+        findings, sources=HOSTILE, statistics=statistics, name=HOSTILE[0], reason=HOSTILE[2]
+    )

@@ -1,0 +1,373 @@
+"""The rules for pictures: what fires, and what only nearly does."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageFile
+from tfod.errors import TfodError
+from tfod.picture import PictureHeader, read_picture_header
+from tfod_validator import picture_bytes
+from tfod_validator.finding import Place, Problem
+from tfod_validator.picture_bytes import DecodeFailure, decode_failure, fingerprint, looks_like
+from tfod_validator.rules.images import (
+    PictureFacts,
+    SamePicture,
+    Sha256Facts,
+    SharedPicture,
+)
+from tfod_validator.rules.registry import judge
+
+from tests.picture_kinds import bmp, exif_jpeg, picture_of, png, saved
+
+JPEG = PictureHeader("jpeg", 100, 200, 3, 8, 1, True, "")
+
+
+def said(subject: object) -> dict[str, Problem]:
+    """What the rules say, by code."""
+    return {rule.code: problem for rule, problem in judge(subject)}
+
+
+def facts(header: PictureHeader | None = JPEG, **declared: object) -> PictureFacts:
+    return PictureFacts(-1 if header else 0, header, **declared)  # type: ignore[arg-type]
+
+
+def of(data: bytes, **declared: object) -> PictureFacts:
+    return facts(read_picture_header(data, 0, len(data)), **declared)
+
+
+def test_nothing_to_say() -> None:
+    assert not said(facts())
+    sound = facts(declared_format="jpg", declared_height=100, declared_width=200)
+    assert not said(sound._replace(declared_channels=3))
+
+
+class TestMissing:
+    def test_fires(self) -> None:
+        assert list(said(PictureFacts(0))) == ["IMG001"]
+
+    def test_near_miss(self) -> None:
+        assert "IMG001" not in said(PictureFacts(1))
+        assert "IMG001" not in said(facts())
+
+
+class TestNoPicture:
+    def test_fires(self) -> None:
+        assert (
+            said(PictureFacts(77))["IMG002"].message
+            == "the 77 bytes are no picture that can be read"
+        )
+        looks = PictureFacts(77, looks_like="HTML")
+        assert said(looks)["IMG002"].message.endswith("they look like HTML")
+
+    @pytest.mark.parametrize("channels", [1, 3, 4])
+    def test_raw_pixels(self, channels: int) -> None:
+        raw = PictureFacts(200 * channels, declared_height=10, declared_width=20)
+        problem = said(raw)["IMG002"]
+        assert f"raw pixels, 10 x 20 x {channels}" in problem.message
+        assert "Encode" in (problem.remedy or "")
+
+    def test_raw_pixels_of_other_channels(self) -> None:
+        raw = PictureFacts(400, declared_height=10, declared_width=20)
+        assert "raw" not in said(raw)["IMG002"].message
+        assert "raw" in said(raw._replace(declared_channels=2))["IMG002"].message
+
+    def test_near_miss(self) -> None:
+        assert "IMG002" not in said(facts())
+        assert "IMG002" not in said(PictureFacts(0))
+
+
+def test_decode_failure() -> None:
+    assert said(DecodeFailure("broken"))["IMG003"].message == "the picture does not decode: broken"
+
+
+class TestFormat:
+    @pytest.mark.parametrize("name", ["png", "PNG", "jpeg2000", "peg"])
+    def test_fires(self, name: str) -> None:
+        problem = said(facts(declared_format=name))["IMG004"]
+        assert (problem.value, problem.feature) == (name, "image/format")
+        assert problem.remedy == "Write 'jpeg' into image/format."
+
+    @pytest.mark.parametrize("name", ["raw", "RAW"])
+    def test_raw_is_worse(self, name: str) -> None:
+        assert "takes the bytes" in said(facts(declared_format=name))["IMG004"].message
+
+    @pytest.mark.parametrize("name", ["jpeg", "jpg", "JPG", ".jpg", "image/jpeg", "jpe", "", None])
+    def test_near_miss(self, name: str | None) -> None:
+        assert "IMG004" not in said(facts(declared_format=name))
+
+
+class TestKind:
+    """tests/tensorflow/test_picture_kinds.py asks TensorFlow; here is what the messages say."""
+
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            ("jpeg 12 bits", "12 bits"),
+            ("jpeg lossless", "lossless"),
+            ("jpeg two components", "2 channels"),
+            ("jpeg without height", "leaves out"),
+            ("png apple", "CgBI"),
+            ("gif", "frames x height"),
+            ("bmp 1 bits", "1 bits a pixel"),
+            ("bmp 16 bits", "16 bits a pixel"),
+            ("bmp rle", "compressed"),
+            ("bmp 24 bits os2", "OS/2"),
+            ("bmp bytes after the end", "after its pixels"),
+            ("tiff RGB", "does not know TIFF"),
+        ],
+    )
+    def test_fires(self, kind: str, words: str) -> None:
+        message = said(of(picture_of(kind)))["IMG005"].message
+        assert words in message and "tf.io." in message
+
+    @pytest.mark.parametrize("channels", [3, 4])
+    def test_webp(self, channels: int) -> None:
+        header = JPEG._replace(format="webp", channels=channels)
+        assert "WebP" in said(facts(header))["IMG005"].message
+
+    @pytest.mark.parametrize(
+        "kind", ["jpeg CMYK", "jpeg ycck", "png I;16", "png animated", "bmp 32 bits", "bmp L"]
+    )
+    def test_near_miss(self, kind: str) -> None:
+        assert not said(of(picture_of(kind)))
+
+    def test_bmp_too_large(self) -> None:
+        header = JPEG._replace(format="bmp", height=20000, width=20000)
+        assert "too large" in said(facts(header))["IMG005"].message
+
+
+class TestSize:
+    def test_fires(self) -> None:
+        problem = said(facts(declared_height=100, declared_width=201))["IMG006"]
+        assert problem.message == (
+            "image/height and image/width say 100 x 201, the picture is 100 x 200"
+        )
+        assert (problem.feature, problem.value, problem.remedy) == ("image/width", 201, None)
+
+    def test_one_of_them(self) -> None:
+        assert said(facts(declared_height=7))["IMG006"].feature == "image/height"
+        assert "image/width says 7," in said(facts(declared_width=7))["IMG006"].message
+
+    def test_exchanged(self) -> None:
+        problem = said(facts(declared_height=200, declared_width=100))["IMG006"]
+        assert problem.message.endswith("height and width are exchanged")
+        assert "Exchange" in (problem.remedy or "")
+
+    def test_exchanged_by_exif(self) -> None:
+        turned = JPEG._replace(orientation=6)
+        problem = said(facts(turned, declared_height=200, declared_width=100))["IMG006"]
+        assert "EXIF orientation 6" in problem.message
+        assert "exif_transpose" in (problem.remedy or "")
+
+    def test_near_miss(self) -> None:
+        assert "IMG006" not in said(facts(declared_height=100, declared_width=200))
+        assert "IMG006" not in said(facts(declared_height=100))
+        assert "IMG006" not in said(facts(None, declared_height=1, declared_width=1))
+
+
+class TestOrientation:
+    @pytest.mark.parametrize("orientation", range(2, 9))
+    def test_fires(self, orientation: int) -> None:
+        assert said(of(exif_jpeg(orientation)))["IMG007"].value == orientation
+
+    def test_near_miss(self) -> None:
+        assert "IMG007" not in said(of(exif_jpeg(1)))
+
+
+class TestSha256:
+    ACTUAL = hashlib.sha256(b"x").hexdigest()
+
+    @pytest.mark.parametrize(
+        ("declared", "words"),
+        [
+            ("0" * 64, "of the picture it is"),
+            (hashlib.md5(b"x").hexdigest(), "not 64"),
+            (ACTUAL.upper(), "upper case"),
+            ("", "not 64"),
+        ],
+    )
+    def test_fires(self, declared: str, words: str) -> None:
+        assert words in said(Sha256Facts(declared, self.ACTUAL))["IMG008"].message
+
+    def test_near_miss(self) -> None:
+        assert not said(Sha256Facts(self.ACTUAL, self.ACTUAL))
+
+
+class TestComplete:
+    @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB"])
+    def test_fires(self, kind: str) -> None:
+        assert "cut short" in said(of(picture_of(kind)[:-1]))["IMG009"].message
+
+    @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB", "tiff RGB"])
+    def test_near_miss(self, kind: str) -> None:
+        assert "IMG009" not in said(of(picture_of(kind)))
+
+
+def test_same_picture() -> None:
+    same = SamePicture(Place("train.record", 3, 4096, "a.jpg"))
+    assert said(same)["IMG010"].message == (
+        "the same picture is in record 3 of train.record (a.jpg)"
+    )
+
+
+def test_shared_picture() -> None:
+    shared = SharedPicture("val", "train", Place("train.record", 3))
+    problem = said(shared)["IMG011"]
+    assert problem.message == "the picture is in val and in train: record 3 of train.record has it"
+    assert problem.value == ["train", "val"]
+
+
+class TestPositiveSize:
+    @pytest.mark.parametrize("value", [0, -1])
+    def test_fires(self, value: int) -> None:
+        for key in ("height", "width"):
+            found = said(facts(**{f"declared_{key}": value}))
+            assert list(found) == ["IMG012"]
+            assert found["IMG012"].message == f"image/{key} is {value}"
+
+    def test_near_miss(self) -> None:
+        one = JPEG._replace(height=1, width=1)
+        assert not said(facts(one, declared_height=1, declared_width=1))
+        assert "IMG012" not in said(PictureFacts(0))
+
+
+class TestPalette:
+    def test_fires(self) -> None:
+        assert list(said(of(saved("P", "BMP")))) == ["IMG013"]
+
+    def test_near_miss(self) -> None:
+        assert not said(of(saved("L", "BMP")))
+        assert not said(of(saved("P", "PNG")))
+        # Where it does not decode at all there is nothing to say about colours.
+        assert list(said(of(bmp(4)))) == ["IMG005"]
+
+
+class TestFingerprint:
+    @given(st.binary(max_size=200), st.binary(max_size=50))
+    def test_goes_by_the_bytes_alone(self, data: bytes, before: bytes) -> None:
+        expected = fingerprint(data, 0, len(data))
+        buffer = bytearray(before + data + b"after")
+        assert fingerprint(buffer, len(before), len(before) + len(data)) == expected
+        assert 0 <= expected < 1 << 64
+
+    @pytest.mark.parametrize("length", [1, 100, 16384])
+    @pytest.mark.parametrize("head", [b"\xff\xd8\xff", b"BM"])
+    def test_every_byte_of_small_ones_counts(self, length: int, head: bytes) -> None:
+        data = bytearray((head + bytes(length))[:length])
+        before = fingerprint(data, 0, length)
+        for place in {0, length // 3, length - 1}:
+            data[place] ^= 1
+            assert fingerprint(data, 0, length) != before
+            data[place] ^= 1
+        assert fingerprint(data, 0, length - 1) != before
+
+    def test_large_ones(self) -> None:
+        compressed = bytearray(b"\xff\xd8\xff" + bytes(100_000))
+        plain = bytearray(b"BM" + bytes(100_000))
+        for place, is_sampled in ((4000, True), (50_002, True), (99_999, True), (20_000, False)):
+            for data, is_seen in ((compressed, is_sampled), (plain, True)):
+                before = fingerprint(data, 0, len(data))
+                data[place] ^= 1
+                assert (fingerprint(data, 0, len(data)) != before) == is_seen
+                data[place] ^= 1
+        assert fingerprint(compressed, 0, 99_000) != fingerprint(compressed, 0, 99_001)
+
+
+class TestLooksLike:
+    @pytest.mark.parametrize(
+        ("data", "look"),
+        [
+            (b"", ""),
+            (bytes(20), "all zeros"),
+            (b"\xcc" * 20, "20 times the byte 204"),
+            (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG with a damaged header"),
+            (png(8, 2)[:20], "a PNG with a damaged header"),
+            (b"\0\0\0\x1cftypavif\0\0\0\0", "an AVIF picture"),
+            (b"\0\0\0\x1cftypheic\0\0\0\0", "a HEIC picture"),
+            (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL picture"),
+            (b"\xff\x0a\xfa\x7f", "a JPEG XL picture"),
+            (b"P6 3 2 255\n", "a PNM picture"),
+            (b"\x93NUMPY\x01\0", "a NumPy array"),
+            (b"<!DOCTYPE html><html>", "HTML"),
+            (b"\n <html lang='en'>", "HTML"),
+            (b'<?xml version="1.0"?><svg>', "an SVG drawing"),
+            (b'<?xml version="1.0"?><a>', "XML"),
+            (b'{"error": 404}', "JSON"),
+            (b"PK\x03\x04\x14\0", "a zip archive"),
+            (b"data/images/a b.JPG", "a path"),
+            (b"C:\\pictures\\x.png", "a path"),
+            (b"https://example.com/a.jpg", "a URL"),
+            (b"/9j/4AAQSkZJRgABAQ==", "a picture in base64"),
+            (b"data:image/png;base64,iVBORw0KGgo", "a data URL"),
+            (str(b"\xff\xd8\xff\xe0").encode(), "the text that Python prints for bytes"),
+            ("\xff\xd8\xff\xe0".encode(), "text that was a picture"),
+            (b"\xff\xd8\xff\xe0".decode(errors="replace").encode(), "text that was a picture"),
+            (b"just some words", "text"),
+            (b"\x01\x02\x03\xfe", ""),
+        ],
+    )
+    def test_looks(self, data: bytes, look: str) -> None:
+        buffer = bytearray(b"<html>" + data + b"\0after")
+        assert looks_like(buffer, 6, 6 + len(data)) == look
+
+    @given(st.binary(max_size=600))
+    def test_any_bytes(self, data: bytes) -> None:
+        looks_like(data, 0, len(data))
+
+
+class TestDecoding:
+    @pytest.mark.parametrize(
+        "kind", ["jpeg RGB", "jpeg CMYK", "png I;16", "gif", "bmp 24 bits", "tiff lzw"]
+    )
+    def test_sound(self, kind: str) -> None:
+        assert decode_failure(memoryview(picture_of(kind))) is None
+
+    @pytest.mark.parametrize("lenient", [False, True])
+    def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where other code in the process has told Pillow to be lenient."""
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
+        data = saved("RGB", "JPEG", (200, 200))
+        failure = decode_failure(data[: len(data) // 2])
+        assert failure is not None and "truncated" in failure.reason
+        assert lenient == ImageFile.LOAD_TRUNCATED_IMAGES
+
+    def test_damaged_png(self) -> None:
+        data = bytearray(saved("RGB", "PNG", (200, 200)))
+        data[len(data) // 2] ^= 0x55
+        failure = decode_failure(data)
+        assert failure is not None and "\n" not in failure.reason
+
+    def test_no_picture(self) -> None:
+        failure = decode_failure(b"<html></html>")
+        assert failure is not None and failure.reason == "Pillow finds no picture in it"
+
+    def test_postscript_is_not_run(self) -> None:
+        """Pillow would call Ghostscript for it."""
+        failure = decode_failure(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EOF\n")
+        assert failure is not None and failure.reason == "Pillow finds no picture in it"
+
+    def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+        failure = decode_failure(saved("RGB", "PNG"))
+        assert failure is not None and "more than 200 pixels" in failure.reason
+
+    def test_large_but_no_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21 * 34 - 1)
+        assert decode_failure(saved("RGB", "PNG")) is None
+
+    @given(st.sampled_from(["jpeg RGB", "png P", "gif", "bmp rle", "tiff lzw"]), st.data())
+    def test_any_damage(self, kind: str, data: st.DataObject) -> None:
+        changed = bytearray(picture_of(kind))
+        for _ in range(3):
+            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+        failure = decode_failure(changed)
+        assert failure is None or failure.reason
+
+    def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+        with pytest.raises(TfodError, match=r"pip install 'tfod\[validator\]'"):
+            picture_bytes.decode_failure(b"")

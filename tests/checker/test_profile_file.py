@@ -1,0 +1,600 @@
+"""Profiles from files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from tfod.errors import TfodError
+from tfod.schema import PROFILES, FeatureSpec, to_source
+from tfod.wire import Kind
+from tfod_validator import cli
+from tfod_validator.finding import Severity
+from tfod_validator.profile import OFF, READY, Profile, Roles, profile_of_features
+from tfod_validator.profile_document import schema
+from tfod_validator.profile_file import load_profile, profile_to_yaml
+from tfod_validator.rules.registry import FAMILIES, all_rules
+
+from tests.conftest import objects, picture
+
+ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
+
+FIXED = {"kind": "FixedLenFeature", "dtype": "int64"}
+
+
+def write(folder: Path, name: str, content: str | bytes | dict[str, Any]) -> str:
+    path = folder / name
+    if isinstance(content, dict):
+        content = json.dumps(content)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def refusal(path: str) -> str:
+    """The one line that a file is refused with, without the folder."""
+    with pytest.raises(TfodError) as caught:
+        load_profile(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(str(Path(path).parent) + "/", "")
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", READY)
+    def test_ready(self, name: str) -> None:
+        assert load_profile(name) is READY[name]
+
+    def test_unknown_names_get_near_ones(self) -> None:
+        with pytest.raises(TfodError, match=r"cvta: is no profile; did you mean cvat\? give cvat,"):
+            load_profile("cvta")
+
+    def test_no_such_file(self, tmp_path: Path) -> None:
+        assert refusal(str(tmp_path / "p.yaml")) == "p.yaml: No such file or directory"
+
+    def test_a_file_too_large_to_be_one(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "p.yaml", bytes(2 << 20))
+        assert "is larger than 1 MiB" in refusal(path)
+
+
+class TestDocuments:
+    def test_the_schema_is_one(self) -> None:
+        Draft202012Validator.check_schema(schema())
+
+    @pytest.mark.parametrize("name", ["p.yaml", "p.yml", "p.json", "P.JSON"])
+    def test_all_fields(self, tmp_path: Path, name: str) -> None:
+        document = {
+            "$schema": "profile.schema.json",
+            "name": "ours",
+            "title": "our cameras",
+            "features": {
+                "image/encoded": {"kind": "FixedLenFeature", "dtype": "string"},
+                "camera": {"kind": "VarLenFeature", "dtype": "int64", "required": True},
+                "pose": {
+                    "kind": "FixedLenFeature",
+                    "dtype": "float32",
+                    "shape": [2, 1],
+                    "default": [0, -1.5],
+                    "meaning": "radians",
+                },
+                "raw": {
+                    "kind": "FixedLenFeature",
+                    "dtype": "string",
+                    "shape": [],
+                    "default": {"base64": "/w=="},
+                },
+            },
+            "roles": {"source_id": "camera", "box": ["pose"]},
+            "rules": {"TFR": "warning", "TFR003": "off", "BOX001": "info"},
+            "speaks_against": ["z"],
+            "pictures": True,
+        }
+        assert load_profile(write(tmp_path, name, document)) == Profile(
+            "ours",
+            "our cameras",
+            {
+                "image/encoded": FeatureSpec(Kind.BYTES, ()),
+                "camera": FeatureSpec(Kind.INT64, demanded=True),
+                "pose": FeatureSpec(Kind.FLOAT, (2, 1), (0.0, -1.5), "radians"),
+                "raw": FeatureSpec(Kind.BYTES, (), b"\xff"),
+            },
+            # Standard keys are taken for granted where they are features, no others.
+            Roles("image/encoded", None, None, "camera", None, None, None, None, None, ("pose",)),
+            {"TFR": Severity.WARNING, "TFR003": OFF, "BOX001": Severity.INFO},
+            ("z",),
+            True,
+        )
+
+    def test_a_bare_off_in_yaml(self, tmp_path: Path) -> None:
+        text = "features: {a: {kind: VarLenFeature, dtype: int64}}\nrules: {BOX001: off}\n"
+        profile = load_profile(write(tmp_path, "mine.v2.yaml", text))
+        assert profile.severities == {"BOX001": OFF} and profile.name == "mine"
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"colour": 1}, "the file: there is no field 'colour'; known are $schema, name, "),
+            ({"titel": "x"}, "the file: there is no field 'titel'; did you mean title?"),
+            ({"features": {}}, "features: expected at least one feature, by its key; found {}"),
+            ({"features": []}, "features: expected at least one feature, by its key; found []"),
+            ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: dtype is missing"),
+            (
+                {"features": {"image/a": {"kind": "VarLen", "dtype": "int64"}}},
+                "features['image/a'].kind: expected FixedLenFeature (as many values as the shape "
+                "says) or VarLenFeature (any number); found 'VarLen'",
+            ),
+            (
+                {"features": {"a": {"kind": "VarLenFeature", "dtype": "uint8"}}},
+                "features.a.dtype: expected string, int64 or float32, which is all that",
+            ),
+            (
+                {"features": {"a": {"kind": "VarLenFeature", "dtype": "int64", "shape": [1]}}},
+                "features.a.shape: expected nothing, since a VarLenFeature has any number",
+            ),
+            (
+                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "shape": [0]}}},
+                "features.a.shape[0]: expected a size, a whole number from 1; found 0",
+            ),
+            (
+                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": None}}},
+                "features.a.default: expected what stands in for a missing feature: a text, a",
+            ),
+            (
+                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": "1"}}},
+                "features['a']: the default of dtype int64 is an integer of 64 bits, and '1' is "
+                "none",
+            ),
+            (
+                {"features": {"a": {"kind": "FixedLenFeature", "dtype": "string", "default": 1}}},
+                "features['a']: the default of dtype string is a text, and 1 is none",
+            ),
+            (
+                {
+                    "features": {
+                        "a": {
+                            "kind": "FixedLenFeature",
+                            "dtype": "string",
+                            "default": {"base64": "é"},
+                        }
+                    }
+                },
+                "features['a']: default: the text after base64 is none",
+            ),
+            (
+                {
+                    "features": {
+                        "a": {
+                            "kind": "FixedLenFeature",
+                            "dtype": "int64",
+                            "shape": [3],
+                            "default": 1,
+                        }
+                    }
+                },
+                "features['a']: a shape of 3 values has a default of 1",
+            ),
+            (
+                {"features": {"a": FIXED | {"required": False}}},
+                "features['a']: a FixedLenFeature that is not required needs a default",
+            ),
+            ({"rules": {"BOX001": "fatal"}}, "rules.BOX001: expected error, warning, info or off"),
+            (
+                {"rules": {"TFR01": "off"}},
+                "rules: there is no rule or family 'TFR01'; did you",
+            ),
+            ({"rules": {"box001": "off"}}, "no rule or family 'box001'; did you mean BOX001"),
+            ({"rules": {"?": "off"}}, "there is no rule or family '?'; tfod rules lists them all"),
+            ({"roles": {"box": ["a", "b"]}}, "roles.box: expected a list of four keys (xmin, "),
+            ({"roles": {"mask": "a"}}, "roles: there is no field 'mask'; "),
+            ({"roles": {"height": 1}}, "roles.height: expected a key, or null where the format"),
+            ({"pictures": "yes"}, "pictures: expected true where every record holds a picture"),
+            ({"name": "", "title": 1}, "(and 1 more)"),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, change: dict[str, Any], said: str) -> None:
+        document = {"features": ONE_FEATURE} | change
+        for name in ("p.json", "p.yaml"):
+            line = refusal(write(tmp_path, name, document))
+            assert line.startswith(f"{name}: ") and said in line
+
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("p.yaml", "features: [", "p.yaml:1: is no YAML: "),
+            ("p.yaml", "", "p.yaml: the file: expected a profile: an object with features"),
+            ("p.yaml", b"\xff\xfe", "p.yaml: is no text in UTF-8"),
+            ("p.yaml", "\x00", "p.yaml: is no YAML: "),
+            ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
+            ("p.yaml", "name: x\nname: y", "p.yaml:2: has 'name' twice"),
+            ("p.yaml", "a: &a [1]\nb: *a", "p.yaml:1: is used again by an alias (*)"),
+            ("p.yaml", "a: &a [*a]", "p.yaml:1: is used again by an alias"),
+            ("p.yaml", "--- a\n--- b", "p.yaml:2: is no YAML: but found another document"),
+            ("p.yaml", 'title: "\\ud800"', "p.yaml: title: '\\ud800' has half a character"),
+            ("p.json", '{"\\ud800": 1}', "p.json: the file: '\\ud800' has half a character"),
+            ("p.yaml", "features: {1: {}}", "features: the key 1 is no text; put quotes around it"),
+            ("p.yaml", "? [a]\n: b", "is no YAML: found unhashable key"),
+            ("p.yaml", "a: 2020-13-45", "p.yaml: has a value that is none: month must be in 1..12"),
+            ("p.yaml", "a: " + "9" * 5000, "p.yaml: has a value that is none: "),
+            ("p.yaml", "[" * 5000 + "]" * 5000, "p.yaml: is nested too deeply for a profile"),
+            ("p.json", "[" * 100_000, "p.json: is nested too deeply for a profile"),
+            ("p.json", "{", "p.json:1: is no JSON: Expecting property name"),
+            ("p.json", b"\xff", "p.json: is no text in UTF-8"),
+            ("p.json", '{"a": 1, "a": 2}', "p.json: has 'a' twice"),
+            ("p.json", "9" * 5000, "p.json: has a value that is none: "),
+        ],
+    )
+    def test_no_document(self, tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
+        assert said in refusal(write(tmp_path, name, content))
+
+    @pytest.mark.parametrize("module", ["yaml", "jsonschema"])
+    def test_without_the_extra(self, tmp_path: Path, module: str) -> None:
+        path = write(tmp_path, "p.yaml", "features: {}")
+        code = (
+            f"import sys; sys.modules[{module!r}] = None\n"
+            "from tfod.errors import TfodError\n"
+            "from tfod_validator.profile_file import load_profile\n"
+            f"try: load_profile({path!r})\n"
+            "except TfodError as error: print(error)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        name = {"yaml": "PyYAML"}.get(module, module)
+        assert f"need {name}; pip install 'tfod[validator]'" in done.stdout
+
+
+class TestPython:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "import tensorflow as tf\nf = {'k': tf.io.FixedLenFeature([], tf.int64)}",
+            "import tensorflow as tf\nf = {'k': tf.FixedLenFeature((), tf.int64)}",
+            "import tensorflow\nf = {'k': tensorflow.io.FixedLenFeature([], tensorflow.int64)}",
+            "import tensorflow.io\nf = {'k': tensorflow.io.FixedLenFeature([], 'int64')}",
+            "from tensorflow.io import FixedLenFeature as F\nf = dict(k=F((), dtype='int64'))",
+            "from tensorflow import io, int64\nf = dict(k=io.FixedLenFeature((), dtype=int64))",
+            "from tensorflow.io import *\nf = {'k': FixedLenFeature([], int64)}",
+            "import tensorflow.compat.v1 as t1\nf = {'k': t1.FixedLenFeature([], t1.int64)}",
+            "import tensorflow as t\nv1 = t.compat.v1\nf = {'k': v1.FixedLenFeature((), 'int64')}",
+            "import numpy as np\nf = {'k': tf.io.FixedLenFeature([], np.int64)}",
+            "f = {'k': tf.io.FixedLenFeature([], tf.dtypes.int64)}",
+            "K = 'k'\nS = ()\nf: dict = {K: tf.io.FixedLenFeature(S, tf.int64)}",
+            "SPEC = tf.io.FixedLenFeature([], tf.int64)\nf = {'k': SPEC}",
+            "F = tf.io.FixedLenFeature\nf = {'k': F([], tf.int64)}",
+            "def parse(x):\n    return tf.io.parse_example(x, "
+            "{'k': tf.io.FixedLenFeature([], tf.int64)})",
+            "class Decoder:\n    def __init__(self):\n        self.keys = "
+            "{'k': tf.io.FixedLenFeature([], tf.int64)}",
+            "f = dict([('k', tf.io.FixedLenFeature([], tf.int64))])",
+            "base = {'k': tf.io.FixedLenFeature([], tf.int64)}\nf = {**base}",
+            "base = {'k': tf.io.FixedLenFeature([], tf.int64)}\nf = dict(base) | {}",
+            "a = {'x': tf.io.VarLenFeature(tf.int64)}\n"
+            "feature_description = {'k': tf.io.FixedLenFeature([], tf.int64)}",
+            "features = {'k': tf.io.FixedLenFeature([], tf.int64)}\n"
+            "features = tf.io.parse_single_example(x, features)\nfeatures['k'] += 1",
+            "def a():\n  f = {'k': tf.io.FixedLenFeature([], tf.int64)}\n"
+            "def b():\n  f = {'k': tf.io.FixedLenFeature([], tf.int64)}",
+            "import tfx\ns = '\\d'\nf = {'k': tf.io.FixedLenFeature([], tf.int64)}",
+        ],
+    )
+    def test_spellings_of_one_description(self, tmp_path: Path, source: str) -> None:
+        profile = load_profile(write(tmp_path, "p.py", source))
+        assert profile.features == {"k": FeatureSpec(Kind.INT64, ())}
+
+    @pytest.mark.parametrize(
+        ("call", "spec"),
+        [
+            ("tf.io.VarLenFeature(tf.string)", FeatureSpec(Kind.BYTES)),
+            ("tf.io.VarLenFeature(dtype=float)", FeatureSpec(Kind.FLOAT)),
+            ("tf.io.VarLenFeature(np.bytes_)", FeatureSpec(Kind.BYTES)),
+            ("tf.io.RaggedFeature(tf.float32)", FeatureSpec(Kind.FLOAT)),
+            ("tf.io.RaggedFeature(tf.float32, 'k', [])", FeatureSpec(Kind.FLOAT)),
+            (
+                "tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)",
+                FeatureSpec(Kind.INT64),
+            ),
+            ("tf.io.FixedLenFeature([4], tf.float32)", FeatureSpec(Kind.FLOAT, (4,))),
+            ("tf.io.FixedLenFeature((2, 2), tf.float32)", FeatureSpec(Kind.FLOAT, (2, 2))),
+            ("tf.io.FixedLenFeature(4, tf.float32)", FeatureSpec(Kind.FLOAT, (4,))),
+            ("tf.io.FixedLenFeature([28 * 28], tf.int64)", FeatureSpec(Kind.INT64, (784,))),
+            ("tf.io.FixedLenFeature([], tf.string, '')", FeatureSpec(Kind.BYTES, (), b"")),
+            ("tf.io.FixedLenFeature([], tf.string, None)", FeatureSpec(Kind.BYTES, ())),
+            (
+                "tf.io.FixedLenFeature([], tf.string, default_value=b'\\xff')",
+                FeatureSpec(Kind.BYTES, (), b"\xff"),
+            ),
+            (
+                "tf.io.FixedLenFeature([], tf.int64, default_value=-1)",
+                FeatureSpec(Kind.INT64, (), -1),
+            ),
+            ("tf.io.FixedLenFeature([], tf.float32, 1)", FeatureSpec(Kind.FLOAT, (), 1.0)),
+            ("tf.io.FixedLenFeature([], tf.int64, [False])", FeatureSpec(Kind.INT64, (), 0)),
+            (
+                "tf.io.FixedLenFeature([2, 2], tf.int64, [[1, 2], [-3, +4]])",
+                FeatureSpec(Kind.INT64, (2, 2), (1, 2, -3, 4)),
+            ),
+            (
+                "tf.io.FixedLenFeature([3], tf.float32, [0.5] * 3)",
+                FeatureSpec(Kind.FLOAT, (3,), (0.5, 0.5, 0.5)),
+            ),
+        ],
+    )
+    def test_features(self, tmp_path: Path, call: str, spec: FeatureSpec) -> None:
+        profile = load_profile(write(tmp_path, "p.py", f"f = {{'k': {call}}}"))
+        assert profile.features == {"k": spec}
+
+    def test_keys(self, tmp_path: Path) -> None:
+        source = (
+            "P = 'image/'\nN = 2\n"
+            "f = {P + 'a': V(tf.int64), f'{P}b{N}': V(tf.int64), 'c' 'd': V(tf.int64)}\n"
+            "V = tf.io.VarLenFeature\n"
+        )
+        profile = load_profile(write(tmp_path, "p.py", source))
+        assert list(profile.features) == ["image/a", "image/b2", "cd"]
+        ragged = "f = {'k': tf.io.RaggedFeature(tf.int64, value_key='values')}"
+        assert list(load_profile(write(tmp_path, "p.py", ragged)).features) == ["values"]
+
+    def test_name_title_meanings_and_roles(self, tmp_path: Path) -> None:
+        source = to_source(PROFILES["tf_detection_api"])
+        profile = load_profile(write(tmp_path, "train.v2.py", source))
+        assert (profile.name, profile.title) == ("train", "feature_description of train.v2.py")
+        assert profile.features["image/width"].meaning == "pixels"
+        assert profile.roles == Roles() and profile.pictures is True
+        assert profile.severities == {}
+
+    @pytest.mark.parametrize("name", READY)
+    def test_roles_of_ready_descriptions(self, tmp_path: Path, name: str) -> None:
+        profile = load_profile(write(tmp_path, "p.py", to_source(PROFILES[name])))
+        ready = READY[name]
+        assert profile.roles.all_keys == ready.roles.all_keys & ready.features.keys()
+        if name not in ("roboflow", "open_images"):  # the same keys as tf_detection_api's
+            assert profile.severities == ready.severities
+
+    @pytest.mark.parametrize(
+        ("source", "said"),
+        [
+            ("x = 1", "p.py: has no dict of tf.io features; expected such as feature_description"),
+            ("", "p.py: has no dict of tf.io features"),
+            ("print 'x'", "p.py:1: is not Python 3: "),
+            (b"\x00", "p.py: is not Python 3: "),
+            (b"# coding: nothing\n", "is not Python 3: unknown encoding: nothing"),
+            ("x = " + "(" * 5000, "is not Python 3: "),
+            ("x = " + "-" * 100_000 + "1", "is not Python 3"),
+            (
+                "from keys import A\nf = {\n  A: tf.io.VarLenFeature(tf.int64)}",
+                "p.py:3: A cannot be read without running the file (it comes from keys)",
+            ),
+            (
+                "import keys\nf = {keys.A: tf.io.VarLenFeature(tf.int64)}",
+                "p.py:2: keys.A cannot be read without running the file",
+            ),
+            (
+                "A = 'a'\nA = 'b'\nf = {A: tf.io.VarLenFeature(tf.int64)}",
+                "p.py:3: A cannot be read without running the file (it is set in 2 places)",
+            ),
+            (
+                "if x:\n  A = 'a'\nf = {A: tf.io.VarLenFeature(tf.int64)}",
+                "p.py:3: A cannot be read without running the file",
+            ),
+            (
+                "f = {A: tf.io.VarLenFeature(tf.int64)}",
+                "A cannot be read without running the file (it is not set in this file)",
+            ),
+            ("A = B\nB = A\nf = {A: tf.io.VarLenFeature(tf.int64)}", "is too entangled"),
+            ("A = A + 'x'\nf = {A: tf.io.VarLenFeature(tf.int64)}", "p.py: is nested too deeply"),
+            ("f = {1: tf.io.VarLenFeature(tf.int64)}", "p.py:1: the key 1 is no text"),
+            ("f = {'\\ud800': tf.io.VarLenFeature(tf.int64)}", "is no text"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, '\\ud800')}", "'\\ud800' is none"),
+            (
+                "def f(n):\n  return {'k': tf.io.FixedLenFeature([n], tf.int64)}",
+                "p.py:2: n cannot be read without running the file",
+            ),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64), 'x': make()}",
+                "p.py:1: 'x' is make(), which is no tf.io feature or cannot be read",
+            ),
+            (
+                "f = {k: tf.io.VarLenFeature(tf.int64) for k in KEYS}",
+                "p.py:1: {k: tf.io.VarLenFeature(tf.int64) for k in KEYS} cannot be read",
+            ),
+            (
+                "f = {**other(), 'k': tf.io.VarLenFeature(tf.int64)}",
+                "p.py:1: other() cannot be read without running the file",
+            ),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64)}\nf['x'] = tf.io.VarLenFeature(tf.int64)",
+                "p.py:2: f is changed here, which cannot be followed without running the file",
+            ),
+            ("f = {'k': tf.io.VarLenFeature(tf.int64)}\ndel f['k']", "p.py:2: f is changed here"),
+            ("f = {'k': tf.io.VarLenFeature(tf.int64)}\nf |= g", "p.py:2: f is changed here"),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64)}\nif x:\n  f.update(g)",
+                "p.py:3: f is changed here",
+            ),
+            (
+                "a = {'k': tf.io.VarLenFeature(float)}\n\nb = dict(x=tf.io.VarLenFeature(float))",
+                "p.py: has several feature descriptions, a in line 1 and b in line 3; call the one "
+                "that is meant feature_description",
+            ),
+            (
+                "f = {\n'k': tf.io.SparseFeature('i', 'v', tf.float32, 9)}",
+                "p.py:2: 'k' is a SparseFeature, which is not supported",
+            ),
+            (
+                "f = {'k': tf.io.FixedLenSequenceFeature([], tf.int64)}",
+                "p.py:1: 'k' is a FixedLenSequenceFeature of a SequenceExample, which is not supp",
+            ),
+            (
+                "f = {'k': tf.io.RaggedFeature(tf.int64, partitions=[tf.io.RaggedFeature.X('a')])}",
+                "cannot be read without running the file",
+            ),
+            (
+                "f = {'k': tf.io.RaggedFeature(tf.int64, partitions=['a'])}",
+                "'k': a RaggedFeature of several rows is not supported",
+            ),
+            (
+                "f = {'k': tf.io.FixedLenFeature([], tf.int32)}",
+                "p.py:1: 'k' has the dtype tf.int32, and an Example holds tf.string, tf.int64 and",
+            ),
+            ("f = {'k': tf.io.VarLenFeature(1)}", "'k' has the dtype 1, and an Example holds"),
+            ("f = {'k': tf.io.VarLenFeature(make())}", "make() cannot be read"),
+            ("f = {'k': tf.io.VarLenFeature(int)}", "'k' has the dtype int, and an Example holds"),
+            (
+                "import jax\nf = {'k': tf.io.VarLenFeature(jax.int64)}",
+                "jax.int64 cannot be read without running the file",
+            ),
+            ("f = {'k': tf.io.VarLenFeature()}", "'k': VarLenFeature is given no dtype"),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64, 1)}",
+                "'k': VarLenFeature takes dtype and no more",
+            ),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64, default=1)}",
+                "'k': VarLenFeature is given default that it does not take",
+            ),
+            (
+                "f = {'k': tf.io.VarLenFeature(tf.int64, dtype=tf.int64)}",
+                "'k': VarLenFeature is given dtype twice",
+            ),
+            ("f = {'k': tf.io.VarLenFeature(**a)}", "a cannot be read without running the file"),
+            ("f = {'k': tf.io.VarLenFeature(*a)}", "*a cannot be read without running the file"),
+            (
+                "f = {'k': tf.io.FixedLenFeature(None, tf.int64)}",
+                "p.py:1: 'k': the shape must be known, or TensorFlow refuses it; for any number",
+            ),
+            ("f = {'k': tf.io.FixedLenFeature([None], tf.int64)}", "the shape must be known"),
+            ("f = {'k': tf.io.FixedLenFeature([-1], tf.int64)}", "whole numbers from 1, and -1 is"),
+            ("f = {'k': tf.io.FixedLenFeature(['a'], tf.int64)}", "and 'a' is not"),
+            (
+                "f = {'k': tf.io.FixedLenFeature([3], tf.int64, 0)}",
+                "p.py:1: 'k': a shape of 3 values has a default of 1",
+            ),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, [])}", "has a default of 0"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1.0)}", "and 1.0 is none"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1 << 63)}", "cannot be read"),
+            (f"f = {{'k': tf.io.FixedLenFeature([], tf.int64, {1 << 63})}}", "an integer of 64 bi"),
+            (
+                f"f = {{'k': tf.io.FixedLenFeature([], tf.float32, 0x{'f' * 5000})}}",
+                "and a number of thousands of digits is none",
+            ),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, -'a')}", "-'a' cannot be read"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, 1 + 'a')}", "1 + 'a' cannot be read"),
+            ("f = {'k': tf.io.FixedLenFeature([1 // 0], tf.string)}", "1 // 0 cannot be read"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, 'a' * 10**9)}", "cannot be read"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, 'a' * 999999999)}", "is too long"),
+            ("f = {f'{x!r}': tf.io.VarLenFeature(tf.int64)}", "x cannot be read"),
+            ("f = dict([a, ('k', tf.io.VarLenFeature(tf.int64))])", "cannot be read"),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, source: str | bytes, said: str) -> None:
+        assert said in refusal(write(tmp_path, "p.py", source))
+
+    def test_nothing_is_run(self, tmp_path: Path) -> None:
+        source = f"open({str(tmp_path / 'trace')!r}, 'w')\nf = {{'k': tf.io.VarLenFeature(float)}}"
+        assert load_profile(write(tmp_path, "p.py", source)).features
+        assert not (tmp_path / "trace").exists()
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.binary(max_size=60))
+    def test_any_bytes(self, tmp_path: Path, data: bytes) -> None:
+        for name in ("p.py", "p.yaml", "p.json"):
+            refusal(write(tmp_path, name, data))
+
+
+keys = st.text(max_size=12)
+values = {
+    Kind.BYTES: st.binary(max_size=8) | st.text(max_size=8).map(str.encode),
+    Kind.INT64: st.integers(-(1 << 63), (1 << 63) - 1),
+    Kind.FLOAT: st.floats(allow_nan=False),
+}
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> FeatureSpec:
+    kind = draw(st.sampled_from(Kind))
+    meaning, demanded = draw(st.text(max_size=90)), draw(st.booleans())
+    if draw(st.booleans()):
+        return FeatureSpec(kind, None, None, meaning, demanded)
+    shape = draw(st.lists(st.integers(1, 3), max_size=2).map(tuple))
+    spec = FeatureSpec(kind, shape, None, meaning, demanded)
+    length = spec.length or 0
+    if draw(st.booleans()):
+        return spec
+    default = draw(st.lists(values[kind], min_size=length, max_size=length).map(tuple))
+    return FeatureSpec(kind, shape, default if length > 1 else default[0], meaning, demanded)
+
+
+role = st.none() | keys
+profiles = st.builds(
+    Profile,
+    name=st.text(min_size=1, max_size=12),
+    title=st.text(max_size=90),
+    features=st.dictionaries(keys | st.sampled_from(sorted(Roles().all_keys)), specs(), min_size=1),
+    roles=st.builds(
+        Roles,
+        *[role] * 9,
+        box=st.sampled_from([(), ("bbox",), Roles().box]) | st.tuples(keys, keys, keys, keys),
+    ),
+    severities=st.dictionaries(
+        st.sampled_from([*FAMILIES, *all_rules()]), st.none() | st.sampled_from(Severity)
+    ),
+    speaks_against=st.lists(keys, max_size=3).map(tuple),
+    pictures=st.none() | st.booleans(),
+)
+
+
+class TestWriting:
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(profile=profiles)
+    def test_written_profiles_read_back_equal(self, tmp_path: Path, profile: Profile) -> None:
+        text = profile_to_yaml(profile)
+        assert load_profile(write(tmp_path, "p.yaml", text)) == profile
+        # The document is plain JSON as well.
+        document = json.dumps(yaml.safe_load(text))
+        assert load_profile(write(tmp_path, "p.json", document)) == profile
+
+    @pytest.mark.parametrize("name", READY)
+    def test_ready_ones_do(self, tmp_path: Path, name: str) -> None:
+        text = profile_to_yaml(READY[name])
+        assert load_profile(write(tmp_path, "p.yaml", text)) == READY[name]
+        assert max(map(len, text.splitlines())) <= 80
+
+
+class TestDescribe:
+    def test_a_shard_as_profile(
+        self, make_shard: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shard = make_shard(
+            "s",
+            picture("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1]) | {"камера": [1, 2]},
+            picture("b.jpg") | {"image/encoded": b"x", "image/object/view": ["left"]},
+        )
+        assert cli.main(["describe", "--as-profile", shard]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("name: s\ntitle: as s.tfrecord is\nfeatures:\n  image/encoded:\n")
+        assert "meaning: view of each object" in text and "камера" in text
+        profile = load_profile(write(tmp_path, "p.yaml", text))
+        assert profile.features["image/encoded"].default == b""
+        assert profile.features["image/filename"].required
+        assert profile.roles.format is None and profile.roles.box == Roles().box
+        assert profile.pictures is None
+
+    def test_the_real_ones(self, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for folder in ("blood-cells", "titanic-table", "viewer-sample"):
+            assert cli.main(["describe", "--as-profile", str(corpus / folder)]) == 0
+            text = capsys.readouterr().out
+            assert text.startswith(f"name: {folder}\ntitle: as {folder} is\n")
+
+    def test_nothing_to_expect(self, make_shard: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        shard = make_shard("s", {})
+        assert cli.main(["describe", "--as-profile", shard]) == 2
+        assert capsys.readouterr().err == f"tfod: {shard}: no record has a feature to expect\n"
+
+
+def test_features_of_no_known_format_play_no_part() -> None:
+    profile = profile_of_features("table", "", {"fare": FeatureSpec(Kind.FLOAT, ())})
+    assert not profile.roles.all_keys and profile.severities["BOX"] is OFF

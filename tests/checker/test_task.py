@@ -1,0 +1,553 @@
+"""TSK: the CVAT task that a shard is meant for."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tfod.errors import TfodError
+from tfod_validator.collector import Collector
+from tfod_validator.finding import Place
+from tfod_validator.frames import PictureRow, judge_task
+from tfod_validator.profile import Policy
+from tfod_validator.rules.task import nearest_label
+from tfod_validator.task import Frame, Task, load_task
+
+# As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
+IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
+<annotations>
+  <version>1.1</version>
+  <meta>
+    <task>
+      <id>4</id>
+      <name>streets</name>
+      <size>3</size>
+      <mode>annotation</mode>
+      <overlap>0</overlap>
+      <bugtracker></bugtracker>
+      <created>2024-06-25 11:34:24.617558+00:00</created>
+      <subset>default</subset>
+      <start_frame>0</start_frame>
+      <stop_frame>2</stop_frame>
+      <frame_filter></frame_filter>
+      <segments>
+        <segment>
+          <id>4</id>
+          <start>0</start>
+          <stop>2</stop>
+          <url>http://localhost:8080/api/jobs/4</url>
+        </segment>
+      </segments>
+      <owner>
+        <username>admin</username>
+        <email></email>
+      </owner>
+      <assignee></assignee>
+      <labels>
+        <label>
+          <name>car</name>
+          <color>#2080c0</color>
+          <type>any</type>
+          <attributes>
+            <attribute>
+              <name>parked</name>
+              <mutable>False</mutable>
+              <input_type>checkbox</input_type>
+              <default_value>false</default_value>
+              <values>false</values>
+            </attribute>
+          </attributes>
+        </label>
+        <label>
+          <name>s1</name>
+          <type>skeleton</type>
+          <attributes>
+          </attributes>
+          <svg>&lt;line x1="36.8"&gt;&lt;/line&gt;</svg>
+        </label>
+        <label>
+          <name>nose</name>
+          <type>points</type>
+          <attributes>
+          </attributes>
+          <parent>s1</parent>
+        </label>
+      </labels>
+    </task>
+    <dumped>2024-06-25 11:38:28.799808+00:00</dumped>
+  </meta>
+  <image id="0" name="day/a.jpg" width="200" height="100">
+    <box label="car" source="manual" occluded="0" xtl="20.00" ytl="10.00" xbr="60.00" ybr="40.00"
+     z_order="0">
+      <attribute name="parked">false</attribute>
+    </box>
+  </image>
+  <image id="1" name="day/b.jpg" width="200" height="100">
+  </image>
+  <image id="2" name="day/c.v1.jpg" width="200" height="100">
+  </image>
+</annotations>
+"""
+
+VIDEO_XML = """<?xml version="1.0" encoding="utf-8"?>
+<annotations>
+  <version>1.1</version>
+  <meta>
+    <{kind}>
+      <id>5</id>
+      <size>5</size>
+      <mode>{mode}</mode>
+      <start_frame>{start}</start_frame>
+      <stop_frame>{stop}</stop_frame>
+      <frame_filter>{filter}</frame_filter>
+      <labels>
+        <label>
+          <name>person</name>
+          <attributes>
+          </attributes>
+        </label>
+      </labels>
+      <segments>
+        <segment>
+          <id>5</id>
+          <start>{segment}</start>
+          <stop>9</stop>
+          <url>http://localhost:8080/api/jobs/5</url>
+        </segment>
+      </segments>
+      <original_size>
+        <width>640</width>
+        <height>480</height>
+      </original_size>
+    </{kind}>
+    <dumped>2024-06-25 16:05:07.134046+00:00</dumped>
+  </meta>
+  <track id="0" label="person" source="manual">
+    <box frame="0" keyframe="1" outside="0" occluded="0" xtl="10.00" ytl="20.00" xbr="30.00"
+     ybr="40.00" z_order="0">
+    </box>
+    <box frame="1" keyframe="1" outside="1" occluded="0" xtl="10.00" ytl="20.00" xbr="30.00"
+     ybr="40.00" z_order="0">
+    </box>
+  </track>
+</annotations>
+"""
+
+
+def video(
+    kind: str = "task",
+    mode: str = "interpolation",
+    start: int = 0,
+    stop: int = 4,
+    filter: str = "",
+    segment: int = 0,
+) -> str:
+    return VIDEO_XML.format(**locals())
+
+
+Write = Callable[[str, "str | bytes"], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(name: str, text: str | bytes) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    return write_file
+
+
+def jpeg_picture(height: int, width: int) -> bytes:
+    data = io.BytesIO()
+    Image.new("RGB", (width, height)).save(data, "JPEG")
+    return data.getvalue()
+
+
+def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) -> Task:
+    frames = tuple(Frame(name, number, *size) for number, name in enumerate(names))
+    return Task(labels=None, frames=frames, **options)
+
+
+def row(
+    name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1
+) -> PictureRow:
+    return PictureRow(Place("train.record", number, 0, name), name, *size, boxes)
+
+
+def judged(
+    task: Task, rows: Sequence[PictureRow] = (), classes: dict[str, int] | None = None
+) -> list[tuple[str, str]]:
+    collector = Collector(Policy(), 1000)
+    judge_task(task, iter(rows), classes or {}, collector)
+    listed = collector.findings.listed
+    return [(code, one.message) for code in sorted(listed) for one in listed[code]]
+
+
+def codes(task: Task, *names: str) -> list[str]:
+    """Codes for pictures of these names; coverage is a matter of its own."""
+    rows = [row(name, number) for number, name in enumerate(names)]
+    return [code for code, _ in judged(task, rows) if code != "TSK005"]
+
+
+class TestLoading:
+    def test_images(self, write: Write) -> None:
+        task = load_task(cvat_xml=write("annotations.xml", IMAGES_XML))
+        assert task.labels == {"car", "s1"}
+        assert task.frames == (
+            Frame("day/a.jpg", 0, 100, 200),
+            Frame("day/b.jpg", 1, 100, 200),
+            Frame("day/c.v1.jpg", 2, 100, 200),
+        )
+        assert not task.video
+        assert pickle.loads(pickle.dumps(task)) == task
+
+    def test_zip(self, tmp_path: Path) -> None:
+        path = tmp_path / "export.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("images/a.jpg", b"")
+            archive.writestr("annotations.xml", IMAGES_XML)
+        assert len(load_task(cvat_xml=str(path)).frames or ()) == 3
+
+    def test_video(self, write: Write) -> None:
+        task = load_task(cvat_xml=write("a.xml", video(start=10, stop=30, filter="step=10")))
+        assert task.video
+        assert task.frames == (
+            Frame("frame_000010", 0, 480, 640),
+            Frame("frame_000020", 1, 480, 640),
+            Frame("frame_000030", 2, 480, 640),
+        )
+
+    def test_job_in_the_middle_of_a_task(self, write: Write) -> None:
+        task = load_task(cvat_xml=write("a.xml", video("job", start=5, stop=9, segment=5)))
+        assert [frame.number for frame in task.frames or ()] == [5, 6, 7, 8, 9]
+
+    def test_pictures_as_video_have_no_names(self, write: Write) -> None:
+        path = write("a.xml", video(mode="annotation"))
+        task = load_task(cvat_xml=path)
+        assert task.frames is None
+        found = judged(task, [row("a.jpg")], {"person": 1})
+        assert found == [("TSK007", f"{path} names no frames, so that pictures were not compared")]
+        folder = Path(path).parent
+        write("x/a.jpg", jpeg_picture(10, 20))
+        assert load_task(cvat_xml=path, images=str(folder)).without_frames is None
+
+    def test_project(self, write: Write) -> None:
+        head, _, images = IMAGES_XML.partition("<task>")
+        body, _, rest = images.partition("</task>")
+        text = (
+            f"{head}<project><tasks><task>{body}</task><task>{body}</task></tasks>"
+            f"<labels><label><name>bus</name></label></labels></project>{rest}"
+        ).replace('name="day/b.jpg"', 'name="day/a.jpg" subset="val" task_id="5"')
+        task = load_task(cvat_xml=write("a.xml", text))
+        assert "bus" in (task.labels or ())
+        assert task.project
+        assert codes(task, "day/a.jpg", "day/a.jpg", "day/c.v1.jpg") == []
+        assert codes(task, "day/a.jpg", "day/a.jpg", "day/a.jpg") == ["TSK006"]
+        assert codes(task, "1.jpg") == ["TSK002"]  # numbers say nothing across tasks
+
+    @pytest.mark.parametrize("wrap", ["{}", '{{"labels": {}}}', '{{"count": 1, "results": {}}}'])
+    def test_labels(self, write: Write, wrap: str) -> None:
+        labels = '[{"name": "кот", "id": 1, "color": "#fff", "type": "any", "attributes": []}]'
+        path = write("labels.json", wrap.format(labels))
+        assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
+
+    def test_images_on_disk(self, write: Write, tmp_path: Path) -> None:
+        write("in/b.JPG", jpeg_picture(10, 20))
+        write("in/sub/a.jpg", jpeg_picture(30, 40))
+        write("in/broken.png", b"no picture")
+        write("in/empty.png", b"")
+        write("in/notes.txt", b"")
+        assert load_task(images=str(tmp_path / "in")).frames == (
+            Frame("b.JPG", 0, 10, 20),
+            Frame("broken.png", 1, None, None),
+            Frame("empty.png", 2, None, None),
+            Frame("sub/a.jpg", 3, 30, 40),
+        )
+
+    def test_combination(self, write: Write, tmp_path: Path) -> None:
+        task = load_task(
+            cvat_labels=write("labels.json", '[{"name": "cat"}]'),
+            cvat_xml=write("a.xml", IMAGES_XML),
+        )
+        assert task.labels == {"cat"}
+        assert len(task.frames or ()) == 3
+
+
+LAUGHS = (
+    '<!DOCTYPE x [<!ENTITY a "haha">'
+    + "".join(
+        f'<!ENTITY {new} "{f"&{old};" * 10}">'
+        for old, new in zip("abcdefghij", "bcdefghijk", strict=True)
+    )
+    + "]>"
+)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            (LAUGHS + "<annotations><meta>&k;</meta></annotations>", "a.xml"),
+            (LAUGHS + '<annotations><meta a="&k;"/></annotations>', "a.xml"),
+            (
+                '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>'
+                "<annotations><meta>&f;</meta></annotations>",
+                "document type",
+            ),
+            ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><annotations/>', "document type"),
+            ("<annotations>\n<meta>\n</annotations>", "line 3"),
+            ("", "no well-formed XML"),
+            ("no XML", "no well-formed XML"),
+            ("<annotation/>", "<annotation>"),
+            ("<annotations/>", "no <meta>"),
+            ("<annotations><image id='0' name='a'/></annotations>", "no <meta> before"),
+            (video(stop=10**12), "claims"),
+            (video(filter="step=many"), "'many'"),
+            (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 63"),
+            ("\n<annotations>" + "<a>" * 300 + "</a>" * 300 + "</annotations>", "epth"),
+        ],
+    )
+    def test_xml(self, write: Write, text: str, says: str) -> None:
+        path = write("a.xml", text)
+        started = time.monotonic()
+        with pytest.raises(TfodError, match=says) as caught:
+            load_task(cvat_xml=path)
+        assert time.monotonic() - started < 5
+        assert "\n" not in str(caught.value)
+        assert path in str(caught.value)
+        assert "root:" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ('[\n{"name": "cat",}]', "line 2"),
+            ('{"name": "cat"}', "no list of labels"),
+            ('["cat"]', "no list of labels"),
+            ("[]", "lists no label"),
+            ("[" * 100_000, "labels.json"),
+            (b'["\xff"]', "UTF-8"),
+            ("[" + "1" * 5000 + "]", "labels.json"),
+        ],
+    )
+    def test_labels(self, write: Write, text: str | bytes, says: str) -> None:
+        with pytest.raises(TfodError, match=says) as caught:
+            load_task(cvat_labels=write("labels.json", text))
+        assert "\n" not in str(caught.value)
+
+    def test_absent(self, tmp_path: Path) -> None:
+        nowhere = str(tmp_path / "nowhere")
+        for options in ({"cvat_xml": nowhere}, {"cvat_labels": nowhere}, {"images": nowhere}):
+            with pytest.raises(TfodError, match="nowhere"):
+                load_task(**options)
+        with pytest.raises(TfodError, match="holds no pictures"):
+            load_task(images=str(tmp_path))
+        with pytest.raises(TfodError, match="cannot be read"):
+            load_task(cvat_xml=str(tmp_path))
+
+    def test_zips(self, tmp_path: Path) -> None:
+        path = tmp_path / "export.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.txt", "")
+        with pytest.raises(TfodError, match=r"no annotations\.xml"):
+            load_task(cvat_xml=str(path))
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a/annotations.xml", IMAGES_XML)
+            archive.writestr("b/annotations.xml", IMAGES_XML)
+        with pytest.raises(TfodError, match=r"several annotations\.xml"):
+            load_task(cvat_xml=str(path))
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("annotations.xml", IMAGES_XML)
+        sound = path.read_bytes()
+        for damaged in (sound[:-30], sound.replace(b"streets", b"strEets")):
+            path.write_bytes(damaged)
+            with pytest.raises(TfodError, match="damaged zip"):
+                load_task(cvat_xml=str(path))
+        encrypted = bytearray(sound)
+        encrypted[6] |= 1
+        encrypted[sound.index(b"PK\x01\x02") + 8] |= 1
+        path.write_bytes(encrypted)
+        with pytest.raises(TfodError, match="cannot be unpacked"):
+            load_task(cvat_xml=str(path))
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+    def test_large_xml_takes_little_memory(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.xml"
+        box = '<box label="car" xtl="1.00" ytl="2.00" xbr="3.00" ybr="4.00"></box>\n' * 200
+        with path.open("w") as file:
+            file.write(IMAGES_XML.split("  <image", 1)[0])
+            for number in range(1000):
+                file.write(f'<image id="{number}" name="{number}.jpg">{box}</image>\n')
+            file.write("</annotations>")
+        script = (
+            "import resource, sys, lxml.etree; from tfod_validator.task import load_task\n"
+            "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+        )
+        # The whole tree would take some 300 MB.
+        assert int(ran.stdout) < 30_000
+
+
+class TestLabels:
+    def test_tsk001(self) -> None:
+        task = Task(labels=frozenset({"traffic light", "car"}))
+        found = judged(task, classes={"Traffic_Light": 3, "car": 9})
+        assert found == [
+            (
+                "TSK001",
+                "class 'Traffic_Light' of 3 boxes is no label of the task, which has 'car', "
+                "'traffic light'; did you mean 'traffic light'?",
+            )
+        ]
+
+    def test_tsk001_near_miss(self) -> None:
+        assert judged(Task(labels=frozenset({"car"})), classes={"car": 9}) == []
+        assert judged(Task(), classes={"anything": 9}) == []
+
+    @pytest.mark.parametrize(
+        ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
+    )
+    def test_nearest(self, text: str, near: str | None) -> None:
+        assert nearest_label(text, frozenset({"cat", "dog"})) == near
+
+
+class TestMatching:
+    TASK = task_of("day/a.jpg", "day/b.jpg", "night/c.v1.jpg")
+
+    def test_names_match(self) -> None:
+        assert codes(self.TASK, "day/a.jpg", "day/b.png", "night/c.v1") == []
+        assert codes(self.TASK, "day\\a.jpg") == []
+
+    def test_folder_that_all_names_lack(self) -> None:
+        assert codes(task_of("set/day/a.jpg", "set/day/b.jpg"), "day/a.jpg", "day/b.jpg") == []
+        assert codes(task_of("day/a.jpg", "day/b.jpg"), "b.jpg", "a.jpg") == []
+        # The hint is of the deepest name only: others are not looked for elsewhere.
+        assert codes(self.TASK, "a.jpg", "c.v1.jpg") == ["TSK002"]
+
+    def test_tsk002(self) -> None:
+        found = judged(self.TASK, [row("images/Day-A.jpg"), row("day/zzz.jpg"), row("x")])
+        assert [message for code, message in found if code == "TSK002"] == [
+            "picture 'images/Day-A.jpg' matches no frame of the task",
+            "picture 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
+            "picture 'x' matches no frame of the task",
+        ]
+        assert codes(self.TASK, "") == ["TSK002"]
+
+    @pytest.mark.parametrize("name", ["images/A.jpg", "DAY/a.jpg", "a .jpg", "other/a.jpeg"])
+    def test_tsk002_names_the_nearest(self, name: str) -> None:
+        # Beside the deepest name, so that no folder is taken to be lacking.
+        rows = [row("night/x/c.v1.jpg"), row(name)]
+        message = judged(self.TASK, rows)[1][1]
+        assert message == f"picture {name!r} matches no frame of the task; " + (
+            "the nearest is 'day/a.jpg'"
+        )
+
+    def test_tsk003(self) -> None:
+        found = judged(self.TASK, [row("000001.jpg")])
+        assert found[0] == (
+            "TSK003",
+            "picture '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
+        )
+        on_disk = task_of("a.jpg", "b.jpg", numbers_guessed=True)
+        assert judged(on_disk, [row("1.jpg")])[0][1].endswith("in the order of their names")
+
+    def test_tsk003_near_misses(self) -> None:
+        assert codes(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
+        assert codes(self.TASK, "000003.jpg") == ["TSK002"]  # there is no such frame
+        assert codes(self.TASK, "frame_000001") == ["TSK002"]  # no video
+        assert codes(self.TASK, "9" * 5000) == ["TSK002"]
+
+    def test_video(self) -> None:
+        task = Task(
+            frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in range(3)), video=True
+        )
+        assert codes(task, "frame_000000.jpg", "frame_000020.PNG") == []
+        found = judged(task, [row("frame_000001.jpg"), row("camera2.jpg"), row("frame_000003")])
+        assert found[:2] == [
+            (
+                "TSK002",
+                "picture 'frame_000003' matches no frame of the task; the nearest is "
+                "'frame_000000'",
+            ),
+            (
+                "TSK003",
+                "picture 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
+                "'frame_000010' for the digits after its sixth letter",
+            ),
+        ]
+        assert found[2][1].startswith("picture 'camera2.jpg' is the name of no frame and goes to")
+
+    def test_tsk004(self) -> None:
+        found = judged(
+            self.TASK, [row("day/a.jpg", size=(50, 200)), row("day/b.jpg", 1, (200, 100))]
+        )
+        assert [one for one in found if one[0] == "TSK004"] == [
+            ("TSK004", "picture is 200x50, frame 'day/a.jpg' is 200x100"),
+            (
+                "TSK004",
+                "picture is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
+                "orientation does",
+            ),
+        ]
+
+    def test_tsk004_needs_both_sizes(self) -> None:
+        nameless = PictureRow(Place(), "day/a.jpg", None, None, 1)
+        assert "TSK004" not in dict(judged(self.TASK, [nameless]))
+        unsized = Task(frames=(Frame("a.jpg", 0, None, None),))
+        assert codes(unsized, "a.jpg") == []
+
+    def test_tsk005(self) -> None:
+        found = judged(self.TASK, [row("day/a.jpg"), row("day/b.jpg", 1, boxes=0)])
+        assert found == [
+            (
+                "TSK005",
+                "2 of the task's 3 frames get no annotation: 1 without a record "
+                "(night/c.v1.jpg), 1 with a record without boxes (day/b.jpg)",
+            )
+        ]
+        many = task_of(*(f"{number}.jpg" for number in range(100)))
+        assert judged(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …)")
+
+    def test_tsk005_near_miss(self) -> None:
+        assert judged(task_of("a.jpg"), [row("a.jpg")]) == []
+
+    def test_tsk006(self) -> None:
+        found = judged(task_of("a.jpg"), [row("a.jpg", 3), row("a.png", 4), row("0", 5)])
+        assert [message for code, message in found if code == "TSK006"] == [
+            "picture 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
+            "picture '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
+        ]
+
+    def test_tsk006_frames_that_differ_in_extension(self) -> None:
+        # CVAT knows only the latter of the two by that name.
+        task = task_of("a.jpg", "a.png")
+        assert codes(task, "a.jpg") == []
+        assert codes(task, "a.jpg", "a.png") == ["TSK006"]
+
+    def test_linear(self) -> None:
+        count = 50_000
+        task = task_of(*(f"d/{number:06d}.jpg" for number in range(count)))
+        rows = [row(f"e/x{number:06d}.jpg", number) for number in range(count)]
+        started = time.monotonic()
+        judged(task, rows)
+        judged(task, [row(f"d/{number:06d}.jpg", number) for number in range(count)])
+        assert time.monotonic() - started < 10
+
+
+def test_labels_json_of_the_raw_editor_with_sublabels(write: Write) -> None:
+    skeleton = [{"name": "s1", "type": "skeleton", "sublabels": [{"name": "1"}], "svg": "<line>"}]
+    task = load_task(cvat_labels=write("labels.json", json.dumps(skeleton)))
+    assert task.labels == {"s1"}

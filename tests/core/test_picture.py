@@ -1,0 +1,291 @@
+"""What picture headers say, with Pillow as the oracle, and that no bytes upset the reader."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, features
+from tfod.picture import (
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    PictureHeader,
+    picture_size,
+    read_picture_header,
+    sniff_format,
+)
+
+from tests.picture_kinds import (
+    HEIGHT,
+    KINDS,
+    WIDTH,
+    bmp,
+    exif_block,
+    exif_jpeg,
+    lossless_jpeg,
+    picture_of,
+    png,
+    saved,
+    with_segment,
+)
+
+# By the mode that Pillow opens a picture in: channels; the palette's colours count.
+CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 4}
+# Pillow has no mode for these, or none of its own.
+OTHER_MODES = {
+    "png color 4 bits 16": 2,
+    "png color 4 bits 16 interlaced": 2,
+    "bmp RGBA": 4,
+    "bmp 1": 3,
+}
+NOT_FOR_PILLOW = {
+    "jpeg 12 bits",
+    "jpeg lossless 16 bits",
+    "jpeg two components",
+    "jpeg without height",
+}
+ORIENTED = {
+    "jpeg exif <": 6,
+    "jpeg exif >": 6,
+    "png exif": 8,
+    "tiff orientation": 6,
+    "webp exif": 3,
+}
+
+
+def read(data: bytes) -> PictureHeader | None:
+    """In the middle of a buffer, as the checker has it."""
+    before, after = b"\xff\xd8\xff\xe0IEND", b"\xff\xd9\xff\xc0IEND\xaeB`\x82"
+    return read_picture_header(
+        bytearray(before + data + after), len(before), len(before) + len(data)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind(kind: str) -> None:
+    data = picture_of(kind)
+    header = read(data)
+    assert header is not None and header == read_picture_header(data, 0, len(data))
+    assert header.format == kind.split()[0] == sniff_format(data[:16])
+    assert (header.width, header.complete) == (WIDTH, True)
+    assert header.height == (0 if kind == "jpeg without height" else HEIGHT)
+    assert header.orientation == ORIENTED.get(kind, 1)
+    assert hash(header) == hash(read(data))
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - NOT_FOR_PILLOW))
+def test_as_pillow_sees_it(kind: str) -> None:
+    data = picture_of(kind)
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            mode, seen_format, seen_size = picture.mode, picture.format, picture.size
+    except (OSError, SyntaxError):
+        pytest.skip("this Pillow does not open it")
+    header = read(data)
+    assert header is not None
+    assert header.format.upper() == seen_format
+    # Newer Pillow turns a TIFF by itself.
+    size = (header.width, header.height)
+    assert seen_size in ((size, size[::-1]) if kind == "tiff orientation" else (size,))
+    if header.format != "gif" and not kind.startswith("bmp 32"):
+        assert header.channels == OTHER_MODES.get(kind, CHANNELS.get(mode)), mode
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "note"),
+    [
+        ("jpeg 12 bits", 12, ""),
+        ("jpeg CMYK", 8, "cmyk"),
+        ("jpeg ycck", 8, "cmyk"),
+        ("jpeg arithmetic", 8, "arithmetic"),
+        ("jpeg lossless 16 bits", 16, "lossless"),
+        ("jpeg hierarchical", 8, "hierarchical"),
+        ("png color 3 bits 2 interlaced", 2, "palette interlaced"),
+        ("png color 2 bits 16", 16, ""),
+        ("png animated", 8, "animated"),
+        ("png apple", 8, "apple"),
+        ("gif animated", 8, "animated"),
+        ("gif", 8, ""),
+        ("bmp 16 bits", 5, ""),
+        ("bmp 24 bits os2", 8, "os2"),
+        ("bmp rle", 8, "palette compressed"),
+        ("bmp bytes after the end", 8, "trailing"),
+        ("bmp L", 8, ""),
+        ("tiff I;16", 16, ""),
+        ("tiff CMYK", 8, "cmyk"),
+        ("tiff P", 8, "palette"),
+    ],
+)
+def test_bits_and_notes(kind: str, bits: int, note: str) -> None:
+    header = read(picture_of(kind))
+    assert header is not None and (header.bits, header.note) == (bits, note)
+
+
+@pytest.mark.skipif(not features.check("webp"), reason="this Pillow knows no WebP")
+def test_webp() -> None:
+    kinds = ("webp", "webp alpha", "webp lossless", "webp lossless alpha", "webp animated")
+    headers = [read(picture_of(kind)) for kind in kinds]
+    assert [header.channels for header in headers if header] == [3, 4, 3, 4, 3]
+    assert [header.note for header in headers if header] == ["", "", "", "", "animated"]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("order", "<>")
+def test_orientations(orientation: int, order: str) -> None:
+    data = exif_jpeg(orientation, order)
+    header = read(data)
+    assert header is not None and header.orientation == orientation
+    with Image.open(io.BytesIO(data)) as picture:
+        assert picture.getexif()[0x0112] == orientation
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"Exif\0\0",
+        b"Exif\0\0" + exif_block(9),
+        b"Exif\0\0" + exif_block(0),
+        b"Exif\0\0II*\0\xff\xff\xff\xff",
+        b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+        b"http://ns.adobe.com/xap/1.0/\0" + exif_block(6),
+    ],
+)
+def test_exif_without_an_orientation(body: bytes) -> None:
+    header = read(with_segment(saved("RGB", "JPEG"), 0xE1, body))
+    assert header is not None and header.orientation == 1
+
+
+def test_the_first_exif_counts() -> None:
+    twice = with_segment(exif_jpeg(3), 0xE1, b"Exif\0\0" + exif_block(8))
+    header = read(twice)
+    assert header is not None and header.orientation == 8
+
+
+def test_end_marks_of_thumbnails_do_not_count() -> None:
+    thumbnail = saved("RGB", "JPEG", (8, 8))
+    jpeg = with_segment(saved("RGB", "JPEG"), 0xE1, b"Exif\0\0" + exif_block(1) + thumbnail)
+    header, cut = read(jpeg), read(jpeg[:-2])
+    assert header is not None and (header.height, header.complete) == (HEIGHT, True)
+    assert cut is not None and not cut.complete
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        saved("RGB", "JPEG")[:-2],
+        lossless_jpeg()[:-1],
+        png(8, 2)[:-12],
+        png(8, 2)[:-1],
+        saved("P", "GIF")[:-1],
+        bmp(24)[:-1],
+        bmp(8)[:-1],
+    ],
+)
+def test_cut_short(data: bytes) -> None:
+    header = read(data)
+    assert header is not None and not header.complete
+
+
+@pytest.mark.parametrize("junk", [b"\0", b"\r\n", bytes(3000)])
+@pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif"])
+def test_bytes_after_the_end_are_fine(kind: str, junk: bytes) -> None:
+    header = read(picture_of(kind) + junk)
+    assert header is not None and header.complete
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xd8\xff",
+        b"\xff\xd8\xff\xd9" + bytes(20),
+        b"\xff\xd8\xff\xda" + bytes(20),
+        b"\xff\xd8" + b"\xff\xfe\0\2" * 5000 + saved("L", "JPEG")[2:],
+        b"\x89PNG\r\n\x1a\n" + bytes(40),
+        b"RIFF\x24\0\0\0WAVEfmt " + bytes(40),
+        b"BM" + bytes(60),
+        b"II*\0\x08\0\0\0\0\0" + bytes(20),
+        b"<html><body>Not Found</body></html>",
+        bytes(100),
+    ],
+)
+def test_no_picture(data: bytes) -> None:
+    assert read(data) is None
+    assert picture_size(data) is None
+
+
+def test_picture_size() -> None:
+    assert picture_size(saved("RGB", "JPEG")) == (HEIGHT, WIDTH)
+    assert picture_size(picture_of("jpeg without height")) is None
+
+
+def test_tables() -> None:
+    for name, extension in EXTENSION_OF_FORMAT.items():
+        assert FORMAT_OF_EXTENSION[extension] == name
+    assert sniff_format(b"RIFF1234WAVE") is None
+
+
+SAMPLES = [picture_of(kind) for kind in KINDS if "icc" not in kind]
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes(data: bytes) -> None:
+    read(data)
+
+
+@given(st.sampled_from([sample[:16] for sample in SAMPLES]), st.binary(max_size=300))
+def test_random_bytes_after_a_signature(head: bytes, data: bytes) -> None:
+    for length in (2, 4, 8, 12, 16):
+        read(head[:length] + data)
+
+
+@given(st.sampled_from(SAMPLES), st.data())
+def test_changed_and_cut(sample: bytes, data: st.DataObject) -> None:
+    """What is read of damaged pictures is plausible, and nothing raises."""
+    changed = bytearray(sample)
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, min(len(sample), 200) - 1))
+        changed[place] ^= 1 << data.draw(st.integers(0, 7))
+    header = read(bytes(changed[: data.draw(st.integers(0, len(sample)))]))
+    if header is not None:
+        assert header.height >= 0 and header.width >= 0 and 1 <= header.orientation <= 8
+
+
+@pytest.mark.parametrize(
+    "kind", ["jpeg exif <", "png exif", "gif", "bmp 8 bits", "tiff RGB", "webp exif"]
+)
+def test_every_truncation_and_every_flipped_bit(kind: str) -> None:
+    if kind not in KINDS:
+        pytest.skip("this Pillow cannot write it")
+    data = picture_of(kind)
+    for length in range(len(data)):
+        read_picture_header(data, 0, length)
+        read(data[:length])
+    for bit in range(min(len(data), 300) * 8):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        read_picture_header(changed, 0, len(changed))
+
+
+@given(
+    st.sampled_from(["JPEG", "PNG", "GIF", "BMP", "TIFF"]),
+    st.integers(1, 70),
+    st.integers(1, 70),
+    st.sampled_from(["1", "L", "P", "RGB"]),
+)
+def test_sizes_as_pillow_writes_them(
+    picture_format: str, width: int, height: int, mode: str
+) -> None:
+    if picture_format == "JPEG" and mode == "P":
+        mode = "L"
+    out = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Image.new(mode, (width, height)).save(out, picture_format)
+    header = read(out.getvalue())
+    assert header is not None
+    assert (header.height, header.width, header.complete) == (height, width, True)

@@ -1,0 +1,288 @@
+"""A picture of every kind that a shard may hold, small, and made without files.
+
+Kinds that no library here writes are built from their specification, or by changing the marker of
+a picture that one does write: ITU-T T.81 (JPEG), the PNG specification, the BMP headers.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image, features
+
+HEIGHT, WIDTH = 21, 34
+
+Maker = Callable[[], bytes]
+_MAKERS: dict[str, Maker] = {}
+
+
+def saved(
+    mode: str, picture_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
+) -> bytes:
+    """What Pillow writes of a gradient in a mode."""
+    out = io.BytesIO()
+    gradient(mode, size).save(out, picture_format, **how)
+    return out.getvalue()
+
+
+def gradient(mode: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Image.Image:
+    """Pixels that all differ a little."""
+    width, height = size
+    rgb = bytes(
+        value & 255
+        for y in range(height)
+        for x in range(width)
+        for value in (x * 7 + y, y * 9, x * y)
+    )
+    picture = Image.frombytes("RGB", size, rgb)
+    if mode == "I;16":
+        return Image.frombytes("I;16", size, bytes(2 * width * height))
+    picture = picture.convert(mode)
+    if mode in ("LA", "RGBA"):
+        picture.putalpha(gradient("L", size))
+    return picture
+
+
+def exif_block(orientation: int, order: str = "<") -> bytes:
+    """A TIFF header and a directory with an ImageWidth and the orientation."""
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
+    wide = struct.pack(order + "HHIHH", 0x0100, 3, 1, WIDTH, 0)
+    turned = struct.pack(order + "HHIHH", 0x0112, 3, 1, orientation, 0)
+    return head + struct.pack(order + "H", 2) + wide + turned + bytes(4)
+
+
+def with_segment(jpeg: bytes, marker: int, body: bytes) -> bytes:
+    """A JPEG with one more segment, right after its first marker."""
+    return jpeg[:2] + struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body + jpeg[2:]
+
+
+def exif_jpeg(orientation: int = 6, order: str = "<") -> bytes:
+    """A JPEG that is to be turned before people look at it."""
+    return with_segment(saved("RGB", "JPEG"), 0xE1, b"Exif\0\0" + exif_block(orientation, order))
+
+
+def with_frame(jpeg: bytes, marker: int, bits: int = 8) -> bytes:
+    """A baseline JPEG that says that it is coded otherwise."""
+    place = max(jpeg.find(b"\xff\xc0"), jpeg.find(b"\xff\xc2"))
+    return (
+        jpeg[:place]
+        + bytes((0xFF, marker))
+        + jpeg[place + 2 : place + 4]
+        + bytes((bits,))
+        + jpeg[place + 5 :]
+    )
+
+
+def lossless_jpeg(bits: int = 8, components: int = 3) -> bytes:
+    """A lossless JPEG (T.81, annex H) in which every sample is the first prediction.
+
+    All differences are zero, so that one Huffman code of one bit is all it takes.
+    """
+    parts = b"".join(bytes((number, 0x11, 0)) for number in range(1, components + 1))
+    frame = struct.pack(">BHHB", bits, HEIGHT, WIDTH, components) + parts
+    table = bytes((0, 1)) + bytes(15) + b"\0"
+    picked = b"".join(bytes((number, 0)) for number in range(1, components + 1))
+    scan = bytes((components,)) + picked + b"\x01\0\0"
+    samples = HEIGHT * WIDTH * components
+    coded = bytes(samples // 8) + bytes(((1 << (8 - samples % 8)) - 1,))
+    segments = ((0xC3, frame), (0xC4, table), (0xDA, scan))
+    head = b"".join(
+        struct.pack(">BBH", 0xFF, mark, len(body) + 2) + body for mark, body in segments
+    )
+    return b"\xff\xd8" + head + coded + b"\xff\xd9"
+
+
+def png(bits: int, color: int, *, interlaced: bool = False, chunks: bytes = b"") -> bytes:
+    """A black PNG; ``color`` is the colour type of its header."""
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
+    passes = [(WIDTH, HEIGHT)]
+    if interlaced:
+        steps = (
+            (0, 0, 8, 8),
+            (4, 0, 8, 8),
+            (0, 4, 4, 8),
+            (2, 0, 4, 4),
+            (0, 2, 2, 4),
+            (1, 0, 2, 2),
+            (0, 1, 1, 2),
+        )
+        passes = [(-(-(WIDTH - x) // dx), -(-(HEIGHT - y) // dy)) for x, y, dx, dy in steps]
+    rows = b"".join(bytes(1 + -(-width * bits * samples // 8)) * height for width, height in passes)
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, bits, color, 0, 0, interlaced)
+    palette = chunk(b"PLTE", bytes(3)) if color == 3 else b""
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunks
+        + palette
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def apple_png() -> bytes:
+    """As Xcode rewrites PNGs for iOS: another chunk first, pixels without zlib's header."""
+    plain = png(8, 6)
+    return plain[:8] + chunk(b"CgBI", b"P\0 \x02") + plain[8:]
+
+
+def bmp(bits: int, *, compression: int = 0, top_down: bool = False, core: bool = False) -> bytes:
+    """A black BMP of any depth; ``core`` has the short header of OS/2."""
+    row = -(-WIDTH * bits // 32) * 4
+    palette = bytes((3 if core else 4) << bits) if bits <= 8 else b""
+    if core:
+        header = struct.pack("<IHHHH", 12, WIDTH, HEIGHT, 1, bits)
+    else:
+        height = -HEIGHT if top_down else HEIGHT
+        header = struct.pack("<IiiHHIIiiII", 40, WIDTH, height, 1, bits, compression, 0, 0, 0, 0, 0)
+    start = 14 + len(header) + len(palette)
+    pixels = bytes(row * HEIGHT)
+    return struct.pack("<2sIII", b"BM", start + len(pixels), 0, start) + header + palette + pixels
+
+
+def _animated(mode: str, picture_format: str) -> bytes:
+    frames = [gradient(mode), gradient(mode).rotate(180)]
+    out = io.BytesIO()
+    frames[0].save(
+        out, picture_format, save_all=True, append_images=frames[1:], duration=50, loop=0
+    )
+    return out.getvalue()
+
+
+def _ycck_jpeg() -> bytes:
+    """Pillow writes CMYK; Adobe's marker says which of the two it is."""
+    jpeg = saved("CMYK", "JPEG")
+    place = jpeg.index(b"Adobe") + 11
+    return jpeg[:place] + b"\x02" + jpeg[place + 1 :]
+
+
+def _without_height() -> bytes:
+    """The number of lines is to follow in a DNL segment (T.81, B.2.5)."""
+    jpeg = saved("L", "JPEG")
+    place = jpeg.index(b"\xff\xc0") + 5
+    return jpeg[:place] + b"\0\0" + jpeg[place + 2 :]
+
+
+def _kinds() -> None:
+    add = _MAKERS.__setitem__
+    for mode in ("1", "L", "RGB", "CMYK"):
+        add(f"jpeg {mode}", lambda mode=mode: saved(mode, "JPEG"))
+        add(f"jpeg {mode} progressive", lambda mode=mode: saved(mode, "JPEG", progressive=True))
+    add("jpeg 444", lambda: saved("RGB", "JPEG", subsampling=0))
+    add("jpeg comment", lambda: saved("RGB", "JPEG", comment=b"made by hand"))
+    add("jpeg icc", lambda: saved("RGB", "JPEG", icc_profile=bytes(70000)))
+    add("jpeg optimised", lambda: saved("RGB", "JPEG", optimize=True, quality=95))
+    add("jpeg restart", lambda: saved("RGB", "JPEG", restart_marker_rows=1))
+    add("jpeg ycck", _ycck_jpeg)
+    for order in "<>":
+        add(f"jpeg exif {order}", lambda order=order: exif_jpeg(6, order))
+    add("jpeg 12 bits", lambda: with_frame(saved("L", "JPEG"), 0xC1, 12))
+    add("jpeg extended", lambda: with_frame(saved("L", "JPEG"), 0xC1))
+    add("jpeg arithmetic", lambda: with_frame(saved("L", "JPEG"), 0xC9))
+    add(
+        "jpeg arithmetic progressive",
+        lambda: with_frame(saved("L", "JPEG", progressive=True), 0xCA),
+    )
+    add("jpeg hierarchical", lambda: with_frame(saved("L", "JPEG"), 0xC5))
+    add("jpeg lossless gray", lambda: lossless_jpeg(8, 1))
+    add("jpeg lossless", lambda: lossless_jpeg(8, 3))
+    add("jpeg lossless 16 bits", lambda: lossless_jpeg(16, 1))
+    add("jpeg two components", lambda: _two_components())
+    add("jpeg without height", _without_height)
+    add(
+        "jpeg fill bytes", lambda: saved("RGB", "JPEG").replace(b"\xff\xdb", b"\xff\xff\xff\xdb", 1)
+    )
+    add("jpeg bytes after the end", lambda: saved("RGB", "JPEG") + bytes(50))
+    add("jpeg bytes between", lambda: saved("RGB", "JPEG").replace(b"\xff\xdb", b"\0\0\xff\xdb", 1))
+    add("jpeg without jfif", lambda: _without_app0())
+    for color, depths in (
+        (0, (1, 2, 4, 8, 16)),
+        (2, (8, 16)),
+        (3, (1, 2, 4, 8)),
+        (4, (8, 16)),
+        (6, (8, 16)),
+    ):
+        for bits in depths:
+            for interlaced in (False, True):
+                name = f"png color {color} bits {bits}" + " interlaced" * interlaced
+                add(
+                    name,
+                    lambda bits=bits, color=color, i=interlaced: png(bits, color, interlaced=i),
+                )
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"):
+        add(f"png {mode}", lambda mode=mode: saved(mode, "PNG"))
+    add("png transparent colour", lambda: saved("RGB", "PNG", transparency=(0, 0, 0)))
+    add("png transparent palette", lambda: saved("P", "PNG", transparency=0))
+    add("png exif", lambda: png(8, 2, chunks=chunk(b"eXIf", exif_block(8, ">"))))
+    add("png text", lambda: png(8, 2, chunks=chunk(b"tEXt", b"Software\0tfod")))
+    add("png animated", lambda: _animated("RGB", "PNG"))
+    add("png apple", apple_png)
+    add("gif", lambda: saved("P", "GIF"))
+    add("gif gray", lambda: saved("L", "GIF"))
+    add("gif animated", lambda: _animated("P", "GIF"))
+    for bits in (1, 4, 8, 16, 24, 32):
+        add(f"bmp {bits} bits", lambda bits=bits: bmp(bits))
+        add(f"bmp {bits} bits top down", lambda bits=bits: bmp(bits, top_down=True))
+    for bits in (1, 4, 8, 24):
+        add(f"bmp {bits} bits os2", lambda bits=bits: bmp(bits, core=True))
+    for mode in ("1", "L", "P", "RGB", "RGBA"):
+        add(f"bmp {mode}", lambda mode=mode: saved(mode, "BMP"))
+    add("bmp rle", lambda: bmp_rle())
+    add("bmp bytes after the end", lambda: bmp(24) + b"\0\0")
+    for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
+        add(f"tiff {mode}", lambda mode=mode: saved(mode, "TIFF"))
+    add("tiff lzw", lambda: saved("RGB", "TIFF", compression="tiff_lzw"))
+    add("tiff orientation", lambda: saved("RGB", "TIFF", tiffinfo={0x0112: 6}))
+    if features.check("webp"):
+        add("webp", lambda: saved("RGB", "WEBP"))
+        add("webp alpha", lambda: saved("RGBA", "WEBP"))
+        add("webp lossless", lambda: saved("RGB", "WEBP", lossless=True))
+        add("webp lossless alpha", lambda: saved("RGBA", "WEBP", lossless=True))
+        add("webp exif", lambda: saved("RGB", "WEBP", exif=b"Exif\0\0" + exif_block(3)))
+        add("webp animated", lambda: _animated("RGB", "WEBP"))
+
+
+def bmp_rle() -> bytes:
+    """Eight bits, run lengths: each line one run and its end."""
+    plain = bmp(8, compression=1)
+    start = 14 + 40 + 1024
+    return plain[:start] + bytes((WIDTH, 0, 0, 0)) * HEIGHT + b"\0\1"
+
+
+def _two_components() -> bytes:
+    frame = struct.pack(">BHHB", 8, HEIGHT, WIDTH, 2) + bytes((1, 0x11, 0, 2, 0x11, 0))
+    jpeg = saved("L", "JPEG")
+    place = jpeg.index(b"\xff\xc0")
+    scan = jpeg.index(b"\xff\xda")
+    tables = (
+        jpeg[:place]
+        + struct.pack(">BBH", 0xFF, 0xC0, len(frame) + 2)
+        + frame
+        + jpeg[place + 13 : scan]
+    )
+    coded = jpeg[scan + 10 :]
+    return tables + b"\xff\xda\0\x0a\x02\x01\0\x02\0\0\x3f\0" + coded
+
+
+def _without_app0() -> bytes:
+    jpeg = saved("RGB", "JPEG")
+    return jpeg[:2] + jpeg[20:]
+
+
+_kinds()
+KINDS: tuple[str, ...] = tuple(_MAKERS)
+"""The names of the kinds; the first word is the format."""
+
+
+def picture_of(kind: str) -> bytes:
+    """The encoded picture, 21 high and 34 wide."""
+    return _MAKERS[kind]()

@@ -1,0 +1,162 @@
+"""Rule IMG005 against TensorFlow: it fires exactly for the kinds that training cannot use."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tfod.picture import read_picture_header
+from tfod_validator.rules.images import PictureFacts
+from tfod_validator.rules.registry import judge
+
+from tests.picture_kinds import (
+    HEIGHT,
+    KINDS,
+    WIDTH,
+    bmp,
+    chunk,
+    exif_jpeg,
+    gradient,
+    picture_of,
+    png,
+    saved,
+)
+
+
+def decode(data: bytes) -> tf.Tensor:
+    """As tf_slim's Image handler does it for the TF Object Detection API."""
+    if bool(tf.io.is_jpeg(data)):
+        return tf.io.decode_jpeg(data, channels=3)
+    return tf.io.decode_image(data, channels=3)
+
+
+def is_usable(data: bytes, height: int = HEIGHT, width: int = WIDTH) -> bool:
+    """Whether TensorFlow makes height x width x 3 bytes of it."""
+    try:
+        pixels = decode(data)
+    except tf.errors.InvalidArgumentError:
+        return False
+    return pixels.dtype == tf.uint8 and tuple(pixels.shape) == (height, width, 3)
+
+
+def codes(data: bytes) -> set[str]:
+    """The rules that fire for a picture of which nothing is declared."""
+    facts = PictureFacts(-1, read_picture_header(data, 0, len(data)))
+    return {rule.code for rule, _ in judge(facts)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind(kind: str) -> None:
+    data = picture_of(kind)
+    assert ("IMG005" in codes(data)) == (not is_usable(data))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decode_image_agrees_with_the_decoder_of_jpeg(kind: str) -> None:
+    """So that it does not matter which of the two ops a training script calls."""
+    data = picture_of(kind)
+    try:
+        fine = tuple(tf.io.decode_image(data, channels=3).shape) == (HEIGHT, WIDTH, 3)
+    except tf.errors.InvalidArgumentError:
+        fine = False
+    assert fine == is_usable(data)
+
+
+@pytest.mark.parametrize("kind", ["gif", "gif animated", "webp"])
+def test_usable_without_animations(kind: str) -> None:
+    """As IMG005 says: a dimension too many, which the OD API does not turn off."""
+    if kind not in KINDS:
+        pytest.skip("Pillow cannot write it")
+    data = picture_of(kind)
+    assert len(tf.io.decode_image(data, channels=3).shape) == 4
+    assert len(tf.io.decode_image(data, channels=3, expand_animations=False).shape) == 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(saved("RGB", "JPEG", (200, 150))[:-200], id="jpeg"),
+        pytest.param(saved("L", "JPEG", (200, 150), progressive=True)[:-200], id="progressive"),
+        pytest.param(png(8, 2)[:-14], id="png"),
+        pytest.param(bmp(24)[:-40], id="bmp"),
+    ],
+)
+def test_cut_short(data: bytes) -> None:
+    """A picture that lacks its end is refused, and IMG009 says so."""
+    assert "IMG009" in codes(data)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(data)
+
+
+def sized_jpeg(height: int, width: int, mode: str = "RGB") -> bytes:
+    jpeg = saved(mode, "JPEG")
+    place = jpeg.index(b"\xff\xc0") + 5
+    return jpeg[:place] + struct.pack(">HH", height, width) + jpeg[place + 4 :]
+
+
+def sized_png(height: int, width: int) -> bytes:
+    plain = png(8, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return plain[:8] + chunk(b"IHDR", header) + plain[33:]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(sized_jpeg(65501, 16), id="jpeg with a long side"),
+        pytest.param(sized_jpeg(13378, 13378), id="jpeg of 2**29 samples"),
+        pytest.param(sized_png(1, 1_000_001), id="png with a long side"),
+        pytest.param(sized_png(1 << 15, 1 << 14), id="png of 2**29 pixels"),
+        pytest.param(sized_png(0, 5), id="png without rows"),
+    ],
+)
+def test_too_large(data: bytes) -> None:
+    assert "IMG005" in codes(data)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(data)
+
+
+def test_a_long_picture_that_is_not_too_large() -> None:
+    """One pixel within libpng's limit."""
+    header = struct.pack(">IIBBBBB", 1_000_000, 1, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(1 + 125_000))
+    data = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
+    assert "IMG005" not in codes(data)
+    assert is_usable(data, 1, 1_000_000)
+    assert "IMG005" not in codes(sized_jpeg(65500, 2000))
+    assert "IMG005" not in codes(sized_jpeg(13377, 13377))
+
+
+def test_orientation_is_not_applied() -> None:
+    """Why IMG007 warns: Pillow and browsers turn it, TensorFlow does not."""
+    data = exif_jpeg(6)
+    assert "IMG007" in codes(data)
+    assert tuple(decode(data).shape) == (HEIGHT, WIDTH, 3)
+
+
+def test_the_palette_of_a_bmp_is_not_applied() -> None:
+    """IMG013: the indices are taken for gray values; a gray BMP is its own palette."""
+    for mode, has_other_colours in (("P", True), ("L", False)):
+        data = saved(mode, "BMP")
+        with Image.open(io.BytesIO(data)) as picture:
+            seen = picture.convert("RGB").tobytes()
+        assert (decode(data).numpy().tobytes() != seen) == has_other_colours
+        assert ("IMG013" in codes(data)) == has_other_colours
+
+
+def test_raw_pixels_have_no_shape() -> None:
+    """IMG002 and IMG004: image/format 'raw' gives a list of bytes, not a picture."""
+    pixels = tf.io.decode_raw(gradient("RGB").tobytes(), tf.uint8)
+    assert tuple(pixels.shape) == (HEIGHT * WIDTH * 3,)
+
+
+def test_what_is_no_picture_is_refused() -> None:
+    for data in (b"", b"<html></html>" * 4, bytes(100), saved("RGB", "TIFF")):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(data)

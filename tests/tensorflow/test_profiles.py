@@ -1,0 +1,131 @@
+"""A profile's Python source means to TensorFlow what it means to us, though we do not run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tfod.errors import TfodError
+from tfod.tensorflow import feature_description
+from tfod_validator.profile_file import load_profile
+
+from tests.conftest import encode
+
+SOURCE = """
+import numpy as np
+import tensorflow
+import tensorflow.compat.v1 as tf1
+import tensorflow as tf
+from tensorflow import string
+from tensorflow.io import FixedLenFeature as Fixed
+
+PREFIX = "image/"
+MEAN = 0.5
+base = {PREFIX + "height": Fixed([], tf.int64, default_value=-1)}
+feature_description = {
+    **base,
+    PREFIX + "width": tf.io.FixedLenFeature((), tf.int64),
+    f"{PREFIX}encoded": tf1.FixedLenFeature([], "string", ""),
+    "image/format": tensorflow.io.FixedLenFeature((), string, default_value=b"\\xff"),
+    "four": tf.io.FixedLenFeature([4], np.float32),
+    "one": tf.io.FixedLenFeature(1, tf.float32, 2),
+    "square": tf.io.FixedLenFeature(shape=(2, 2), dtype=float, default_value=[[0, -1], [MEAN] * 2]),
+    "many": tf.io.VarLenFeature(tf.float32),
+    "bytes": tf.io.VarLenFeature(dtype=np.str_),
+}
+"""
+
+
+def run(source: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"tf": tf}
+    exec(source, namespace)
+    return namespace["feature_description"]
+
+
+def plain(feature: Any) -> Any:
+    """A ``tf.io`` object with one spelling of shape, dtype and default."""
+    if not hasattr(feature, "shape"):
+        return type(feature).__name__, tf.as_dtype(feature.dtype)
+    default = feature.default_value
+    if default is not None:
+        tensor = tf.reshape(tf.constant(default, tf.as_dtype(feature.dtype)), feature.shape)
+        default = np.asarray(tensor.numpy()).tolist()
+    return tuple(tf.TensorShape(feature.shape)), tf.as_dtype(feature.dtype), default
+
+
+def test_read_is_run(tmp_path: Path) -> None:
+    path = tmp_path / "p.py"
+    path.write_text(SOURCE)
+    ours = feature_description(load_profile(str(path)).features)
+    theirs = run(SOURCE)
+    assert list(ours) == list(theirs)
+    assert {key: plain(one) for key, one in ours.items()} == {
+        key: plain(one) for key, one in theirs.items()
+    }
+    record = encode({"image/width": 3, "four": [1.0, 2.0, 3.0, 4.0], "many": [5.0]})
+    parsed = [tf.io.parse_single_example(record, one) for one in (ours, theirs)]
+    for key in theirs:
+        first, second = (
+            tf.sparse.to_dense(one[key]) if isinstance(one[key], tf.SparseTensor) else one[key]
+            for one in parsed
+        )
+        np.testing.assert_array_equal(first.numpy(), second.numpy())
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        "tf.io.FixedLenFeature(None, tf.int64, 0)",
+        "tf.io.FixedLenFeature([None], tf.int64, 0)",
+        "tf.io.FixedLenFeature([2, None], tf.int64, [0, 0])",
+        "tf.io.FixedLenFeature([0], tf.int64, [])",
+        "tf.io.FixedLenFeature([-1], tf.int64, [])",
+        "tf.io.FixedLenFeature([3], tf.int64, 0)",
+        "tf.io.FixedLenFeature([], tf.int64, [0, 1])",
+        "tf.io.FixedLenFeature([], tf.int64, 1.0)",
+        "tf.io.FixedLenFeature([], tf.int64, '1')",
+        "tf.io.FixedLenFeature([], tf.int64, 9223372036854775808)",
+        "tf.io.FixedLenFeature([], tf.string, 1)",
+        "tf.io.FixedLenFeature([], tf.int32, 1)",
+        "tf.io.VarLenFeature(tf.uint8)",
+        "tf.io.VarLenFeature('str')",
+        "tf.io.VarLenFeature(int)",
+        "tf.io.FixedLenSequenceFeature([], tf.int64)",
+        "tf.io.VarLenFeature()",
+        "tf.io.VarLenFeature(tf.int64, None)",
+    ],
+)
+def test_what_we_refuse_tensorflow_does_too(tmp_path: Path, feature: str) -> None:
+    source = f"feature_description = {{'k': {feature}}}"
+    path = tmp_path / "p.py"
+    path.write_text(source)
+    with pytest.raises(TfodError):
+        load_profile(str(path))
+    with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+        tf.io.parse_single_example(encode({}), run(source))
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        "tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)",
+        "tf.io.RaggedFeature(tf.int64)",
+        "tf.io.RaggedFeature(tf.int64, value_key='k')",
+        "tf.io.VarLenFeature('int64')",
+    ],
+)
+@pytest.mark.parametrize("values", [[], [1], [1, 2, 3]])
+def test_any_number_of_values(tmp_path: Path, feature: str, values: list[int]) -> None:
+    source = f"feature_description = {{'k': {feature}}}"
+    path = tmp_path / "p.py"
+    path.write_text(source)
+    record = encode({"k": values})
+    ours = tf.io.parse_single_example(
+        record, feature_description(load_profile(str(path)).features)
+    )["k"]
+    theirs = tf.io.parse_single_example(record, run(source))["k"]
+    found = theirs.values if isinstance(theirs, tf.SparseTensor) else theirs
+    assert ours.values.numpy().tolist() == found.numpy().tolist() == values

@@ -1,0 +1,214 @@
+"""Annotations that a shard was made from: Pascal VOC, CVAT's XML or COCO, in one shape.
+
+Boxes are in pixels, ``xmin, ymin, xmax, ymax``, as the source has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tfod.errors import TfodError
+from tfod.naming import safe_relative_path, split_extension
+
+from tfod_validator.safe_xml import is_zip, read_head, root_tag
+from tfod_validator.task import read_json
+
+_LEADING_SPACE = 1024
+
+
+@dataclass(frozen=True)
+class SourcePicture:
+    """One picture of the source.
+
+    Attributes:
+        name: as the source has it, a path with forward slashes.
+        height, width: in pixels; None where the source does not say.
+        boxes: float64 of shape (n, 4), in pixels.
+        classes: n names.
+    """
+
+    name: str
+    height: int | None
+    width: int | None
+    boxes: np.ndarray
+    classes: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        size: tuple[int | None, int | None],
+        boxes: Sequence[Sequence[float]],
+        classes: Iterable[str],
+    ) -> SourcePicture:
+        """Make one from plain values; the size is height and width, 0 or less is unknown."""
+        corners = np.array(boxes, "<f8").reshape(-1, 4)
+        path = name.replace("\\", "/").removeprefix("./")
+        height, width = (int(one) if one and one > 0 else None for one in size)
+        return cls(path, height, width, corners, tuple(classes))
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """All of a source.
+
+    Attributes:
+        source: path of the file or folder.
+        pictures: in the order of the source.
+        from_one: pixels are counted from 1, as in Pascal VOC; some writers subtract that and
+            some do not.
+        notes: what is not compared, as sentences.
+    """
+
+    source: str
+    pictures: tuple[SourcePicture, ...]
+    from_one: bool = False
+    notes: tuple[str, ...] = ()
+
+    def find(self, filename: str) -> tuple[int, ...]:
+        """Places in ``pictures`` of those that a record's file name can mean.
+
+        The full relative name is the strongest, then the last part, then that without extension.
+        """
+        path = safe_relative_path(filename)
+        if not path:
+            return ()
+        base = posixpath.basename(path)
+        by_path, by_base, by_stem = self._index
+        for index, name in ((by_path, path), (by_base, base), (by_stem, split_extension(base)[0])):
+            if name in index:
+                return tuple(index[name])
+        return ()
+
+    @functools.cached_property
+    def _index(self) -> tuple[dict[str, list[int]], ...]:
+        by_path, by_base, by_stem = (defaultdict(list) for _ in range(3))
+        for place, picture in enumerate(self.pictures):
+            path = safe_relative_path(picture.name)
+            base = posixpath.basename(path)
+            by_path[path].append(place)
+            by_base[base].append(place)
+            by_stem[split_extension(base)[0]].append(place)
+        return dict(by_path), dict(by_base), dict(by_stem)
+
+
+def load_annotations(path: str) -> Annotations:
+    """Load annotations; what they are is told by their content.
+
+    Args:
+        path: a folder of Pascal VOC XML (subfolders count), one such file, CVAT's XML or its zip,
+            or a COCO JSON of instances.
+
+    Raises:
+        TfodError: it cannot be read, or is something else.
+    """
+    from tfod_validator.annotations_xml import load_cvat, load_voc
+
+    if Path(path).is_dir():
+        return _load_folder(path)
+    if is_zip(path):
+        return load_cvat(path)
+    start = read_head(path, _LEADING_SPACE).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] in (b"{", b"["):
+        return _load_coco(path)
+    # Beside "<": the marks that UTF-16 starts with.
+    if start[:1] == b"<" or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        if root_tag(path) == "annotation":
+            return load_voc(path, [path])
+        return load_cvat(path)
+    raise TfodError(
+        f"{path} is neither XML nor JSON; give a folder of Pascal VOC XML, CVAT's "
+        "annotations.xml, or a COCO JSON"
+    )
+
+
+def _load_folder(folder: str) -> Annotations:
+    from tfod_validator.annotations_xml import load_cvat, load_voc
+
+    files = sorted(
+        os.path.join(parent, name)
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith((".xml", ".json")) and not name.startswith(".")
+    )
+    xml = [file for file in files if file.lower().endswith(".xml")]
+    if len(xml) == 1 and root_tag(xml[0]) == "annotations":
+        return load_cvat(xml[0])
+    if xml:
+        return load_voc(folder, xml)
+    if len(files) == 1:
+        return _load_coco(files[0])
+    found = f"{len(files)} JSON files; name one" if files else "no XML and no JSON file"
+    raise TfodError(f"{folder} holds {found}; give a folder of Pascal VOC XML or one file")
+
+
+def _load_coco(path: str) -> Annotations:
+    # Outlines are most of the file: each annotation is cut down while it is parsed.
+    found = read_json(path, object_hook=_slim)
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(key), list) for key in ("images", "annotations", "categories")
+    ):
+        raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
+    try:
+        return _from_coco(path, found)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise TfodError(
+            f"{path} is no sound COCO JSON ({type(error).__name__}: {str(error)[:200]}); "
+            "make it again"
+        ) from None
+
+
+def _slim(found: dict[str, Any]) -> dict[str, Any]:
+    if "bbox" in found and "category_id" in found:
+        return {key: found.get(key) for key in ("image_id", "category_id", "bbox")}
+    return found
+
+
+def _from_coco(path: str, found: dict[str, Any]) -> Annotations:
+    names = {one["id"]: str(one.get("name", one["id"])) for one in found["categories"]}
+    boxes: dict[Any, list[list[float]]] = {one["id"]: [] for one in found["images"]}
+    classes: dict[Any, list[str]] = {one["id"]: [] for one in found["images"]}
+    without_box = homeless = 0
+    for one in found["annotations"]:
+        image = one["image_id"]
+        if not one.get("bbox"):
+            without_box += 1
+        elif image not in boxes:
+            homeless += 1
+        else:
+            boxes[image].append(_corners(one["bbox"]))
+            classes[image].append(names.get(one["category_id"], str(one["category_id"])))
+    pictures = tuple(
+        SourcePicture.make(
+            one["file_name"], (one.get("height"), one.get("width")), boxes[key], classes[key]
+        )
+        for key, one in ((one["id"], one) for one in found["images"])
+    )
+    counts = {
+        "annotations without bbox": without_box,
+        "annotations of pictures that are not listed": homeless,
+    }
+    return Annotations(path, pictures, notes=not_compared(path, counts))
+
+
+def _corners(bbox: list[float]) -> list[float]:
+    x, y, width, height = (float(one) for one in bbox)
+    corners = [x, y, x + width, y + height]
+    if not np.isfinite(corners).all():
+        raise ValueError(f"bbox {bbox} is not finite")
+    return corners
+
+
+def not_compared(source: str, counts: dict[str, int]) -> tuple[str, ...]:
+    """Sentences about what a comparison leaves out."""
+    return tuple(
+        f"{source}: {count} {what} are not compared" for what, count in counts.items() if count
+    )

@@ -1,0 +1,348 @@
+"""The check: one streaming pass over all sources, and a report."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from tfod.damage import HEADER_BYTES
+from tfod.errors import LabelMapError, ShardError
+from tfod.example import Example
+from tfod.headers import split_shard
+from tfod.label_map import load_label_map, read_label_map
+from tfod.records import is_record_header, read_record_stream
+from tfod.version import __version__
+
+from tfod_validator.annotations import Annotations
+from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod_validator.archive_contents import look_through
+from tfod_validator.collector import Collector
+from tfod_validator.compare_records import class_names, judge_together
+from tfod_validator.examine import Instructions
+from tfod_validator.finding import Place, Severity
+from tfod_validator.pool import do_all
+from tfod_validator.profile import OFF, Policy, Profile, Roles, Severities
+from tfod_validator.profile_choice import Sample, choose_profile, sample_of
+from tfod_validator.report import ChosenProfile, Counts, Report, SourceFile
+from tfod_validator.rules.example import NoProfile
+from tfod_validator.rules.labels import LabelMapFile
+from tfod_validator.sources import Inventory, Location, take_inventory
+from tfod_validator.statistics import Statistics
+from tfod_validator.task import Task
+from tfod_validator.work import (
+    ArchiveWork,
+    Progress,
+    ShardResult,
+    ShardWork,
+    Work,
+    WorkResult,
+    numbered_sets,
+)
+
+_SAMPLES = 64
+_SAMPLED_SHARDS = 4
+_PART_BYTES = 32 << 20
+_HASH_STEP = 8 << 20
+_LARGEST_SAMPLE = 64 << 20
+_NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
+_NO_PROFILE = Profile(
+    "none",
+    "no expectation at all",
+    {},
+    Roles(None, None, None, None, None, None, None, None, None, ()),
+    dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a check.
+
+    Attributes:
+        profile: the expected feature description; None to choose the one that fits best.
+        label_map: file or name of a label map for all shards; None for those beside them.
+        task: the CVAT task that the shards are meant for.
+        annotations: what the shards were made from.
+        decode: whether to decode every picture wholly.
+        with_tensorflow: whether TensorFlow itself is to parse every record.
+        severities: of rules or families, stronger than the profile's.
+        max_findings: how many are listed.
+        max_record_bytes: larger records are not read.
+        jobs: how many processes work.
+        fail_on: the least severity that makes the verdict.
+        hash_sources: whether the report names the SHA-256 of each source.
+        archive_limits: where the reading of archives stops.
+    """
+
+    profile: Profile | None = None
+    label_map: str | None = None
+    task: Task | None = None
+    annotations: Annotations | None = None
+    decode: bool = False
+    with_tensorflow: bool = False
+    severities: Severities = field(default_factory=dict)
+    max_findings: int = 1000
+    max_record_bytes: int = 256 << 20
+    jobs: int = 1
+    fail_on: Severity = Severity.ERROR
+    hash_sources: bool = True
+    archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
+
+
+def check_sources(sources: Sequence[str], options: Options | None = None) -> Report:
+    """Check shards, sets, globs, folders, zips, URLs or standard input (``-``).
+
+    Raises:
+        TfodError: the check could not run: nothing was found, or an option does not make sense.
+    """
+    with take_inventory(sources) as inventory:
+        return check(inventory, options)
+
+
+def check(
+    inventory: Inventory, options: Options | None = None, progress: Progress | None = None
+) -> Report:
+    """Check what is in an inventory.
+
+    Args:
+        inventory: what is to be checked.
+        options: how.
+        progress: told of bytes that were read, some of them of packed data.
+
+    Raises:
+        TfodError: the check could not run: nothing was found, or an option does not make sense.
+    """
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as hasher:
+        run = _Run(options or Options(), inventory)
+        hashes = run.start_hashing(hasher)
+        run.examine(progress or _nothing)
+        return run.report([one.result() for one in hashes], began)
+
+
+class _Run:
+    """One check."""
+
+    def __init__(self, options: Options, inventory: Inventory) -> None:
+        self._options = options
+        self._inventory = inventory
+        profile, self._chosen, self._unknown = _profile_of(options, inventory)
+        self._policy = Policy(profile.severities, options.severities)
+        self._collector = Collector(self._policy, options.max_findings)
+        self._instructions = Instructions(
+            profile=profile,
+            policy=self._policy,
+            max_findings=options.max_findings,
+            max_record_bytes=options.max_record_bytes,
+            decode=options.decode,
+            with_tensorflow=options.with_tensorflow,
+            annotations=options.annotations,
+        )
+        self._label_maps: dict[str, LabelMapFile] = {}
+        self._shards: dict[str, ShardResult] = {}
+
+    def start_hashing(self, hasher: ThreadPoolExecutor) -> list[Future[SourceFile]]:
+        """Begin to hash the sources beside everything else."""
+        hashed = self._options.hash_sources
+        return [hasher.submit(_source_file, one, hashed) for one in self._inventory.locations]
+
+    def examine(self, progress: Progress) -> None:
+        """Do all the work, and bring together what it came to."""
+        for result in do_all(self._all_work(), self._instructions, self._options.jobs, progress):
+            self._take(result)
+        self._judge_sets()
+        judge_together(
+            list(self._shards.values()),
+            self._label_maps,
+            self._collector,
+            task=self._options.task,
+            annotations=self._options.annotations,
+            roles=self._instructions.profile.roles,
+        )
+
+    def report(self, sources: Sequence[SourceFile], began: float) -> Report:
+        """The report of what was found."""
+        findings = self._collector.findings
+        findings.close()
+        examined = [shard.examined for shard in self._shards.values()]
+        statistics = Statistics()
+        for one in examined:
+            statistics.merge(one.statistics)
+        statistics.classes = class_names(self._shards.values(), self._label_maps)
+        by_severity = findings.by_severity()
+        failing = [one for one in Severity if one.rank >= self._options.fail_on.rank]
+        return Report(
+            valid=not any(by_severity[one] for one in failing),
+            fail_on=self._options.fail_on,
+            profile=self._chosen,
+            sources=sources,
+            counts=Counts(
+                shards=len(examined),
+                records=sum(one.records for one in examined),
+                pictures=sum(one.pictures for one in examined),
+                boxes=sum(one.boxes for one in examined),
+                by_code=findings.by_code(),
+                by_severity=by_severity,
+                places_by_code={
+                    code: len(counts) for code, counts in sorted(findings.counts.items())
+                },
+                by_shard=findings.by_shard(),
+            ),
+            severities=findings.severities,
+            findings=findings.in_order(list(self._shards)),
+            statistics=statistics,
+            version=__version__,
+            duration=time.monotonic() - began,
+        )
+
+    def _all_work(self) -> list[Work]:
+        """Everything that is to be done, in the order of the report."""
+        work: list[Work] = []
+        for shard in self._inventory.shards:
+            name = self._options.label_map or shard.label_map
+            label_map = None if name is None else self._load_label_map(name).label_map
+            whole = ShardWork(shard, label_map, name)
+            work += _in_parts(whole) if self._options.jobs > 1 else [whole]
+        for archive in self._inventory.archives:
+            named, name = None, self._options.label_map
+            if name is not None:
+                named = self._load_label_map(name).label_map
+            work.append(ArchiveWork(archive, self._options.archive_limits, named, name))
+        return work
+
+    def _take(self, result: WorkResult) -> None:
+        """Add the next result; the parts of a shard come one after the other."""
+        findings = self._collector.findings
+        for other in result.findings:
+            findings.merge(other)
+        for name, file in result.label_maps.items():
+            self._label_maps[name] = file
+            self._collector.judge(file, Place(name))
+        for shard in result.shards:
+            findings.merge(shard.examined.findings)
+            known = self._shards.setdefault(shard.examined.shard, shard)
+            if known is not shard:
+                known.examined.merge(shard.examined)
+
+    def _load_label_map(self, name: str) -> LabelMapFile:
+        """Read a label map once, and judge it."""
+        file = self._label_maps.get(name)
+        if file is None:
+            load = load_label_map if name == self._options.label_map else read_label_map
+            try:
+                label_map, liberties = load(name)
+                file = LabelMapFile(name, label_map, "", liberties)
+            except LabelMapError as error:
+                if name == self._options.label_map and not os.path.exists(name):
+                    raise
+                file = LabelMapFile(name, None, str(error))
+            self._label_maps[name] = file
+            self._collector.judge(file, Place(name))
+        return file
+
+    def _judge_sets(self) -> None:
+        """Judge what is known before any shard is opened, and what the sampling has found."""
+        for group in self._inventory.groups:
+            paths = [shard.location.path for shard in group.shards]
+            for one in numbered_sets(paths, group.missing):
+                self._collector.judge(one, Place(one.stem))
+        if self._unknown is not None:
+            self._collector.judge(*self._unknown)
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
+def _in_parts(whole: ShardWork) -> list[Work]:
+    """The work of one shard, in parts when it is large and plain, for several processes."""
+    location = whole.shard.location
+    if not location.remote and location.path == location.name:
+        try:
+            with location.open() as stream:
+                plain = is_record_header(stream.read(HEADER_BYTES))
+            if plain and (location.size() or 0) > 2 * _PART_BYTES:
+                parts = split_shard(location.path, _PART_BYTES)
+                return [replace(whole, part=part) for part in parts]
+        except OSError:
+            pass  # whoever examines it says so
+    return [whole]
+
+
+def _source_file(location: Location, hashed: bool) -> SourceFile:
+    """Name, length and digest of a source; what cannot be read is another's to tell."""
+    try:
+        size = location.size()
+        if not hashed:
+            return SourceFile(location.name, size, None)
+        digest = hashlib.sha256()
+        with location.open() as stream:
+            while data := stream.read(_HASH_STEP):
+                digest.update(data)
+    except OSError:
+        return SourceFile(location.name, None, None)
+    return SourceFile(location.name, size, digest.hexdigest())
+
+
+def _profile_of(
+    options: Options, inventory: Inventory
+) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
+    """The profile that was asked for, or the one that fits the first records best."""
+    if options.profile is not None:
+        return options.profile, ChosenProfile(options.profile.name, "asked for"), None
+    samples: list[Sample] = []
+    first = ""
+    for name, found in _samples(inventory):
+        first = first or (name if found else "")
+        samples += found
+    chosen = choose_profile(samples)
+    if chosen is not None:
+        return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
+    if not samples:
+        return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
+    keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
+    reason = "no profile fits; pass --profile"
+    return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, reason), (NoProfile(keys), Place(first))
+
+
+def _samples(inventory: Inventory) -> Iterator[tuple[str, list[Sample]]]:
+    """The first sound records of the first shards."""
+    for shard in inventory.shards[:_SAMPLED_SHARDS]:
+        try:
+            with shard.location.open() as stream:
+                yield shard.location.name, _read_samples(stream, shard.location.name)
+        except OSError:
+            continue
+    for location in inventory.archives[:_SAMPLED_SHARDS]:
+        silent = Collector(Policy(), 0)
+        try:
+            with Archive(location.path, location.name, silent) as archive:
+                contents = look_through(archive, silent, needs_label_map=False)
+                for entry in list(contents.shards.values())[:_SAMPLED_SHARDS]:
+                    with archive.open(entry) as stream:
+                        name = archive.place(entry).shard
+                        yield name, _read_samples(stream, name)
+        except (OSError, ArchiveDamageError):
+            continue
+
+
+def _read_samples(stream: BinaryIO, name: str) -> list[Sample]:
+    found: list[Sample] = []
+    records = read_record_stream(
+        stream, name, on_damage=lambda _: None, max_record_bytes=_LARGEST_SAMPLE
+    )
+    try:
+        for record in itertools.islice(records, _SAMPLES):
+            try:
+                found.append(sample_of(Example(record, name)))
+            except ShardError:
+                continue
+    except (OSError, ArchiveDamageError):
+        pass  # found again, and told, when the records are examined
+    return found

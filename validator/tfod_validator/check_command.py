@@ -1,0 +1,246 @@
+"""``tfod check``: its options, its progress bar, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from tfod.errors import TfodError
+from tfod.writer import AtomicFile
+
+from tfod_validator.annotations import load_annotations
+from tfod_validator.archive import ArchiveLimits
+from tfod_validator.check import Options, check
+from tfod_validator.finding import Severity
+from tfod_validator.profile import READY, is_rule_or_family
+from tfod_validator.profile_file import load_profile
+from tfod_validator.render import render_html, render_json, render_junit, render_text
+from tfod_validator.report import Report
+from tfod_validator.rules.registry import all_rules
+from tfod_validator.sample_choice import choose_samples
+from tfod_validator.sources import Inventory, take_inventory
+from tfod_validator.task import load_task
+from tfod_validator.work import Progress
+
+EXIT_VALID = 0
+EXIT_FINDINGS = 1
+_LEVELS = [one.value for one in Severity]
+_OFF = "off"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``check`` to the commands."""
+    parser = commands.add_parser(
+        "check",
+        help="find every defect of shards and annotation zips",
+        description="Check shards, sets, globs, folders, zips, URLs or standard input (-): every "
+        "defect with the file, the record, the byte and the remedy. Exit status 0: nothing at or "
+        "above the level of --fail-on; 1: findings; 2: the check could not run.",
+    )
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -",
+    )
+    expected = parser.add_argument_group("what is expected")
+    expected.add_argument(
+        "--profile",
+        metavar="NAME|FILE",
+        help=f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with "
+        "a feature_description); without it the one that fits best",
+    )
+    expected.add_argument(
+        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
+    )
+    expected.add_argument("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
+    expected.add_argument("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
+    expected.add_argument("--images", metavar="DIR", help="the pictures that the shards are about")
+    expected.add_argument(
+        "--against",
+        metavar="DIR|FILE",
+        help="what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--decode", action="store_true", help="decode every picture wholly")
+    how.add_argument(
+        "--engine",
+        choices=("tfod", "tensorflow"),
+        default="tfod",
+        help="tensorflow: let tf.io.parse_example itself judge every record",
+    )
+    how.add_argument("--jobs", type=_count, metavar="N", help="processes (default: all cores)")
+    how.add_argument(
+        "--max-record-bytes",
+        type=_count,
+        default=256 << 20,
+        metavar="N",
+        help="larger records are not read (default: 256 MiB)",
+    )
+    how.add_argument(
+        "--max-archive-bytes",
+        type=_count,
+        default=ArchiveLimits.total_bytes,
+        metavar="N",
+        help="a zip may unpack to so many bytes (default: 64 GiB)",
+    )
+    how.add_argument(
+        "--no-sha256", action="store_true", help="do not hash the sources for the report"
+    )
+    _add_output(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("what comes out")
+    output.add_argument("--format", choices=("text", "json", "html", "junit"), default="text")
+    output.add_argument("--output", metavar="FILE", help="write the report here")
+    output.add_argument(
+        "--max-findings",
+        type=_count,
+        default=1000,
+        metavar="N",
+        help="list at most so many; all are counted (default: 1000)",
+    )
+    output.add_argument(
+        "--samples",
+        type=_count_or_none,
+        default=12,
+        metavar="N",
+        help="pictures in the HTML report (default: 12)",
+    )
+    output.add_argument(
+        "--severity",
+        action="append",
+        default=[],
+        metavar="CODE=LEVEL",
+        help="judge a rule or a family of rules as error, warning, info or off",
+    )
+    output.add_argument(
+        "--fail-on", choices=("error", "warning"), default="error", help="default: error"
+    )
+
+
+def _count(text: str) -> int:
+    number = _count_or_none(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _count_or_none(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    options = _options(arguments)
+    with take_inventory(arguments.sources) as inventory:
+        with _progress_bar(inventory) as progress:
+            report = check(inventory, options, progress)
+        text = _rendered(report, arguments, inventory)
+    if arguments.output:
+        _write(arguments.output, text)
+        if sys.stderr.isatty():
+            print(f"tfod: report written to {arguments.output}", file=sys.stderr)
+    else:
+        sys.stdout.write(text)
+    return EXIT_VALID if report.valid else EXIT_FINDINGS
+
+
+def _write(path: str, text: str) -> None:
+    """Write a report whole or not at all; into a device or a pipe as it comes."""
+    data = text.encode("utf-8", "replace")
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return
+    folder, name = os.path.split(os.path.realpath(path))
+    file = AtomicFile(folder, "tfod-report")
+    try:
+        file.write(data)
+        file.publish(name)
+    except BaseException:
+        file.discard()
+        raise
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    """The options of the check.
+
+    Raises:
+        TfodError: one of them makes no sense.
+    """
+    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    return Options(
+        profile=load_profile(arguments.profile) if arguments.profile else None,
+        label_map=arguments.label_map,
+        task=load_task(*described) if any(described) else None,
+        annotations=load_annotations(arguments.against) if arguments.against else None,
+        decode=arguments.decode,
+        with_tensorflow=arguments.engine == "tensorflow",
+        severities=dict(_severity(text) for text in arguments.severity),
+        max_findings=arguments.max_findings,
+        max_record_bytes=arguments.max_record_bytes,
+        jobs=arguments.jobs or os.cpu_count() or 1,
+        fail_on=Severity(arguments.fail_on),
+        hash_sources=not arguments.no_sha256,
+        archive_limits=replace(ArchiveLimits(), total_bytes=arguments.max_archive_bytes),
+    )
+
+
+def _severity(text: str) -> tuple[str, Severity | None]:
+    code, _, level = text.partition("=")
+    code, level = code.strip().upper(), level.strip().lower()
+    codes = list(all_rules())
+    if not is_rule_or_family(code, codes):
+        near = difflib.get_close_matches(code, codes, 1)
+        hint = f"; did you mean {near[0]}" if near else "; tfod rules lists them"
+        raise TfodError(f"--severity {text}: there is no rule {code!r}{hint}")
+    if level not in (*_LEVELS, _OFF):
+        raise TfodError(f"--severity {text}: expected CODE=error, warning, info or off")
+    return code, None if level == _OFF else Severity(level)
+
+
+def _rendered(report: Report, arguments: argparse.Namespace, inventory: Inventory) -> str:
+    if arguments.format == "json":
+        return render_json(report)
+    if arguments.format == "junit":
+        return render_junit(report)
+    if arguments.format == "html":
+        return render_html(report, choose_samples(report, inventory, arguments.samples))
+    on_terminal = not arguments.output and sys.stdout.isatty()
+    return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
+
+
+@contextmanager
+def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
+    """A bar on standard error if that is a terminal, and tqdm is there."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield None
+        return
+    sizes: Sequence[int | None] = []
+    with suppress(OSError):
+        sizes = [location.size() for location in inventory.locations]
+    total = sum(size or 0 for size in sizes) or None
+    with tqdm(
+        total=total,
+        unit="B",
+        unit_scale=True,
+        desc="checking",
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+    ) as bar:
+        yield bar.update

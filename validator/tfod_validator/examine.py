@@ -1,0 +1,495 @@
+"""One pass over the records of a shard, many rules.
+
+Most records of a shard are alike. What a rule judges is therefore made a fact (the layout of a
+record, a pair of class text and id, a picture's header with its declared size), equal facts are
+judged once, and the boxes of many records are judged at once as arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from tfod.damage import Damage, DamageKind
+from tfod.label_map import LabelMap
+from tfod.picture import read_picture_header
+from tfod.records import Record
+from tfod.wire import (
+    Buffer,
+    NotAnExampleError,
+    SequenceExampleError,
+    find_features,
+    repeated_keys,
+)
+
+from tfod_validator.annotations import Annotations
+from tfod_validator.box_columns import BoxColumns
+from tfod_validator.catalogue import Catalogue
+from tfod_validator.collector import Collector, Findings
+from tfod_validator.comparison import compare
+from tfod_validator.finding import Place, Problem
+from tfod_validator.layouts import Features, KnownLayout, Layouts
+from tfod_validator.picture_bytes import decode_failure, fingerprint, looks_like
+from tfod_validator.profile import Policy, Profile
+from tfod_validator.rules.boxes import ListLengths
+from tfod_validator.rules.dataset import EmptyShard
+from tfod_validator.rules.example import NotAnExample, NotText, Refused
+from tfod_validator.rules.framing import EmptyRecord
+from tfod_validator.rules.images import PictureFacts, Sha256Facts
+from tfod_validator.rules.labels import ClassUse
+from tfod_validator.rules.names import NameFacts
+from tfod_validator.rules.registry import Rule, judge
+from tfod_validator.statistics import MOST_KINDS, Statistics
+from tfod_validator.values import (
+    byte_values,
+    int_values,
+    pixel_box_sides,
+    side_bytes,
+    single_value,
+    text_values,
+    value_count,
+)
+
+if TYPE_CHECKING:
+    from tfod_validator.tensorflow_engine import TensorFlowParser
+
+_SMALL = 1 << 13
+_MOST_REMEMBERED = 1 << 14
+_NO_SIDES = (b"", b"", b"", b"")
+# Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
+_PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*")
+_NO_RECORD = Record(-1, -1, bytearray(), 0, 0)
+Said: TypeAlias = "Sequence[tuple[Rule, Problem]]"
+Use: TypeAlias = "tuple[str | None, int | None]"
+Size: TypeAlias = "tuple[int | None, int | None]"
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What is the same for every shard of a check; crosses into worker processes."""
+
+    profile: Profile
+    policy: Policy
+    max_findings: int
+    max_record_bytes: int
+    decode: bool = False
+    with_tensorflow: bool = False
+    annotations: Annotations | None = None
+
+
+@dataclass
+class Examined:
+    """What is known after a shard, or a part of it, was read."""
+
+    shard: str
+    findings: Findings
+    records: int = 0
+    pictures: int = 0
+    boxes: int = 0
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: Counter[Use] = field(default_factory=Counter)
+    keys: set[str] = field(default_factory=set)
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    def merge(self, other: Examined) -> None:
+        """Add the part of the shard that comes next; its findings are merged elsewhere."""
+        self.records += other.records
+        self.pictures += other.pictures
+        self.boxes += other.boxes
+        self.statistics.merge(other.statistics)
+        self.uses.update(other.uses)
+        self.keys |= other.keys
+        self.catalogue.extend(other.catalogue)
+
+
+class _RoleKeys:
+    """The keys of a profile's roles, as they are on the wire."""
+
+    def __init__(self, profile: Profile) -> None:
+        roles = profile.roles
+        self.names = roles
+        self.encoded = _wire(roles.encoded)
+        self.format = _wire(roles.format)
+        self.filename = _wire(roles.filename)
+        self.source_id = _wire(roles.source_id)
+        self.sha256 = _wire(roles.sha256)
+        self.height = _wire(roles.height)
+        self.width = _wire(roles.width)
+        self.class_text = _wire(roles.class_text)
+        self.class_label = _wire(roles.class_label)
+        self.box = tuple(key.encode() for key in roles.box)
+
+
+def _wire(key: str | None) -> bytes | None:
+    return None if key is None else key.encode()
+
+
+class Examiner:
+    """Looks at the records of one shard, in their order."""
+
+    def __init__(
+        self,
+        instructions: Instructions,
+        shard: str,
+        label_map: LabelMap | None,
+        *,
+        numbered: bool = False,
+    ) -> None:
+        self.instructions = instructions
+        self._collector = Collector(instructions.policy, instructions.max_findings)
+        self.result = Examined(shard, self._collector.findings)
+        self._label_map = label_map
+        self._numbered = numbered
+        self._layouts = Layouts(instructions.profile)
+        self._keys = _RoleKeys(instructions.profile)
+        self._bad_uses: dict[Use, Said] = {}
+        self._judged_uses: set[Use] = set()
+        self._verdicts: dict[PictureFacts, Said] = {}
+        self._good_names: set[tuple[str, bool, str | None]] = set()
+        self._columns = BoxColumns()
+        self._record = _NO_RECORD
+        self._item: str | None = None
+        self._shape_is_wrong = False
+        self._parser: TensorFlowParser | None = None
+        if instructions.with_tensorflow:
+            from tfod_validator.tensorflow_engine import TensorFlowParser
+
+            self._parser = TensorFlowParser(instructions.profile.features)
+
+    def damaged(self, damage: Damage) -> None:
+        """Take note of a damage of the framing."""
+        if damage.kind is DamageKind.EMPTY and self._numbered:
+            # Writers leave such files where there are more shards than pictures.
+            self._collector.judge(EmptyShard(numbered=True), Place(damage.shard))
+            return
+        self._collector.judge(damage, Place(damage.shard, damage.record, damage.offset))
+
+    def judge_at(self, subject: object, place: Place) -> None:
+        """Judge something that concerns the shard as a whole."""
+        self._collector.judge(subject, place)
+
+    def look_at(self, record: Record) -> None:
+        """Judge one record."""
+        self._record, self._item = record, None
+        self.result.records += 1
+        length = record.length
+        if not length:
+            self._judge(EmptyRecord())
+            return
+        buffer: Buffer = record.buffer
+        start = record.start
+        if length <= _SMALL:
+            # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
+            buffer, start = bytes(record.payload), 0
+        if self._parser is not None:
+            self._ask_tensorflow(bytes(record.payload))
+        try:
+            features, entries = find_features(buffer, start, start + length)
+            repeated: Sequence[bytes] = ()
+            if entries != len(features):
+                repeated = repeated_keys(buffer, start, start + length)
+            buffer, features, layout = self._layouts.of(buffer, features, repeated)
+            if not layout.keys <= self.result.keys:
+                self.result.keys |= layout.keys
+            self._look_at_features(buffer, features, layout)
+        except (NotAnExampleError, IndexError) as error:
+            self._judge(NotAnExample(str(error), isinstance(error, SequenceExampleError)))
+
+    def finish(self) -> Examined:
+        """Judge what is left of the batch; return what is known."""
+        self._judge_boxes()
+        if self._parser is not None:
+            self._ask_tensorflow(None)
+        return self.result
+
+    def _look_at_features(self, buffer: Buffer, features: Features, layout: KnownLayout) -> None:
+        keys = self._keys
+        filename = self._name(buffer, features, keys.filename)
+        self._item = filename or None
+        source_id = self._name(buffer, features, keys.source_id)
+        size = (
+            self._integer(buffer, features, keys.height),
+            self._integer(buffer, features, keys.width),
+        )
+        picture, format_ = 0, None
+        if keys.encoded is not None:
+            format_, size, picture = self._look_at_picture(buffer, features, layout, size)
+        self._look_at_names(filename, source_id, format_, layout)
+        boxes = self._look_at_objects(buffer, features, layout, size)
+        place = self._record.number, self._record.offset
+        self.result.catalogue.add(place, filename, source_id, picture, size, boxes)
+        for key, count in layout.counted:
+            if key in features and count not in (None, value_count(buffer, features[key])):
+                self._shape_is_wrong = True
+        if layout.said:
+            self._keep(layout.said)
+        if self._shape_is_wrong:
+            self._shape_is_wrong = False
+            self._keep(self._layouts.shape_problems(buffer, features))
+
+    def _name(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
+        """A feature of one text that differs from record to record."""
+        if key is None or key not in features:
+            return None
+        span = features[key]
+        value = single_value(buffer, span)
+        if value is None:
+            self._shape_is_wrong = True
+            return None
+        raw = buffer[value[0] : value[1]]
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self._judge(NotText(key.decode("utf-8", "replace"), bytes(raw)))
+            return raw.decode("latin-1")
+
+    def _integer(self, buffer: Buffer, features: Features, key: bytes | None) -> int | None:
+        span = features.get(key) if key is not None else None
+        if span is None:
+            return None
+        values = int_values(buffer, span)
+        if len(values) != 1:
+            self._shape_is_wrong = True
+            return None
+        return values[0]
+
+    def _look_at_picture(
+        self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
+    ) -> tuple[str | None, Size, int]:
+        """Judge the encoded picture.
+
+        Returns:
+            Its format, its size where the record says none, and its fingerprint.
+        """
+        roles = self._keys
+        span = features.get(roles.encoded)  # type: ignore[arg-type]
+        value = single_value(buffer, span) if span else None
+        if value is None:
+            self._shape_is_wrong = self._shape_is_wrong or span is not None
+            if roles.names.encoded in layout.missing:
+                return None, size, 0  # which EXA003 has said
+        start, end = value or (0, 0)
+        header = read_picture_header(buffer, start, end) if end > start else None
+        declared = self._recurring_text(buffer, features, roles.format)
+        look = looks_like(buffer, start, end) if header is None and end > start else ""
+        facts = PictureFacts(
+            -1 if header is not None else end - start, header, look, declared, *size
+        )
+        self._judge_facts(facts)
+        if end == start:
+            return None, size, 0
+        self.result.pictures += 1
+        if roles.sha256 is not None and roles.sha256 in features:
+            self._look_at_checksum(buffer, features, start, end)
+        if self.instructions.decode and header is not None:
+            failure = decode_failure(memoryview(buffer)[start:end])
+            if failure is not None:
+                self._judge(failure)
+        if header is None:
+            return None, size, fingerprint(buffer, start, end)
+        if not size[0] or not size[1]:
+            size = header.height, header.width
+        return header.format, size, fingerprint(buffer, start, end)
+
+    def _look_at_checksum(self, buffer: Buffer, features: Features, start: int, end: int) -> None:
+        declared = self._name(buffer, features, self._keys.sha256)
+        if declared:
+            actual = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
+            if actual != declared:
+                self._judge(Sha256Facts(declared, actual))
+
+    def _recurring_text(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
+        """A feature of one text that most records share."""
+        span = features.get(key) if key is not None else None
+        if span is None:
+            return None
+        texts = text_values(buffer, span)
+        return texts[0] if texts and len(texts) == 1 else self._name(buffer, features, key)
+
+    def _look_at_names(
+        self, filename: str | None, source_id: str | None, format_: str | None, layout: KnownLayout
+    ) -> None:
+        keys = self._keys.names
+        if keys.filename is None:
+            return
+        facts = NameFacts(
+            filename,
+            None if keys.filename in layout.missing else keys.filename,
+            source_id,
+            None if keys.source_id in layout.missing else keys.source_id,
+            format_,
+        )
+        key = None
+        if filename and _PLAIN_NAME.fullmatch(filename):
+            # Of a plain name only the extension can be wrong, and few of those there are.
+            key = filename.rpartition(".")[2], bool(source_id), format_
+            if key in self._good_names:
+                return
+        said = list(judge(facts))
+        if said:
+            self._keep(said)
+        elif key is not None and len(self._good_names) < _MOST_REMEMBERED:
+            self._good_names.add(key)
+
+    def _look_at_objects(
+        self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
+    ) -> int:
+        """Judge the classes; keep the boxes for the batch. Returns how many boxes there are."""
+        keys = self._keys
+        if not keys.box:
+            return 0
+        sides = self._sides(buffer, features, size)
+        texts = self._texts(buffer, features, keys.class_text)
+        span = features.get(keys.class_label) if keys.class_label is not None else None
+        labels = int_values(buffer, span) if span is not None else ()
+        count = len(sides[0]) >> 2
+        self.result.boxes += count
+        if (
+            len(texts) not in (0, count)
+            or len(labels) not in (0, count)
+            or len({len(side) for side in sides}) > 1
+            or layout.object_lists
+        ) and self._lengths_differ(buffer, features, layout, sides, len(texts), len(labels)):
+            return count
+        if count:
+            self._look_at_classes(texts, labels, count)
+        place = self._record.number, self._record.offset, self._item
+        if self._columns.add(place, sides, size, texts or labels):
+            self._judge_boxes()
+        return count
+
+    def _sides(self, buffer: Buffer, features: Features, size: Size) -> Sequence[bytes]:
+        box = self._keys.box
+        if len(box) == 1:
+            span = features.get(box[0])
+            return (span and pixel_box_sides(buffer, span, size)) or _NO_SIDES
+        return [side_bytes(buffer, features[key]) if key in features else b"" for key in box]
+
+    def _texts(self, buffer: Buffer, features: Features, key: bytes | None) -> Sequence[str]:
+        if key is None or key not in features:
+            return ()
+        span = features[key]
+        texts = text_values(buffer, span)
+        if texts is None:
+            values = byte_values(buffer, span)
+            odd = next(value for value in values if not _is_utf8(value))
+            self._judge(NotText(key.decode("utf-8", "replace"), odd))
+            texts = tuple(value.decode("utf-8", "replace") for value in values)
+        return texts
+
+    def _lengths_differ(
+        self,
+        buffer: Buffer,
+        features: Features,
+        layout: KnownLayout,
+        sides: Sequence[bytes],
+        texts: int,
+        labels: int,
+    ) -> bool:
+        """Judge the lengths of all lists over the objects; those of no value do not count."""
+        names = self._keys.names
+        lengths = list(zip(names.box, (len(side) >> 2 for side in sides), strict=False))
+        optional = [(names.class_text or "", texts), (names.class_label or "", labels)]
+        optional += [
+            (name, value_count(buffer, features[key])) for name, key in layout.object_lists
+        ]
+        lengths += [(name, length) for name, length in optional if length]
+        if len({length for _, length in lengths}) == 1:
+            return False
+        self._judge(ListLengths(tuple(lengths)))
+        return True
+
+    def _look_at_classes(self, texts: Sequence[str], labels: Sequence[int], count: int) -> None:
+        uses = self.result.uses
+        known = len(uses)
+        nothing = (None,) * count
+        pairs = list(zip(texts or nothing, labels or nothing, strict=True))
+        uses.update(pairs)
+        if len(uses) != known:
+            for use in pairs:
+                if use not in self._judged_uses:
+                    self._judged_uses.add(use)
+                    said = list(judge(ClassUse(*use, self._label_map)))
+                    if said:
+                        self._bad_uses[use] = said
+            if len(uses) > MOST_KINDS:
+                self.result.uses = Counter(dict(uses.most_common(MOST_KINDS // 2)))
+        if self._bad_uses and not self._bad_uses.keys().isdisjoint(pairs):
+            for use in pairs:
+                self._keep(self._bad_uses.get(use, ()))
+
+    def _judge_boxes(self) -> None:
+        columns, self._columns = self._columns, BoxColumns()
+        boxes = columns.to_boxes()
+        shard = self.result.shard
+        for rule, problem in judge(boxes):
+            self._collector.add(rule, problem, columns.place(problem.row or 0, shard))
+        self.result.statistics.add_boxes(boxes.corners, boxes.counts)
+        self.result.statistics.add_pictures(boxes.height, boxes.width)
+        annotations = self.instructions.annotations
+        if annotations is not None:
+            for row, (start, end) in enumerate(boxes.bounds):
+                place = columns.place(row, shard)
+                found = compare(
+                    annotations,
+                    place.item or "",
+                    _known(boxes.height[row]),
+                    _known(boxes.width[row]),
+                    boxes.corners[start:end],
+                    self._class_names(boxes.classes[row], end - start),
+                )
+                if found is not None:
+                    self._collector.judge(found, place)
+
+    def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
+        """Names of the classes of a record's boxes, by text or by id through the label map."""
+        names: list[str | None] = []
+        for one in classes or (None,) * count:
+            if isinstance(one, int) and self._label_map is not None:
+                item = self._label_map.find_id(one)
+                one = item.class_name if item else None
+            names.append(one if isinstance(one, str) else None)
+        return names
+
+    def _ask_tensorflow(self, payload: bytes | None) -> None:
+        """Hand a record to TensorFlow; None for the end."""
+        assert self._parser is not None
+        record = self._record
+        place = Place(self.result.shard, record.number, record.offset)
+        for where, reason in self._parser.add(payload, place):
+            self._collector.judge(Refused(reason), where)
+
+    def _judge_facts(self, facts: PictureFacts) -> None:
+        """Judge what recurs from record to record."""
+        said = self._verdicts.get(facts)
+        if said is None:
+            if len(self._verdicts) >= _MOST_REMEMBERED:
+                self._verdicts.clear()
+            said = self._verdicts[facts] = tuple(judge(facts))
+        if said:
+            self._keep(said)
+
+    def _judge(self, subject: object) -> None:
+        said = list(judge(subject))
+        if said:
+            self._keep(said)
+
+    def _keep(self, said: Said) -> None:
+        place = Place(self.result.shard, self._record.number, self._record.offset, self._item)
+        self._collector.add_all(said, place)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _known(number: float) -> int | None:
+    return None if number != number else int(number)

@@ -1,0 +1,91 @@
+"""What a rule says, and what the report lists."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+
+
+class Severity(str, enum.Enum):
+    """How bad a finding is; the values are the words of the report and the command line."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """0 for info, 2 for error."""
+        return _RANKS[self]
+
+
+_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a finding is.
+
+    Attributes:
+        shard: the shard, label map or archive entry, as the report names it.
+        record: number of the record, from 0; None where no record is concerned.
+        offset: byte at which the record starts in the uncompressed file; None likewise.
+        item: the picture's file name, or what else people know the record by.
+    """
+
+    shard: str = ""
+    record: int | None = None
+    offset: int | None = None
+    item: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a rule has to say about its subject.
+
+    Attributes:
+        message: what is wrong with the numbers filled in, without place and full stop.
+        feature: key of the feature that is to blame.
+        value: the offending value, as JSON.
+        remedy: what to do, where this case needs another remedy than the rule's own.
+        place: where, when the rule knows better than who asked it.
+        row: which record of a batch, when the subject is a batch.
+        once: to be said once for each shard and feature, at the first record that has it.
+    """
+
+    message: str
+    feature: str | None = None
+    value: JsonValue = None
+    remedy: str | None = None
+    place: Place | None = None
+    row: int | None = None
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: a rule's code, and what, where and what to do about it."""
+
+    code: str
+    severity: Severity
+    message: str
+    remedy: str
+    shard: str
+    record: int | None = None
+    offset: int | None = None
+    feature: str | None = None
+    value: JsonValue = None
+    item: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The place as people read it: ``train.record, record 12, byte 4096``."""
+        parts = [self.shard] if self.shard else []
+        if self.record is not None:
+            parts.append(f"record {self.record}")
+        if self.offset is not None:
+            parts.append(f"byte {self.offset}")
+        return ", ".join(parts)

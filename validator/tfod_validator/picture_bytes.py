@@ -1,0 +1,149 @@
+"""Questions to the bytes beyond the header: which picture, what else, and does it decode."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from tfod.errors import TfodError
+from tfod.picture import sniff_format
+from tfod.picture_header import Bytes
+
+from tfod_validator.tensorflow_pictures import FORMAT_TITLES
+
+_crc32c = google_crc32c.value
+
+# Identity
+
+_WHOLE = 16384
+_PART = 4096
+_COMPRESSED = frozenset({0xFF, 0x89, ord("G"), ord("R")})  # JPEG, PNG, GIF, RIFF
+
+
+def fingerprint(buffer: Bytes, start: int, end: int) -> int:
+    """64 bits that tell pictures apart: equal bytes have equal ones, in every process.
+
+    Of a large compressed picture the length and three parts are enough, since compression spreads
+    a change over all that follows (and the last bytes of a PNG hold a checksum of its pixels).
+    What is not compressed may differ in one pixel, and is read wholly.
+    """
+    length = end - start
+    if length <= _WHOLE or buffer[start] not in _COMPRESSED:
+        crc: int = _crc32c(np.frombuffer(buffer, np.uint8, length, start)) if length else 0
+        return length << 32 | crc
+    view = memoryview(buffer)
+    middle = start + length // 2
+    crc = _crc32c(b"".join((view[start : start + _PART], view[middle : middle + _PART])))
+    last: int = _crc32c(bytes(view[end - _PART : end]))
+    return (length & 0xFFFFFFFF ^ last) << 32 | crc
+
+
+# What bytes without a picture's header are
+
+_HEAD = 512
+_LOOKS = tuple(
+    (re.compile(pattern, re.DOTALL | re.IGNORECASE), look)
+    for pattern, look in (
+        (rb"....ftyp(avif|avis)", "an AVIF picture"),
+        (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC picture"),
+        (rb"....ftyp", "a video"),
+        (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL picture"),
+        (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 picture"),
+        (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF picture"),
+        (rb"8BPS", "a Photoshop picture"),
+        (rb"P[1-6]\s", "a PNM picture"),
+        (rb"\x93NUMPY", "a NumPy array"),
+        (rb"\x80[\x02-\x05]", "a Python pickle"),
+        (
+            rb"\xc3\xbf\xc3\x98|\xc2\x89PNG|\xef\xbf\xbd(PNG|\xef\xbf\xbd\xef\xbf\xbd)",
+            "text that was a picture",
+        ),
+        (rb"b(['\"])(\\xff\\xd8|\\x89PNG)", "the text that Python prints for bytes"),
+        (rb"data:image/", "a data URL"),
+        (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "a picture in base64"),
+        (rb"https?://", "a URL"),
+        (rb"PK\x03\x04", "a zip archive"),
+        (rb"\x1f\x8b", "gzip"),
+        (rb"%PDF", "a PDF"),
+        (rb"Rar!", "a RAR archive"),
+        (rb"7z\xbc\xaf", "a 7-Zip archive"),
+        (rb"version https://git-lfs", "a Git LFS pointer"),
+        (rb"\s*(<\?xml[^>]*>\s*)?<svg", "an SVG drawing"),
+        (rb"\s*<(!doctype html|html|head|body)", "HTML"),
+        (rb"\s*<\?xml", "XML"),
+        (rb"\s*[\[{]", "JSON"),
+        (rb"[^\r\n\0]{1,400}\.(jpe?g|png|gif|bmp|tiff?|webp)\Z", "a path"),
+    )
+)
+_TEXT = re.compile(rb"[\t\n\r -~]+")
+
+
+def looks_like(buffer: Bytes, start: int, end: int) -> str:
+    """What the bytes look like when no header was found: ``HTML``, ``all zeros``; or nothing."""
+    head = bytes(buffer[start : min(end, start + _HEAD)])
+    if not head:
+        return ""
+    picture_format = sniff_format(head)
+    if picture_format:
+        return f"a {FORMAT_TITLES[picture_format]} with a damaged header"
+    if buffer.count(head[0], start, end) == end - start:
+        return "all zeros" if head[0] == 0 else f"{end - start} times the byte {head[0]}"
+    for pattern, look in _LOOKS:
+        if pattern.match(head):
+            return look
+    return "text" if _TEXT.fullmatch(head) else ""
+
+
+# Decoding
+
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
+
+
+@dataclass(frozen=True)
+class DecodeFailure:
+    """A picture that does not decode wholly, and why."""
+
+    reason: str
+
+
+def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None:
+    """Decode a whole picture with Pillow; why that fails, if it does.
+
+    Raises:
+        TfodError: Pillow is not installed.
+    """
+    image, image_file = _pillow()
+    truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
+    image_file.LOAD_TRUNCATED_IMAGES = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with image.open(io.BytesIO(data), formats=_FORMATS) as picture:
+                picture.load()
+    except image.DecompressionBombError:
+        limit = f"{2 * image.MAX_IMAGE_PIXELS:,}"
+        return DecodeFailure(f"its header announces more than {limit} pixels, a decompression bomb")
+    except image.UnidentifiedImageError:
+        return DecodeFailure("Pillow finds no picture in it")
+    except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
+        return DecodeFailure(_one_line(error))
+    finally:
+        image_file.LOAD_TRUNCATED_IMAGES = truncated_is_fine
+    return None
+
+
+def _pillow() -> tuple[Any, Any]:
+    try:
+        from PIL import Image, ImageFile
+    except ImportError:
+        raise TfodError("decoding pictures needs Pillow; pip install 'tfod[validator]'") from None
+    return Image, ImageFile
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

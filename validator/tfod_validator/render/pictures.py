@@ -1,0 +1,108 @@
+"""Sample pictures of the HTML report: a thumbnail, and its boxes as SVG paths over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfod_validator.samples import Sample, thumbnail
+
+_UNIT = 1000.0
+"""Width of a picture in the units of the overlay."""
+_FARTHEST = 0.25
+"""How far outside its picture a box is drawn, as a part of the picture; farther ones end there."""
+_AIR = 0.03
+"""Room around boxes that reach outside, so that their lines are seen."""
+_TINY = 0.025
+"""A box smaller than this part of the picture gets a ring around it."""
+_MOST_DRAWN = 200
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A box as drawn: SVG path, class as tooltip, and a ring ``x, y`` if it is hard to see."""
+
+    path: str
+    label: str
+    offending: bool
+    ring: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """A sample as the page shows it.
+
+    Attributes:
+        sample: what is shown.
+        uri: its thumbnail.
+        view_box: of the overlay: the picture is ``0 0 1000 height`` in it, with a margin around it
+            if boxes are outside.
+        frame: left, top, width, height of the picture in the card, percent.
+        aspect: width by height of the card's frame.
+        marks: boxes, the offending ones last, on top of the others.
+        undrawn: boxes that are too many, or not finite.
+    """
+
+    sample: Sample
+    uri: str
+    view_box: str
+    frame: tuple[float, float, float, float]
+    aspect: float
+    marks: tuple[Mark, ...]
+    undrawn: int
+
+
+def make_card(sample: Sample) -> Card:
+    """Prepare a sample for the page."""
+    small = thumbnail(sample)
+    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
+    known = ~np.isnan(boxes).any(axis=1)
+    boxes = np.clip(boxes, -_FARTHEST, 1 + _FARTHEST)
+    numbers = sorted(np.nonzero(known)[0].tolist(), key=lambda one: one not in sample.offending)
+    drawn = numbers[:_MOST_DRAWN][::-1]
+
+    left, top, right, bottom = _extent(boxes[drawn])
+    wide, high = right - left, bottom - top
+    height = _UNIT / small.aspect
+    view_box = " ".join(
+        f"{one:.0f}" for one in (left * _UNIT, top * height, wide * _UNIT, high * height)
+    )
+    return Card(
+        sample=sample,
+        uri=small.uri,
+        view_box=view_box,
+        frame=(-left / wide * 100, -top / high * 100, 100 / wide, 100 / high),
+        aspect=small.aspect * wide / high,
+        marks=tuple(_marks(sample, boxes, drawn, height)),
+        undrawn=len(boxes) - len(drawn),
+    )
+
+
+def _extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
+    """The picture and all that reaches outside: left, top, right, bottom, normalized."""
+    if not len(boxes):
+        return 0.0, 0.0, 1.0, 1.0
+    x, y = boxes[:, 0::2], boxes[:, 1::2]
+    low = [min(0.0, float(side.min())) for side in (x, y)]
+    high = [max(1.0, float(side.max())) for side in (x, y)]
+    low = [one - _AIR if one < 0 else one for one in low]
+    high = [one + _AIR if one > 1 else one for one in high]
+    return low[0], low[1], high[0], high[1]
+
+
+def _marks(sample: Sample, boxes: np.ndarray, drawn: list[int], height: float) -> Iterator[Mark]:
+    for number in drawn:
+        # Inverted ones are drawn, too.
+        x1, x2 = sorted(boxes[number, 0::2] * _UNIT)
+        y1, y2 = sorted(boxes[number, 1::2] * height)
+        name = sample.classes[number] if number < len(sample.classes) else ""
+        tiny = max(x2 - x1, y2 - y1) < _TINY * _UNIT
+        offending = number in sample.offending
+        yield Mark(
+            path=f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z",
+            label=f"object {number}" + (f": {name}" if name else ""),
+            offending=offending,
+            ring=((x1 + x2) / 2, (y1 + y2) / 2) if offending and tiny else None,
+        )

@@ -1,0 +1,154 @@
+"""The report: the verdict, what was looked at, what was found, and the figures of the data.
+
+Its JSON form is versioned and described by ``docs/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfod_validator.finding import Finding, JsonValue, Severity
+from tfod_validator.statistics import Statistics
+
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that was checked; ``sha256`` is None where hashing was turned off."""
+
+    name: str
+    bytes: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class ChosenProfile:
+    """The expected feature description, and why it is this one."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """True totals, whatever part of the findings is listed.
+
+    Attributes:
+        shards, records, pictures, boxes: what was read; a picture is a record whose picture has
+            bytes.
+        by_code: findings by rule.
+        by_severity: findings by severity; all three are there.
+        places_by_code: in how many shards each rule fired.
+        by_shard: findings by shard and rule, of the shards that have any; JUnit needs it to know
+            a clean shard from one whose findings are not listed.
+    """
+
+    shards: int
+    records: int
+    pictures: int
+    boxes: int
+    by_code: Mapping[str, int]
+    by_severity: Mapping[Severity, int]
+    places_by_code: Mapping[str, int] = field(default_factory=dict)
+    by_shard: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a check has to say.
+
+    Attributes:
+        valid: nothing was found at or above the level that fails.
+        fail_on: that level.
+        findings: in the order of sources, shards, records and codes; at most as many as asked for.
+        statistics: figures of the data.
+        version: of tfod.
+        duration: seconds.
+        severities: of each rule that fired, as it was applied.
+    """
+
+    valid: bool
+    fail_on: Severity
+    profile: ChosenProfile
+    sources: Sequence[SourceFile]
+    counts: Counts
+    findings: Sequence[Finding]
+    statistics: Statistics
+    version: str
+    duration: float
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many findings there are, listed or not."""
+        return sum(self.counts.by_code.values())
+
+    def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
+        """The findings as tuples of some of their fields, which makes a test one line."""
+        return [tuple(getattr(one, name) for name in fields) for one in self.findings]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The report as JSON; keys in a fixed order."""
+        counts = self.counts
+        return {
+            "report_version": REPORT_VERSION,
+            "valid": self.valid,
+            "fail_on": self.fail_on.value,
+            "profile": {"name": self.profile.name, "reason": self.profile.reason},
+            "sources": [
+                {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources
+            ],
+            "counts": {
+                "shards": counts.shards,
+                "records": counts.records,
+                "pictures": counts.pictures,
+                "boxes": counts.boxes,
+                "findings": self.total,
+                "by_code": dict(sorted(counts.by_code.items())),
+                "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+                "shards_by_code": dict(sorted(counts.places_by_code.items())),
+                "by_shard": {
+                    shard: dict(sorted(by_code.items()))
+                    for shard, by_code in sorted(counts.by_shard.items())
+                },
+            },
+            "severities": {code: one.value for code, one in sorted(self.severities.items())},
+            "findings": [_finding_to_json(one) for one in self.findings],
+            "statistics": self.statistics.to_json(),
+            "tool": {"name": "tfod", "version": self.version},
+            "duration": round(self.duration, 3),
+        }
+
+
+def _finding_to_json(finding: Finding) -> JsonValue:
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "shard": finding.shard,
+        "record": finding.record,
+        "offset": finding.offset,
+        "feature": finding.feature,
+        "value": _finite(finding.value),
+        "item": finding.item,
+    }
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """A value without what JSON cannot say: NaN and the infinities become strings."""
+    if isinstance(value, np.generic):  # slips in unseen from arrays of boxes
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return value

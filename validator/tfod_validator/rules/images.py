@@ -1,0 +1,406 @@
+"""Rules for the encoded picture: is it one, can TensorFlow read it, is it what the record says.
+
+What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which asks TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tfod import keys
+from tfod.picture import FORMAT_OF_EXTENSION, PictureHeader
+
+from tfod_validator.finding import Place, Problem, Severity
+from tfod_validator.picture_bytes import DecodeFailure
+from tfod_validator.picture_bytes import decode_failure as decode_failure
+from tfod_validator.rules.registry import rule
+from tfod_validator.tensorflow_pictures import FORMAT_TITLES, obstacle_to_decoding
+
+
+class PictureFacts(NamedTuple):
+    """What a record has for a picture and says about it; equal facts are judged once.
+
+    Attributes:
+        size: bytes of the encoded picture, 0 when it is missing or empty, -1 when there is a
+            header (so that pictures of a kind have equal facts).
+        header: what the picture's own header says; None without one.
+        looks_like: what the bytes look like when there is no header; may be empty.
+        declared_format: ``image/format``.
+        declared_height: ``image/height``, pixels.
+        declared_width: ``image/width``, pixels.
+        declared_channels: ``image/channels``, or what a profile calls it.
+    """
+
+    size: int
+    header: PictureHeader | None = None
+    looks_like: str = ""
+    declared_format: str | None = None
+    declared_height: int | None = None
+    declared_width: int | None = None
+    declared_channels: int | None = None
+
+
+@dataclass(frozen=True)
+class Sha256Facts:
+    """What ``image/key/sha256`` says, and the digest of the picture as lower-case hex."""
+
+    declared: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class SamePicture:
+    """A picture that another record has had, byte for byte."""
+
+    first: Place
+
+
+@dataclass(frozen=True)
+class SharedPicture:
+    """A picture that is in several subsets, this one and that of the first record."""
+
+    subset: str
+    first_subset: str
+    first: Place
+
+
+@rule(
+    "IMG001",
+    Severity.ERROR,
+    "the picture is missing",
+    why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
+    remedy="Write the encoded picture into the record.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
+)
+def check_missing(facts: PictureFacts) -> Iterator[Problem]:
+    """There is no picture."""
+    if facts.header is None and facts.size == 0:
+        yield Problem("the encoded picture is missing or empty", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG002",
+    Severity.ERROR,
+    "the bytes are no picture",
+    why="The decoder stops the training with 'Unknown image file format'.",
+    remedy="Write the bytes of the picture's file (JPEG or PNG), as they are on disk.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc",
+)
+def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
+    """There are bytes, without the header of a picture."""
+    if facts.header is not None or facts.size <= 0:
+        return
+    message = f"the {facts.size} bytes are no picture that can be read"
+    raw = _raw_shape(facts)
+    if raw:
+        yield Problem(
+            f"{message}: they look like raw pixels, {raw}",
+            feature=keys.ENCODED,
+            remedy="Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode).",
+        )
+    elif facts.looks_like:
+        yield Problem(f"{message}: they look like {facts.looks_like}", feature=keys.ENCODED)
+    else:
+        yield Problem(message, feature=keys.ENCODED)
+
+
+def _raw_shape(facts: PictureFacts) -> str:
+    height, width = facts.declared_height or 0, facts.declared_width or 0
+    if height <= 0 or width <= 0:
+        return ""
+    channels, rest = divmod(facts.size, height * width)
+    likely = {1, 3, 4, facts.declared_channels}
+    return f"{height} x {width} x {channels}" if not rest and channels in likely else ""
+
+
+@rule(
+    "IMG003",
+    Severity.ERROR,
+    "the picture does not decode",
+    why="The training stops at this record, or learns from a picture that is partly gray.",
+    remedy="Take the picture from its source again and write the record again.",
+    source="Pillow, with LOAD_TRUNCATED_IMAGES off",
+)
+def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
+    """The whole picture was decoded, which failed."""
+    yield Problem(f"the picture does not decode: {failure.reason}", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG004",
+    Severity.WARNING,
+    "the format is another than image/format says",
+    why=(
+        "TensorFlow goes by the bytes, except for 'raw', which makes the TF Object Detection API "
+        "take them for pixels; other readers name files by the format."
+    ),
+    remedy="Write the format that the bytes are.",
+    source="tf_slim/data/tfexample_decoder.py, Image",
+)
+def check_format(facts: PictureFacts) -> Iterator[Problem]:
+    """The bytes are of one format, and image/format says another."""
+    header, said = facts.header, facts.declared_format
+    if header is None or not said:
+        return
+    if said in ("raw", "RAW"):
+        yield Problem(
+            f"image/format says {said!r}, so the TF Object Detection API takes the bytes of this "
+            f"{FORMAT_TITLES[header.format]} for pixels and fails on their shape",
+            feature=keys.FORMAT,
+            value=said,
+            remedy=f"Write {header.format!r} into image/format.",
+        )
+    elif _known_format(said) != header.format:
+        yield Problem(
+            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
+            feature=keys.FORMAT,
+            value=said,
+            remedy=f"Write {header.format!r} into image/format.",
+        )
+
+
+def _known_format(said: str) -> str:
+    """``.JPG`` and ``image/jpeg`` are ``jpeg``."""
+    name = said.strip().lower().removeprefix("image/").removeprefix(".")
+    return FORMAT_OF_EXTENSION.get(f".{name}", name)
+
+
+@rule(
+    "IMG005",
+    Severity.ERROR,
+    "TensorFlow cannot use this kind of picture",
+    why=(
+        "The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
+        "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here."
+    ),
+    remedy="Encode the picture as JPEG or PNG with 8 bits a channel.",
+    source=(
+        "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
+        "lib/png/png_io.cc; tests/tensorflow/test_picture_kinds.py asks TensorFlow for each kind"
+    ),
+)
+def check_decodable(facts: PictureFacts) -> Iterator[Problem]:
+    """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
+    header = facts.header
+    if header is None:
+        return
+    obstacle = obstacle_to_decoding(header)
+    if obstacle:
+        yield Problem(obstacle, feature=keys.ENCODED, value=header.format)
+
+
+@rule(
+    "IMG006",
+    Severity.ERROR,
+    "the picture's size is another than the record says",
+    why=(
+        "Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
+        "and boxes may have been normalized by the wrong size."
+    ),
+    remedy="Write the picture's own size, and see whether its boxes were normalized by that size.",
+    source="object_detection/data_decoders/tf_example_decoder.py",
+)
+def check_size(facts: PictureFacts) -> Iterator[Problem]:
+    """Where the record says a size it is the picture's."""
+    header = facts.header
+    if header is None or not header.height or not header.width:
+        return
+    height, width = facts.declared_height, facts.declared_width
+    wrong_height = height is not None and height > 0 and height != header.height
+    wrong_width = width is not None and width > 0 and width != header.width
+    if not wrong_height and not wrong_width:
+        return
+    message = f"{_said_size(height, width)}, the picture is {header.height} x {header.width}"
+    remedy = None
+    if (height, width) == (header.width, header.height):
+        message += ": height and width are exchanged"
+        remedy = "Exchange image/height and image/width, and check how the boxes were normalized."
+        if header.orientation >= 5:
+            message += f", as after applying the EXIF orientation {header.orientation}"
+            remedy = _TURN
+    yield Problem(
+        message,
+        feature=keys.HEIGHT if wrong_height else keys.WIDTH,
+        value=height if wrong_height else width,
+        remedy=remedy,
+    )
+
+
+_TURN = (
+    "Turn the pixels as the orientation says (PIL.ImageOps.exif_transpose) and encode them again."
+)
+
+
+def _said_size(height: int | None, width: int | None) -> str:
+    if height is None:
+        return f"image/width says {width}"
+    if width is None:
+        return f"image/height says {height}"
+    return f"image/height and image/width say {height} x {width}"
+
+
+@rule(
+    "IMG007",
+    Severity.WARNING,
+    "the picture is to be turned before it is looked at",
+    why=(
+        "Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
+        "the turned picture; TensorFlow does not turn it."
+    ),
+    remedy=_TURN,
+    source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
+)
+def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
+    """EXIF has an orientation other than 1."""
+    header = facts.header
+    if header is None or header.orientation == 1:
+        return
+    yield Problem(
+        f"the EXIF orientation is {header.orientation}: people see it "
+        f"{_TURNED[header.orientation]}, TensorFlow does not",
+        feature=keys.ENCODED,
+        value=header.orientation,
+    )
+
+
+_TURNED = {
+    2: "mirrored",
+    3: "upside down",
+    4: "mirrored and upside down",
+    5: "mirrored and turned by 90° to the left",
+    6: "turned by 90° to the right",
+    7: "mirrored and turned by 90° to the right",
+    8: "turned by 90° to the left",
+}
+
+
+@rule(
+    "IMG008",
+    Severity.WARNING,
+    "the SHA-256 is another than image/key/sha256 says",
+    why=(
+        "TensorFlow does not look at it, but tools that find duplicates do; and the picture was "
+        "changed after it was hashed, or is another one."
+    ),
+    remedy="Write the SHA-256 of the encoded picture as 64 lower-case hexadecimal digits.",
+    source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
+)
+def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
+    """The declared digest is the picture's, in lower case."""
+    declared, actual = facts.declared, facts.actual
+    if declared == actual:
+        return
+    if declared.lower() == actual:
+        message = "image/key/sha256 is in upper case, writers and readers use lower case"
+    elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
+        message = f"image/key/sha256 is {declared[:12]}…, of the picture it is {actual[:12]}…"
+    else:
+        message = f"image/key/sha256 is {declared[:80]!r}, not 64 hexadecimal digits"
+    yield Problem(message, feature=keys.SHA256, value=declared[:80])
+
+
+@rule(
+    "IMG009",
+    Severity.ERROR,
+    "the picture is cut short",
+    why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
+    remedy="Take the picture from its source again and write the record again.",
+    source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
+)
+def check_complete(facts: PictureFacts) -> Iterator[Problem]:
+    """The end that the format wants is there."""
+    header = facts.header
+    if header is not None and not header.complete:
+        title = FORMAT_TITLES[header.format]
+        yield Problem(
+            f"the {title} is cut short: {_MISSING_END[header.format]}",
+            feature=keys.ENCODED,
+            value=header.format,
+        )
+
+
+_LESS = "it has fewer bytes than its header announces"
+_MISSING_END = {
+    "jpeg": "its end mark (FF D9) is missing",
+    "png": "its last chunk (IEND) is missing",
+    "gif": "its trailer (3B) is missing",
+    "bmp": _LESS,
+    "tiff": _LESS,
+    "webp": _LESS,
+}
+
+
+@rule(
+    "IMG010",
+    Severity.WARNING,
+    "the same picture comes twice",
+    why="It weighs double in the training, and its boxes may contradict each other.",
+    remedy="Keep one of the two records, with the boxes of both.",
+    source="record identity: length and CRC-32C of the encoded bytes",
+)
+def check_same_picture(same: SamePicture) -> Iterator[Problem]:
+    """Another record has the same encoded bytes."""
+    yield Problem(f"the same picture is in {_named(same.first)}", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG011",
+    Severity.WARNING,
+    "a picture is in several subsets",
+    why="Scores on the validation or test set are too good when its pictures were trained on.",
+    remedy="Keep the picture in one subset only.",
+    source="record identity: length and CRC-32C of the encoded bytes",
+)
+def check_shared_picture(shared: SharedPicture) -> Iterator[Problem]:
+    """Two subsets have the same encoded bytes."""
+    yield Problem(
+        f"the picture is in {shared.subset} and in {shared.first_subset}: "
+        f"{_named(shared.first)} has it",
+        feature=keys.ENCODED,
+        value=[shared.first_subset, shared.subset],
+    )
+
+
+def _named(place: Place) -> str:
+    where = f"record {place.record} of {place.shard}"
+    return f"{where} ({place.item})" if place.item else where
+
+
+@rule(
+    "IMG012",
+    Severity.ERROR,
+    "the height or width is not positive",
+    why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
+    remedy="Write the picture's height and width in pixels.",
+    source="object_detection/data_decoders/tf_example_decoder.py",
+)
+def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
+    """What is declared for a size can be one."""
+    for key, said in ((keys.HEIGHT, facts.declared_height), (keys.WIDTH, facts.declared_width)):
+        if said is not None and said <= 0:
+            yield Problem(f"{key} is {said}", feature=key, value=said)
+
+
+@rule(
+    "IMG013",
+    Severity.WARNING,
+    "TensorFlow shows the picture in other colours",
+    why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
+    remedy="Encode the picture as PNG, or as BMP with 24 bits a pixel.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
+)
+def check_palette(facts: PictureFacts) -> Iterator[Problem]:
+    """A BMP of 8 bits has a palette other than the grays."""
+    header = facts.header
+    if header is None or header.format != "bmp" or "palette" not in header.note:
+        return
+    if not obstacle_to_decoding(header):
+        yield Problem(
+            "the BMP has a palette, of which tf.io.decode_image knows nothing: "
+            "it takes the indices for gray values",
+            feature=keys.ENCODED,
+            value="bmp",
+        )

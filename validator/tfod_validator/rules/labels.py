@@ -1,0 +1,372 @@
+"""LAB: classes of objects, and the label map that gives them their ids.
+
+A pair of class text and id is judged once, however many objects have it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfod import keys
+from tfod.label_map import LabelMap
+
+from tfod_validator.finding import Place, Problem, Severity
+from tfod_validator.rules.registry import rule
+
+_UTIL = "tensorflow/models: utils/label_map_util.py"
+_DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
+_BACKGROUND = "background"
+
+
+@dataclass(frozen=True)
+class ClassUse:
+    """What an object says about its class: a text, an id, both or nothing.
+
+    None is a record without that list; ``label_map`` is None where no map is known.
+    """
+
+    text: str | None
+    label: int | None
+    label_map: LabelMap | None
+
+
+@dataclass(frozen=True)
+class LabelMapFile:
+    """A label map: what was read, or why it could not be."""
+
+    name: str
+    label_map: LabelMap | None
+    error: str = ""
+    liberties: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class NoLabelMap:
+    """A shard without a label map; ``rivals`` are several that fit equally well."""
+
+    boxes: int
+    rivals: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ClassesOfShards:
+    """All pairs of text and id that the shards of one label map use, with their numbers."""
+
+    uses: Mapping[tuple[str | None, int | None], int]
+    label_map: LabelMap | None
+    name: str = ""
+
+
+@rule(
+    "LAB001",
+    Severity.WARNING,
+    "no label map",
+    why="Without it the ids mean nothing to a trainer, and names were not checked.",
+    remedy="Put label_map.pbtxt beside the shard, or pass --label-map.",
+    source=_UTIL,
+)
+def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
+    """Shards with boxes have no label map beside them."""
+    if shards.rivals:
+        names = ", ".join(shards.rivals)
+        remedy = "Pass the right one with --label-map."
+        yield Problem(f"several label maps fit equally well: {names}", remedy=remedy)
+    elif shards.boxes:
+        yield Problem("no label map lies beside this shard or one folder up")
+
+
+@rule(
+    "LAB002",
+    Severity.ERROR,
+    "label map cannot be read",
+    why="The trainer stops at it; Datumaro ignores it without a word.",
+    remedy="Write entries such as: item { id: 1 name: 'cat' }.",
+    source="tensorflow/models: protos/string_int_label_map.proto",
+)
+def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
+    """The file is no StringIntLabelMap in protobuf's text format."""
+    if file.label_map is None:
+        yield Problem(file.error)
+
+
+@rule(
+    "LAB003",
+    Severity.ERROR,
+    "id twice in the label map",
+    why="Only the first class of an id is kept in the list of categories.",
+    remedy="Give every class an id of its own.",
+    source=_UTIL,
+)
+def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
+    """Two classes have one id."""
+    for number, count in Counter(item.id for item in _items(file)).items():
+        if count > 1:
+            names = [repr(item.class_name) for item in _items(file) if item.id == number]
+            yield Problem(f"id {number} is given to {', '.join(names)}", value=number)
+
+
+@rule(
+    "LAB004",
+    Severity.ERROR,
+    "name twice in the label map",
+    why="The last one wins in the table of names, so the other id is never trained.",
+    remedy="Name every class once.",
+    source=_UTIL,
+)
+def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
+    """Two classes have one name."""
+    for name, count in Counter(item.name for item in _items(file) if item.name).items():
+        if count > 1:
+            ids = [str(item.id) for item in _items(file) if item.name == name]
+            yield Problem(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
+
+
+@rule(
+    "LAB005",
+    Severity.ERROR,
+    "id 0 is not the background",
+    why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
+    remedy="Count classes from 1, in the label map and in image/object/class/label.",
+    source=_UTIL,
+)
+def id_zero(file: LabelMapFile) -> Iterator[Problem]:
+    """Id 0, also that of an item without an id, is a class; or an id is negative."""
+    for item in _items(file):
+        if item.id < 0:
+            yield Problem(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
+        elif item.id == 0 and _BACKGROUND not in (item.name, item.display_name):
+            yield Problem(f"{item.class_name!r} has the id 0", value=0)
+
+
+@rule(
+    "LAB006",
+    Severity.ERROR,
+    "class is not in the label map",
+    why="The decoder looks the text up and gets -1, without an error.",
+    remedy="Add the class to the label map, or correct the text in the records.",
+    source=_DECODER,
+)
+def unknown_text(use: ClassUse) -> Iterator[Problem]:
+    """A class text is neither a name nor a display name of the map."""
+    if use.text and use.label_map and not use.label_map.find(use.text):
+        if _same_but_for_case(use.text, use.label_map):
+            return
+        names = [item.class_name for item in use.label_map.items]
+        near = difflib.get_close_matches(use.text, names, 1)
+        hint = f", did you mean {near[0]!r}" if near else ""
+        yield Problem(
+            f"class {use.text!r} is not in the label map{hint} ({_some(names)})",
+            feature=keys.CLASS_TEXT,
+            value=use.text,
+        )
+
+
+@rule(
+    "LAB007",
+    Severity.ERROR,
+    "id is not in the label map",
+    why="A class beyond the map breaks the one-hot encoding, or trains another class.",
+    remedy="Add the id to the label map, or correct the ids in the records.",
+    source=_DECODER,
+)
+def unknown_id(use: ClassUse) -> Iterator[Problem]:
+    """An id above 0 that the map has not."""
+    label, label_map = use.label, use.label_map
+    if label is None or label <= 0 or not label_map or label_map.find_id(label):
+        return
+    ids = sorted({item.id for item in label_map.items})
+    has = f"the map has {ids[0]} to {ids[-1]}" if ids else "the map is empty"
+    yield Problem(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
+
+
+@rule(
+    "LAB008",
+    Severity.ERROR,
+    "text and id disagree",
+    why="The OD API trains the text, Model Garden the id: two models of one dataset.",
+    remedy="Write the id that the label map gives to the text.",
+    source=f"{_DECODER}; official/vision/dataloaders/tf_example_decoder.py",
+)
+def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
+    """The map gives the text another id."""
+    if not use.text or use.label is None or not use.label_map:
+        return
+    item = use.label_map.find(use.text)
+    # Several items may share a name; the id must belong to one of them.
+    ids = {
+        other.id for other in use.label_map.items if use.text in (other.name, other.display_name)
+    }
+    if item is None or use.label in ids:
+        return
+    other = use.label_map.find_id(use.label)
+    is_other = f", which is {other.class_name!r}" if other else ""
+    yield Problem(
+        f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
+        f"{is_other}",
+        keys.CLASS_LABEL,
+        use.label,
+    )
+
+
+@rule(
+    "LAB009",
+    Severity.ERROR,
+    "id is 0 or negative",
+    why="0 is the background: the object is not trained, or is trained as nothing.",
+    remedy="Count classes from 1.",
+    source=f"{_UTIL}; tensorflow/models#1765",
+)
+def not_positive(use: ClassUse) -> Iterator[Problem]:
+    """An object has an id below 1."""
+    if use.label is None or use.label > 0:
+        return
+    item = use.label_map.find_id(use.label) if use.label_map else None
+    if item is None or use.label < 0 or _BACKGROUND not in (item.name, item.display_name):
+        name = f" (class {use.text!r})" if use.text else ""
+        yield Problem(f"id {use.label} is no class{name}", keys.CLASS_LABEL, use.label)
+
+
+@rule(
+    "LAB010",
+    Severity.ERROR,
+    "class text is empty",
+    why="The OD API's table holds '' for the last class without a display name: the object trains "
+    "as the last class of the map.",
+    remedy="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
+    source=f"{_DECODER}; {_UTIL}",
+)
+def empty_text(use: ClassUse) -> Iterator[Problem]:
+    """An object's class text has no letters."""
+    if use.text is not None and not use.text.strip():
+        yield Problem("an object's class text is empty", keys.CLASS_TEXT, use.text)
+
+
+@rule(
+    "LAB011",
+    Severity.ERROR,
+    "class differs from the label map by case or spaces",
+    why="Texts are compared letter by letter: the object gets the class -1.",
+    remedy="Write the class exactly as in the label map.",
+    source=_DECODER,
+)
+def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
+    """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
+    if not use.text or not use.label_map or use.label_map.find(use.text):
+        return
+    meant = _same_but_for_case(use.text, use.label_map)
+    if meant:
+        yield Problem(
+            f"class {use.text!r} is {meant!r} in the label map", keys.CLASS_TEXT, use.text
+        )
+
+
+@rule(
+    "LAB012",
+    Severity.ERROR,
+    "ids count from 0",
+    why="Class 0 is taken for the background, and every other class for its neighbour.",
+    remedy="Add 1 to every id, and count the label map from 1.",
+    source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
+)
+def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
+    """Id 0 is in use, and the ids are 0, 1, 2, … without a gap."""
+    ids = sorted({label for text, label in classes.uses if label is not None and text != ""})
+    if len(ids) > 1 and ids == list(range(len(ids))):
+        yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
+
+
+@rule(
+    "LAB013",
+    Severity.INFO,
+    "class of the label map is not used",
+    why="It cannot be learnt from these shards.",
+    remedy="Nothing, if other shards use it.",
+    source=_UTIL,
+)
+def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
+    """A class of the map has no object."""
+    if not classes.label_map or not classes.uses:
+        return
+    texts = {text for text, _ in classes.uses if text}
+    ids = {label for text, label in classes.uses if not text}
+    for item in classes.label_map.items:
+        used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
+        if not used and item.id != 0:
+            yield Problem(
+                f"class {item.class_name!r} (id {item.id}) has no object",
+                value=item.class_name,
+                place=Place(classes.name),
+            )
+
+
+@rule(
+    "LAB014",
+    Severity.ERROR,
+    "object without a class",
+    why="CVAT refuses it: 'annotation has no label'.",
+    remedy="Write image/object/class/text, or class/label and a label map.",
+    source="opencv/cvat: apps/dataset_manager/bindings.py",
+)
+def no_class(use: ClassUse) -> Iterator[Problem]:
+    """An object has neither a text nor an id."""
+    if use.text is None and use.label is None:
+        yield Problem("objects have neither class text nor class id", keys.CLASS_TEXT)
+
+
+@rule(
+    "LAB015",
+    Severity.WARNING,
+    "label map is no legal text format",
+    why="tfod reads it, the trainer's protobuf does not.",
+    remedy="Use straight quotes, 'item {' before each class, and no other fields.",
+    source="protobuf.dev/reference/protobuf/textformat-spec",
+)
+def liberties(file: LabelMapFile) -> Iterator[Problem]:
+    """What is meant is plain, but it is not what protobuf reads."""
+    for liberty in file.liberties:
+        yield Problem(liberty.partition(": ")[2] or liberty)
+
+
+@rule(
+    "LAB016",
+    Severity.WARNING,
+    "class texts differ only by case or spaces",
+    why="They become two classes.",
+    remedy="Write one of them in all records.",
+    source="tensorflow/models#1881",
+)
+def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
+    """Two texts that the records use are the same but for case, spaces, hyphens, underscores."""
+    spellings: dict[str, list[str]] = {}
+    for text in sorted({text for text, _ in classes.uses if text}):
+        spellings.setdefault(_folded(text), []).append(text)
+    for texts in spellings.values():
+        in_map = classes.label_map and all(classes.label_map.find(text) for text in texts)
+        if len(texts) > 1 and not in_map:
+            told = " and ".join(repr(text) for text in texts)
+            yield Problem(f"{told} are two classes", keys.CLASS_TEXT, texts[-1])
+
+
+def _items(file: LabelMapFile) -> Sequence:  # type: ignore[type-arg]
+    return file.label_map.items if file.label_map else ()
+
+
+def _folded(text: str) -> str:
+    return "".join(text.casefold().split()).replace("_", "").replace("-", "")
+
+
+def _same_but_for_case(text: str, label_map: LabelMap) -> str | None:
+    wanted = _folded(text)
+    for item in label_map.items:
+        for name in (item.name, item.display_name):
+            if name and _folded(name) == wanted:
+                return name
+    return None
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    shown = ", ".join(names[:most])
+    return f"it has {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,213 @@
+"""XML read safely: no document type, no entities, no network, bounded memory.
+
+Annotations come from anywhere. A document type is refused outright: neither CVAT nor any writer
+of Pascal VOC writes one, and billion laughs and external entities cannot do without (CWE-776,
+CWE-611).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tfod.errors import TfodError
+
+MEMBER = "annotations.xml"
+_MOST_BYTES = 4 << 30
+_ZIP_SIGNATURE = b"PK\x03\x04"
+
+
+class _Bounded:
+    """A stream that ends in an error where a bomb would go on."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._left = _MOST_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise TfodError(f"{self._name} unpacks to more than {_MOST_BYTES >> 30} GiB of XML")
+        return data
+
+
+def is_zip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts as a zip with an entry does."""
+    return read_head(path, len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
+
+
+def read_head(path: str | os.PathLike[str], size: int) -> bytes:
+    """The first bytes of a file.
+
+    Raises:
+        TfodError: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise TfodError(f"{os.fspath(path)} cannot be read: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def open_xml(path: str) -> Iterator[tuple[Any, str]]:
+    """Open an XML file, or the ``annotations.xml`` of a zip, as a stream and its name.
+
+    Raises:
+        TfodError: the file cannot be read, or the zip holds no such file or several.
+    """
+    if not is_zip(path):
+        with _unreadable(path), Path(path).open("rb") as file:
+            yield file, path
+        return
+    with _unreadable(path), zipfile.ZipFile(path) as archive:
+        entry = _the_member(archive, path)
+        name = f"{path}, {entry.filename}"
+        with _unreadable(name), archive.open(entry) as stream:
+            yield _Bounded(stream, name), name  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _unreadable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TfodError(f"{name} cannot be read: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise TfodError(f"{name} is a damaged zip ({error}); export it again") from None
+    except (RuntimeError, NotImplementedError) as error:
+        # How the zipfile module says encrypted, and a compression it does not know.
+        raise TfodError(f"{name} cannot be unpacked ({error}); pack it without") from None
+
+
+def _the_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
+    found = [one for one in archive.infolist() if posixpath.basename(one.filename) == MEMBER]
+    if not found:
+        raise TfodError(f"{path} holds no {MEMBER}; export the task as CVAT for images 1.1")
+    depth = min(one.filename.count("/") for one in found)
+    nearest = [one for one in found if one.filename.count("/") == depth]
+    if len(nearest) > 1:
+        names = ", ".join(one.filename for one in nearest[:3])
+        raise TfodError(f"{path} holds several {MEMBER} ({names}); name one task's file")
+    return nearest[0]
+
+
+def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterator[Any]:
+    """Walk through a large document; each element is dropped when the next is asked for.
+
+    Args:
+        stream: the document.
+        name: what errors call it.
+        root: tag that the document's root has to have.
+        tags: of the root's children to be given.
+
+    Raises:
+        TfodError: no well-formed XML, of another root, or with a document type; with the line.
+    """
+    etree = _lxml()
+    events = etree.iterparse(
+        stream,
+        events=("end",),
+        tag=tuple(tags),
+        load_dtd=False,
+        dtd_validation=False,
+        no_network=True,
+        resolve_entities=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    judged = False
+    try:
+        for _, element in events:
+            if not judged:
+                _judge(element.getroottree(), name, root)
+                judged = True
+            if element.getparent() is not element.getroottree().getroot():
+                continue
+            yield element
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+        if not judged and events.root is not None:
+            _judge(events.root.getroottree(), name, root)
+    except etree.XMLSyntaxError as error:
+        raise _ill_formed(name, error) from None
+
+
+def parse(path: str) -> Any:
+    """The root of a small document.
+
+    Raises:
+        TfodError: it cannot be read, is no well-formed XML, or has a document type.
+    """
+    etree = _lxml()
+    parser = etree.XMLParser(
+        load_dtd=False,
+        dtd_validation=False,
+        no_network=True,
+        resolve_entities=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        with Path(path).open("rb") as file:
+            tree = etree.parse(file, parser)
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
+    except etree.XMLSyntaxError as error:
+        raise _ill_formed(path, error) from None
+    _judge(tree, path, None)
+    return tree.getroot()
+
+
+def root_tag(path: str) -> str:
+    """The tag of a document's root, read no further than that.
+
+    Raises:
+        TfodError: it cannot be read, or is no XML.
+    """
+    etree = _lxml()
+    with open_xml(path) as (stream, name):
+        events = etree.iterparse(
+            stream, events=("start",), no_network=True, resolve_entities=False, load_dtd=False
+        )
+        try:
+            for _, element in events:
+                _judge(element.getroottree(), name, None)
+                return str(element.tag)
+        except etree.XMLSyntaxError as error:
+            raise _ill_formed(name, error) from None
+    raise TfodError(f"{path} is no XML: it is empty")
+
+
+def _judge(tree: Any, name: str, root: str | None) -> None:
+    if tree.docinfo.internalDTD is not None or tree.docinfo.doctype:
+        raise TfodError(f"{name} has a document type, which is not read; delete <!DOCTYPE …>")
+    tag = tree.getroot().tag
+    if root is not None and tag != root:
+        raise TfodError(f"{name} is another kind of XML: its root is <{tag}>, not <{root}>")
+
+
+def _ill_formed(name: str, error: Any) -> TfodError:
+    reason = " ".join(str(error.msg).split())
+    # lxml appends the place to the message of a parser's error, not to that of a pull.
+    line = "" if ", line " in reason else f", line {error.lineno or 1}"
+    return TfodError(f"{name} is no well-formed XML ({reason}{line}); export it again")
+
+
+def _lxml() -> Any:
+    try:
+        from lxml import etree
+    except ImportError:
+        raise TfodError("reading XML needs lxml; pip install 'tfod[validator]'") from None
+    return etree

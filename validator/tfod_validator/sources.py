@@ -1,0 +1,249 @@
+"""What is to be checked: shards, sets and globs of them, folders, zips, standard input, URLs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.shards import find_label_map, find_shards, parse_shard_name, protobuf_texts_in
+
+STANDARD_INPUT = "-"
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+_ZIP_ENDING = ".zip"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the bytes of a file are: a path on this machine, or an fsspec URL."""
+
+    name: str
+    path: str
+    remote: bool = False
+
+    def open(self) -> BinaryIO:
+        """Open it for reading.
+
+        Raises:
+            OSError: it cannot be opened; remote stores raise their own subclasses.
+        """
+        if not self.remote:
+            return open(self.path, "rb", buffering=0)
+        opened: BinaryIO = _fsspec().open(self.path, "rb").open()
+        return opened
+
+    def size(self) -> int | None:
+        """Its length in bytes; None where nobody knows."""
+        if not self.remote:
+            return os.path.getsize(self.path)
+        filesystem, path = _fsspec().core.url_to_fs(self.path)
+        size: int | None = filesystem.size(path)
+        return size
+
+
+@dataclass(frozen=True)
+class ShardSource:
+    """One shard to be checked.
+
+    Attributes:
+        location: its file.
+        subset: the subset it belongs to.
+        label_map: path of the label map that goes with it; None where there is none.
+        rivals: label maps that fit equally well, when there are several.
+        numbered: whether it is one of a numbered set.
+    """
+
+    location: Location
+    subset: str
+    label_map: str | None = None
+    rivals: Sequence[str] = ()
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
+class ShardGroup:
+    """Shards of one subset, and the names that their numbering promises in vain."""
+
+    subset: str
+    shards: Sequence[ShardSource]
+    missing: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All that is to be checked, in the order it was named."""
+
+    groups: Sequence[ShardGroup]
+    archives: Sequence[Location]
+
+    @property
+    def shards(self) -> list[ShardSource]:
+        """All shards that lie open, in order."""
+        return [shard for group in self.groups for shard in group.shards]
+
+    @property
+    def locations(self) -> list[Location]:
+        """All files, in order."""
+        return [shard.location for shard in self.shards] + list(self.archives)
+
+
+@contextmanager
+def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
+    """Find out what sources mean. What has to be held meanwhile is given back at the end.
+
+    Raises:
+        ShardsNotFoundError: a source means nothing.
+        TfodError: a source cannot be reached.
+    """
+    groups: list[ShardGroup] = []
+    archives: list[Location] = []
+    with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
+        for source in dict.fromkeys(sources):
+            if source == STANDARD_INPUT:
+                location = _spool(sys.stdin.buffer, "<stdin>", scratch)
+                _add_file(location, groups, archives)
+            elif "://" in source:
+                _add_remote(source, scratch, groups, archives)
+            elif os.path.isfile(source):
+                _add_file(Location(source, source), groups, archives)
+            else:
+                _add_found(source, groups, archives)
+        yield Inventory(_once(groups), list(dict.fromkeys(archives)))
+
+
+def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
+    """Every shard once, however many sources mean it."""
+    seen: set[str] = set()
+    found = []
+    for group in groups:
+        shards = [one for one in group.shards if os.path.realpath(one.location.path) not in seen]
+        seen.update(os.path.realpath(one.location.path) for one in shards)
+        if shards:
+            found.append(replace(group, shards=shards))
+    return found
+
+
+def _add_file(location: Location, groups: list[ShardGroup], archives: list[Location]) -> None:
+    """One file that was named: a zip by its bytes, or by its name, or else a shard."""
+    if _is_zip(location):
+        archives.append(location)
+        return
+    name = parse_shard_name(location.name)
+    subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
+    local = not location.remote and location.name == location.path
+    found, rivals = find_label_map(location.path) if local else (None, [])
+    groups.append(ShardGroup(subset, [ShardSource(location, subset, found, tuple(rivals))], ()))
+
+
+def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) -> None:
+    """A folder or a glob. The zips of a folder are checked when it has no shards."""
+    zips = _zips_of(source)
+    try:
+        sets = find_shards(source)
+    except ShardsNotFoundError:
+        if not zips:
+            raise
+        sets = []
+    if not sets or not os.path.isdir(source):
+        archives.extend(Location(path, path) for path in zips)
+    texts_in = functools.cache(protobuf_texts_in)
+    for one in sets:
+        shards = []
+        for path in one.paths:
+            if path in zips:
+                continue
+            name = parse_shard_name(path)
+            found, rivals = find_label_map(path, texts_in)
+            numbered = name is not None and name.total is not None
+            shards.append(
+                ShardSource(Location(path, path), one.subset, found, tuple(rivals), numbered)
+            )
+        groups.append(ShardGroup(one.subset, shards, one.missing))
+
+
+def _zips_of(source: str) -> list[str]:
+    if os.path.isdir(source):
+        paths = [os.path.join(source, name) for name in sorted(os.listdir(source))]
+    else:
+        import glob
+
+        paths = sorted(glob.glob(source, recursive=True))
+    return [path for path in paths if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)]
+
+
+def _add_remote(
+    source: str, scratch: str, groups: list[ShardGroup], archives: list[Location]
+) -> None:
+    """An fsspec URL of a file, a glob or a folder."""
+    try:
+        urls = _remote_files(source)
+    except (OSError, ValueError, ImportError) as error:
+        raise TfodError(f"{source}: cannot be reached: {_told(error)}") from None
+    if not urls:
+        raise ShardsNotFoundError(f"{source}: no shard there")
+    alone = urls == [source]
+    for url in urls:
+        location = Location(url, url, remote=True)
+        if url.lower().endswith(_ZIP_ENDING):
+            try:
+                with location.open() as stream:
+                    archives.append(_spool(stream, url, scratch))
+            except OSError as error:
+                raise TfodError(f"{url}: cannot be read: {_told(error)}") from None
+        elif alone or parse_shard_name(url) is not None:
+            name = parse_shard_name(url)
+            subset = name.stem if name else os.path.basename(url)
+            numbered = name is not None and name.total is not None
+            shard = ShardSource(location, subset, numbered=numbered)
+            groups.append(ShardGroup(subset, [shard], ()))
+
+
+def _remote_files(source: str) -> list[str]:
+    filesystem, path = _fsspec().core.url_to_fs(source)
+    if any(letter in path for letter in "*?["):
+        paths = filesystem.glob(path)
+    elif filesystem.isdir(path):
+        paths = filesystem.find(path)
+    else:
+        filesystem.info(path)  # raises where there is nothing
+        return [source]
+    return [filesystem.unstrip_protocol(one) for one in sorted(paths)]
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        raise TfodError(
+            "a URL as source needs fsspec; pip install 'tfod[remote]', and s3fs or gcsfs"
+        ) from None
+    return fsspec
+
+
+def _told(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _spool(stream: BinaryIO, name: str, scratch: str) -> Location:
+    """Copy a stream to a file: it may be a zip, and it is read more than once."""
+    handle, path = tempfile.mkstemp(dir=scratch)
+    with open(handle, "wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return Location(name, path)
+
+
+def _is_zip(location: Location) -> bool:
+    if location.name.lower().endswith(_ZIP_ENDING):
+        return True
+    try:
+        with location.open() as stream:
+            return stream.read(4) in _ZIP_MAGIC
+    except OSError:
+        return False
