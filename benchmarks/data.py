@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import tfod
 from PIL import Image, ImageFilter
-from sizes import BOXES, CLASSES, HEIGHT, PICTURE_BYTES, WARM_UP, WIDTH, Sizes
+from sizes import (
+    BOXES,
+    CLASSES,
+    HEIGHT,
+    MANY_SHARDS,
+    PICTURE_BYTES,
+    WARM_UP,
+    WIDTH,
+    Sizes,
+)
 
 _DISTINCT_PICTURES = 20
 
@@ -36,7 +45,8 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     """Write all datasets.
 
     ``pictures`` has 100 kB pictures, ``unpictured`` the same records without them, ``bare`` many
-    more records without pictures; ``…_of_peer`` are the first records of these. ``files`` is
+    more records without pictures, ``unhashed`` pictures without their SHA-256, ``many`` numbered
+    shards without pictures; ``…_of_peer`` are the first records of these. ``files`` is
     a folder of JPEG files.
     """
     data = Data(root, sizes)
@@ -48,6 +58,10 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     _write(data, "unpictured_of_peer", _detections(sizes.pictures_of_peer))
     _write(data, "bare", _detections(sizes.bare))
     _write(data, "bare_of_peer", _detections(sizes.bare_of_peer))
+    unhashed = (replace(one, sha256=None) for one in _detections(sizes.pictures, pictures))
+    _write(data, "unhashed", unhashed)
+    many = _detections(MANY_SHARDS * sizes.bare)
+    _write(data, "many", many, MANY_SHARDS)
     data.folder("files").mkdir()
     for number in range(sizes.files):
         picture = _made_distinct(pictures[number % len(pictures)], number)
@@ -55,8 +69,11 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     return data
 
 
-def _write(data: Data, name: str, detections: Iterator[tfod.Detection]) -> None:
-    tfod.write_records(data.folder(name), "train", map(tfod.encode_detection, detections))
+def _write(
+    data: Data, name: str, detections: Iterator[tfod.Detection], num_shards: int = 1
+) -> None:
+    payloads = map(tfod.encode_detection, detections)
+    tfod.write_records(data.folder(name), "train", payloads, num_shards=num_shards)
     items = tuple(tfod.LabelMapItem(number + 1, text) for number, text in enumerate(CLASSES))
     (data.folder(name) / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
 

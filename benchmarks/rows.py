@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from data import Data
 from measure import Job, Sample, compare, median_peak, run
-from sizes import BOXES, EXPORTED_BOXES
+from sizes import BOXES, EXPORTED_BOXES, MANY_SHARDS
 from table import Row, Section, at_most, faster, megabytes
 
 _DATUMARO = "Datumaro's own"
@@ -78,6 +78,30 @@ def read_rows(data: Data) -> Iterator[Section | Row]:
         yield _row(what, *_compare_times(data, *jobs), 5)
 
 
+def check_rows(data: Data) -> Iterator[Section | Row]:
+    """Time to check records by all rules but --decode, in one process."""
+    yield Section("Check, a record, one process", "tf.data")
+    for name, what, target in (("unhashed", "100 kB pictures", 3), ("bare", "no pictures", 0.25)):
+        shard = str(data.shard(name))
+        tensors = Job("read_eagerly_with_tensorflow", (shard,), peer=True)
+        batches = Job("read_batches_with_tensorflow", (shard,), peer=True)
+        for peer, theirs, wanted in (("tensors", tensors, target), ("batches of 64", batches, 0)):
+            ours = Job("check_with_tfod", (shard, 1, 0))
+            row = _row(f"{what} / {peer}", *_compare_times(data, ours, theirs), wanted)
+            yield row if wanted else Row(row.what, row.ours, row.theirs, row.ratio)
+        hashed = _compare_times(data, Job("check_with_tfod", (shard, 1, 1)), tensors)
+        row = _row(f"{what}, sources hashed / tensors", *hashed, 0)
+        yield Row(row.what, row.ours, row.theirs, row.ratio)
+    yield Section("Check, two processes", "one process")
+    many = str(data.folder("many"))
+    jobs = Job("check_with_tfod", (many, 2, 0)), Job("check_with_tfod", (many, 1, 0))
+    yield _row(f"no pictures, {MANY_SHARDS} shards", *_compare_times(data, *jobs), 1.7)
+    peak = median_peak(Job("check_with_tfod", (str(data.shard("unhashed")), 1, 1)), 1)
+    yield at_most("memory, 100 kB pictures", megabytes(peak), None, 200, "MB")
+    peak = median_peak(Job("check_with_tfod", (many, 1, 1)), 1)
+    yield at_most("memory, no pictures, many shards", megabytes(peak), None, 200, "MB")
+
+
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
     """Time and memory before anything is read."""
     yield Section("Start-up", "TensorFlow")
@@ -100,6 +124,7 @@ SECTIONS = {
     "memory": memory_rows,
     "export": export_rows,
     "read": read_rows,
+    "check": check_rows,
     "start-up": start_up_rows,
 }
 

@@ -10,6 +10,7 @@ BOXES = 6
 EXPORTED_BOXES = 10
 CLASSES = tuple(f"class {number:02d}" for number in range(20))
 WARM_UP = 20
+MANY_SHARDS = 10
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,21 @@ def read_batches_with_tensorflow(shard: str) -> Sample:
     return _best_pass(walk)
 
 
+def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
+    """Check shards by all rules but --decode, in so many processes; hash the sources or not."""
+    from tfod_validator.check import Options, check_sources
+
+    options = Options(jobs=jobs, hash_sources=bool(hashed))
+
+    def walk() -> Iterator[tuple[int, int]]:
+        counts = check_sources([source], options).counts
+        yield counts.records, counts.boxes
+
+    _forget_peak_memory()
+    sample = _best_pass(walk)
+    return dataclasses.replace(sample, peak_bytes=_peak_memory())
+
+
 def import_module(name: str) -> Sample:
     """Import a module by its name."""
     assert name not in sys.modules

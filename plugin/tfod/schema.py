@@ -109,11 +109,14 @@ TF_DETECTION_API: FeatureDescription = {
         attribute.key: _many(attribute.kinds[0], f"{attribute.name} of each object")
         for attribute in keys.OBJECT_ATTRIBUTES
         if attribute.name
-        in ("difficult", "truncated", "occluded", "is_crowd", "group_of", "area", "weight", "view")
+        in ("difficult", "is_crowd", "group_of", "area", "weight")
     },
-    keys.MASK: _many(Kind.BYTES, "mask of each object, a one-channel PNG of the picture's size"),
 }
-"""Ready to train: what the OD API's decoder reads, with its defaults, picture required."""
+"""Ready to train: what the OD API's decoder reads, with its defaults, picture required.
+
+Masks are left out, since one key may hold PNGs or numbers; so are truncated, occluded and view,
+which writers spell differently (KITTI's truncated is a float) and the decoder does not read.
+"""
 
 ROBOFLOW: FeatureDescription = {
     keys.ENCODED: _ENCODED,

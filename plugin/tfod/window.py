@@ -74,16 +74,15 @@ class Window:
             Whether anything was read.
         """
         size = max(BUFFER_BYTES, min(wanted, 2 * max(self.have - position, BUFFER_BYTES)))
-        rest = bytes(memoryview(self.buffer)[position : self.have])
-        # Without these references the buffer is free, unless somebody keeps a record of it.
-        self.array, self.buffer = NO_BYTES, NO_BUFFER
-        self.buffer = self._buffers.take(size)
-        self.buffer[: len(rest)] = rest
-        self.array = np.frombuffer(self.buffer, np.uint8)
+        # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
+        fresh = self._buffers.take(size)
+        rest = self.have - position
+        fresh[:rest] = memoryview(self.buffer)[position : self.have]
+        self.buffer, self.array = fresh, np.frombuffer(fresh, np.uint8)
         self.base += position
-        got = _fill(self._stream, self.buffer, len(rest), self._left)
+        got = _fill(self._stream, fresh, rest, self._left)
         self._left -= got
-        self.have = len(rest) + got
+        self.have = rest + got
         return got > 0
 
     def skip(self, position: int, count: int) -> int:

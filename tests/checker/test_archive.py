@@ -10,7 +10,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from tfod_validator.profile import Policy
 from tfod_validator.zip_directory import printable
 
 from tests.conftest import encode, objects, picture
+from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
 MIB = 1 << 20
@@ -37,64 +38,6 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     record = encode({**picture(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
     (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
     return Path(path).read_bytes()
-
-
-@dataclass(frozen=True)
-class Item:
-    """An entry to forge; what is None is what it should be."""
-
-    name: str | bytes
-    data: bytes = b""
-    method: int = 8
-    flags: int = 0
-    mode: int = stat.S_IFREG | 0o644
-    packed: bytes | None = None
-    size: int | None = None
-    packed_size: int | None = None
-    crc: int | None = None
-    version: int = 20
-    start: int | None = None
-    extra: bytes = b""
-    own_name: bytes | None = None
-    own_method: int | None = None
-    own_size: int | None = None
-
-
-def forge(
-    *items: Item, promise: int | None = None, comment: bytes = b"", tail: bytes = b""
-) -> bytes:
-    """A zip with all its lies."""
-    body, directory = bytearray(), bytearray()
-    for item in items:
-        name = item.name.encode() if isinstance(item.name, str) else item.name
-        flags = item.flags | (0x800 if isinstance(item.name, str) and not name.isascii() else 0)
-        packed = item.packed
-        if packed is None:
-            packed = deflate(item.data) if item.method == 8 else item.data
-        crc = zlib.crc32(item.data) if item.crc is None else item.crc
-        size = len(item.data) if item.size is None else item.size
-        packed_size = len(packed) if item.packed_size is None else item.packed_size
-        start = len(body) if item.start is None else item.start
-        own_name = name if item.own_name is None else item.own_name
-        own_method = item.method if item.own_method is None else item.own_method
-        own_size = size if item.own_size is None else item.own_size
-        if item.start is None:
-            own = (20, flags, own_method, 0, 0x21, crc, packed_size, own_size, len(own_name), 0)
-            body += struct.pack("<4s5H3L2H", b"PK\3\4", *own) + own_name + packed
-        directory += struct.pack(
-            "<4s6H3L5H2L",
-            *(b"PK\1\2", 0x0314, item.version, flags, item.method, 0, 0x21, crc, packed_size, size),
-            *(len(name), len(item.extra), 0, 0, 0, item.mode << 16, start),
-        )
-        directory += name + item.extra
-    count = len(items) if promise is None else promise
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
-    return bytes(body + directory + end)
-
-
-def deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return packer.compress(data) + packer.flush()
 
 
 @dataclass
@@ -143,14 +86,6 @@ def check_zip(
     listed = [one for some in collector.findings.listed.values() for one in some]
     assert len(listed) == sum(collector.findings.by_code().values())
     return Checked(listed, names, contents, read)
-
-
-def real_zip(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        for name, data in files:
-            archive.writestr(name, data)
-    return buffer.getvalue()
 
 
 # Nothing wrong
@@ -223,31 +158,6 @@ def test_zip64_is_read(check: Check, shard: bytes) -> None:
     assert check(buffer.getvalue()).findings == []
     assert check(as_zip64(buffer.getvalue())).findings == []
     assert check(b"prefix" + as_zip64(buffer.getvalue())).findings == []
-
-
-def as_zip64(data: bytes, **lies: int) -> bytes:
-    """The same archive with a zip64 end record; ``lies`` replace its fields."""
-    _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
-    told = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
-    record = struct.pack(
-        "<4sQ2H2L4Q",
-        *(
-            b"PK\6\6",
-            told.get("length", 44),
-            45,
-            45,
-            0,
-            0,
-            told["count"],
-            told["count"],
-            told["size"],
-            told["offset"],
-        ),
-    )
-    locator = struct.pack("<4sLQL", b"PK\6\7", 0, told["at"], 1)
-    short = (told.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short)
-    return data[:-22] + record + locator + end
 
 
 def test_names_in_any_script_and_encoding(check: Check, shard: bytes) -> None:
@@ -420,23 +330,7 @@ def test_zip005_near(check: Check, shard: bytes) -> None:
 
 
 def test_zip006_quoted_headers(check: Check) -> None:
-    """Every entry quotes the headers of those behind it and shares one kernel (Fifield)."""
-    kernel = deflate(bytes(MIB))
-    names = [f"{number}.record" for number in range(5)]
-    data, items = b"", []
-    total = b"".join(
-        struct.pack("<4s5H3L2H", b"PK\3\4", 20, 8, 8, 0, 0x21, 0, 0, 0, len(one), 0) + one.encode()
-        for one in names
-    )
-    header = len(total) // len(names)
-    for number, name in enumerate(names):
-        packed_size = header * (len(names) - number - 1) + len(kernel)
-        items.append(Item(name, b"", flags=8, start=number * header, packed_size=packed_size))
-    body = total + kernel
-    data = forge(*items)
-    directory, end = data[:-22], bytearray(data[-22:])
-    end[16:20] = len(body).to_bytes(4, "little")
-    checked = check(body + directory + bytes(end), needs_label_map=False)
+    checked = check(quoting_zip(), needs_label_map=False)
     assert len(checked.messages("ZIP006")) == 4
     assert "its data overlap the entry 1.record by" in checked.messages("ZIP006")[0]
     assert checked.names == ["4.record"]

@@ -90,7 +90,7 @@ class TestCommand:
 
     @pytest.mark.parametrize(
         ("name", "hint"),
-        [("TFR00", "did you mean TFR00"), ("?", "tfod rules lists them all")],
+        [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")],
     )
     def test_unknown(self, name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", name]) == 2

@@ -29,6 +29,7 @@ def test_contents(wheel: Path) -> None:
         "tfod/datumaro/reader.py",
         "tfod/label_maps/coco.pbtxt",
         "tfod_validator/cli.py",
+        "tfod_validator/profile.schema.json",
         "_tfod_datumaro_hook.py",
         "tfod_datumaro.pth",
     } <= names

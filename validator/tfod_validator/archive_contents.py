@@ -129,7 +129,7 @@ def look_through(
                 shards=len(shards) + refused,
                 mapped_shards=mapped,
                 stray_maps=tuple(entry.path for entry in others if _is_named_label_map(entry)),
-                needs_label_map=needs_label_map,
+                needs_label_map=needs_label_map and bool(shards),
             ),
             archive.place(),
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import bisect
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import google_crc32c
 import numpy as np
 
-_CHUNK = 2048
+from tfod_validator.batch import Row
+
 _COLUMNS = (
     *("records", "offsets", "filenames", "source_ids"),
     *("pictures", "heights", "widths", "boxes"),
@@ -51,48 +52,33 @@ class Catalogue:
     widths: array[int] = field(default_factory=lambda: array("i"))
     boxes: array[int] = field(default_factory=lambda: array("i"))
     _starts: list[int] = field(default_factory=list)
-    _chunks: list[bytes] = field(default_factory=list)
-    _pending: list[str] = field(default_factory=list)
-    _opened: tuple[int, list[str]] = (-1, [])
+    _chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
+    _opened: tuple[int, list[tuple[str, str]]] = (-1, [])
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def add(
-        self,
-        place: tuple[int, int],
-        filename: str | None,
-        source_id: str | None,
-        picture: int,
-        size: tuple[int | None, int | None],
-        boxes: int,
-    ) -> None:
-        """Remember a record.
-
-        Args:
-            place: its number and offset.
-            filename: as the record has it.
-            source_id: likewise.
-            picture: the fingerprint of its picture, 0 for none.
-            size: height and width in pixels.
-            boxes: how many it has.
-        """
-        self.records.append(place[0])
-        self.offsets.append(place[1])
-        self.filenames.append(hash_of(filename))
-        self.source_ids.append(hash_of(source_id))
-        self.pictures.append(picture)
-        self.heights.append(_int32(size[0]))
-        self.widths.append(_int32(size[1]))
-        self.boxes.append(boxes)
-        self._pending.append(filename or "")
-        if len(self._pending) == _CHUNK:
-            self._flush()
+    def add(self, rows: Sequence[Row]) -> None:
+        """Remember records."""
+        if not rows:
+            return
+        columns = list(zip(*rows, strict=True))
+        numbers, offsets, filenames, source_ids, pictures, heights, widths, boxes = columns[:8]
+        self._starts.append(len(self))
+        self._chunks.append((_packed(filenames), _packed(source_ids)))
+        self.records.extend(numbers)
+        self.offsets.extend(offsets)
+        hashes = list(map(hash_of, filenames))
+        self.filenames.extend(hashes)
+        same = source_ids == filenames  # as most scripts have it
+        self.source_ids.extend(hashes if same else map(hash_of, source_ids))
+        self.pictures.extend(pictures)
+        self.heights.extend(map(_int32, heights))
+        self.widths.extend(map(_int32, widths))
+        self.boxes.extend(boxes)
 
     def extend(self, other: Catalogue) -> None:
         """Add the records that come next."""
-        self._flush()
-        other._flush()
         count = len(self)
         self._starts += [count + start for start in other._starts]
         self._chunks += other._chunks
@@ -101,18 +87,18 @@ class Catalogue:
 
     def filename(self, index: int) -> str:
         """The file name of a record, by its place in the catalogue."""
-        self._flush()
+        return self._names(index)[0]
+
+    def source_id(self, index: int) -> str:
+        """The source id likewise."""
+        return self._names(index)[1]
+
+    def _names(self, index: int) -> tuple[str, str]:
         chunk = bisect.bisect_right(self._starts, index) - 1
         if self._opened[0] != chunk:
-            self._opened = (chunk, _unpacked(self._chunks[chunk]))
+            filenames, source_ids = map(_unpacked, self._chunks[chunk])
+            self._opened = (chunk, list(zip(filenames, source_ids, strict=True)))
         return self._opened[1][index - self._starts[chunk]]
-
-    def _flush(self) -> None:
-        """Pack the names that are waiting."""
-        if self._pending:
-            self._starts.append(len(self) - len(self._pending))
-            self._chunks.append(_packed(self._pending))
-            self._pending = []
 
     def __iter__(self) -> Iterator[Entry]:
         for index in range(len(self)):
@@ -136,30 +122,34 @@ def hash_of(text: str | None) -> int:
     return mixed
 
 
-def repeated(hashes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """For each value but 0 that comes again: the place of its first coming, and of a later one.
+def repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where values but 0 come again.
 
-    In the order of the later ones.
+    Args:
+        hashes: uint64 of shape (n,).
+
+    Returns:
+        The places of all that come again, in order, and for each the place of its first coming.
     """
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     again = np.flatnonzero((ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)) + 1
-    if not len(again):
-        return
     # The place in ``order`` at which the run of equal values begins.
     starts = np.searchsorted(ordered, ordered[again], side="left")
-    pairs = np.stack((order[again], order[starts]))
-    for later, first in pairs[:, np.argsort(pairs[0])].T.tolist():
-        yield first, later
+    laters, firsts = order[again], order[starts]
+    in_order = np.argsort(laters)
+    return laters[in_order], firsts[in_order]
 
 
 def _int32(value: int | None) -> int:
     return -1 if value is None or not 0 <= value < 1 << 31 else value
 
 
-def _packed(names: list[str]) -> bytes:
+def _packed(names: Sequence[str | None]) -> bytes:
     # Names hold no zero bytes but by malice; those are told by a rule and replaced here.
-    joined = "\0".join(name.replace("\0", "\ufffd") for name in names)
+    joined = "\0".join(name or "" for name in names)
+    if joined.count("\0") != len(names) - 1:
+        joined = "\0".join((name or "").replace("\0", "\ufffd") for name in names)
     return zlib.compress(joined.encode("utf-8", "surrogatepass"), 1)
 
 

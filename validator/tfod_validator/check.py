@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -47,7 +48,6 @@ from tfod_validator.work import (
 
 _SAMPLES = 64
 _SAMPLED_SHARDS = 4
-_PART_BYTES = 32 << 20
 _HASH_STEP = 8 << 20
 _LARGEST_SAMPLE = 64 << 20
 _NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
@@ -75,6 +75,8 @@ class Options:
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
         jobs: how many processes work.
+        part_bytes: large shards are shared among them in parts of about so many bytes; what is
+            smaller in all is left to one process, since another takes half a second to start.
         fail_on: the least severity that makes the verdict.
         hash_sources: whether the report names the SHA-256 of each source.
         archive_limits: where the reading of archives stops.
@@ -90,6 +92,7 @@ class Options:
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
     jobs: int = 1
+    part_bytes: int = 32 << 20
     fail_on: Severity = Severity.ERROR
     hash_sources: bool = True
     archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
@@ -144,6 +147,8 @@ class _Run:
             with_tensorflow=options.with_tensorflow,
             annotations=options.annotations,
         )
+        worth = 2 * options.part_bytes
+        self._jobs = options.jobs if _total_bytes(inventory) >= worth else 1
         self._label_maps: dict[str, LabelMapFile] = {}
         self._shards: dict[str, ShardResult] = {}
 
@@ -154,7 +159,7 @@ class _Run:
 
     def examine(self, progress: Progress) -> None:
         """Do all the work, and bring together what it came to."""
-        for result in do_all(self._all_work(), self._instructions, self._options.jobs, progress):
+        for result in do_all(self._all_work(), self._instructions, self._jobs, progress):
             self._take(result)
         self._judge_sets()
         judge_together(
@@ -208,7 +213,7 @@ class _Run:
             name = self._options.label_map or shard.label_map
             label_map = None if name is None else self._load_label_map(name).label_map
             whole = ShardWork(shard, label_map, name)
-            work += _in_parts(whole) if self._options.jobs > 1 else [whole]
+            work += _in_parts(whole, self._options.part_bytes) if self._jobs > 1 else [whole]
         for archive in self._inventory.archives:
             named, name = None, self._options.label_map
             if name is not None:
@@ -260,15 +265,24 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _in_parts(whole: ShardWork) -> list[Work]:
+def _total_bytes(inventory: Inventory) -> int:
+    """The size of all sources, as far as it is known."""
+    total = 0
+    for location in inventory.locations:
+        with suppress(OSError):
+            total += location.size() or 0
+    return total
+
+
+def _in_parts(whole: ShardWork, part_bytes: int) -> list[Work]:
     """The work of one shard, in parts when it is large and plain, for several processes."""
     location = whole.shard.location
     if not location.remote and location.path == location.name:
         try:
             with location.open() as stream:
                 plain = is_record_header(stream.read(HEADER_BYTES))
-            if plain and (location.size() or 0) > 2 * _PART_BYTES:
-                parts = split_shard(location.path, _PART_BYTES)
+            if plain and (location.size() or 0) > 2 * part_bytes:
+                parts = split_shard(location.path, part_bytes)
                 return [replace(whole, part=part) for part in parts]
         except OSError:
             pass  # whoever examines it says so
@@ -298,7 +312,7 @@ def _profile_of(
         return options.profile, ChosenProfile(options.profile.name, "asked for"), None
     samples: list[Sample] = []
     first = ""
-    for name, found in _samples(inventory):
+    for name, found in _samples(inventory, min(_LARGEST_SAMPLE, options.max_record_bytes)):
         first = first or (name if found else "")
         samples += found
     chosen = choose_profile(samples)
@@ -311,12 +325,12 @@ def _profile_of(
     return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, reason), (NoProfile(keys), Place(first))
 
 
-def _samples(inventory: Inventory) -> Iterator[tuple[str, list[Sample]]]:
+def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
     """The first sound records of the first shards."""
     for shard in inventory.shards[:_SAMPLED_SHARDS]:
         try:
             with shard.location.open() as stream:
-                yield shard.location.name, _read_samples(stream, shard.location.name)
+                yield shard.location.name, _read_samples(stream, shard.location.name, limit)
         except OSError:
             continue
     for location in inventory.archives[:_SAMPLED_SHARDS]:
@@ -327,16 +341,14 @@ def _samples(inventory: Inventory) -> Iterator[tuple[str, list[Sample]]]:
                 for entry in list(contents.shards.values())[:_SAMPLED_SHARDS]:
                     with archive.open(entry) as stream:
                         name = archive.place(entry).shard
-                        yield name, _read_samples(stream, name)
+                        yield name, _read_samples(stream, name, limit)
         except (OSError, ArchiveDamageError):
             continue
 
 
-def _read_samples(stream: BinaryIO, name: str) -> list[Sample]:
+def _read_samples(stream: BinaryIO, name: str, limit: int) -> list[Sample]:
     found: list[Sample] = []
-    records = read_record_stream(
-        stream, name, on_damage=lambda _: None, max_record_bytes=_LARGEST_SAMPLE
-    )
+    records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)
     try:
         for record in itertools.islice(records, _SAMPLES):
             try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -17,11 +16,11 @@ from tfod_validator.annotations import load_annotations
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.check import Options, check
 from tfod_validator.finding import Severity
-from tfod_validator.profile import READY, is_rule_or_family
+from tfod_validator.profile import READY, Roles
 from tfod_validator.profile_file import load_profile
 from tfod_validator.render import render_html, render_json, render_junit, render_text
 from tfod_validator.report import Report
-from tfod_validator.rules.registry import all_rules
+from tfod_validator.rule_names import require_rule_names
 from tfod_validator.sample_choice import choose_samples
 from tfod_validator.sources import Inventory, take_inventory
 from tfod_validator.task import load_task
@@ -141,34 +140,31 @@ def _count_or_none(text: str) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
-    with take_inventory(arguments.sources) as inventory:
+    # The file is opened first: nobody wants to hear at the end that it cannot be written.
+    with _output(arguments.output) as write, take_inventory(arguments.sources) as inventory:
         with _progress_bar(inventory) as progress:
             report = check(inventory, options, progress)
-        text = _rendered(report, arguments, inventory)
-    if arguments.output:
-        _write(arguments.output, text)
-        if sys.stderr.isatty():
-            print(f"tfod: report written to {arguments.output}", file=sys.stderr)
-    else:
-        sys.stdout.write(text)
+        write(_rendered(report, options, arguments, inventory))
     return EXIT_VALID if report.valid else EXIT_FINDINGS
 
 
-def _write(path: str, text: str) -> None:
-    """Write a report whole or not at all; into a device or a pipe as it comes."""
-    data = text.encode("utf-8", "replace")
-    if os.path.exists(path) and not os.path.isfile(path):
+@contextmanager
+def _output(path: str | None) -> Iterator[Callable[[str], object]]:
+    """What takes the report: a file is written whole or not at all, a device as it comes."""
+    if path is None:
+        yield sys.stdout.write
+    elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
-            stream.write(data)
-        return
-    folder, name = os.path.split(os.path.realpath(path))
-    file = AtomicFile(folder, "tfod-report")
-    try:
-        file.write(data)
-        file.publish(name)
-    except BaseException:
-        file.discard()
-        raise
+            yield lambda text: stream.write(text.encode("utf-8", "replace"))
+    else:
+        folder, name = os.path.split(os.path.realpath(path))
+        file = AtomicFile(folder, "tfod-report")
+        try:
+            yield lambda text: file.write(text.encode("utf-8", "replace"))
+            file.publish(name)
+        except BaseException:
+            file.discard()
+            raise
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -198,23 +194,24 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _severity(text: str) -> tuple[str, Severity | None]:
     code, _, level = text.partition("=")
     code, level = code.strip().upper(), level.strip().lower()
-    codes = list(all_rules())
-    if not is_rule_or_family(code, codes):
-        near = difflib.get_close_matches(code, codes, 1)
-        hint = f"; did you mean {near[0]}" if near else "; tfod rules lists them"
-        raise TfodError(f"--severity {text}: there is no rule {code!r}{hint}")
+    require_rule_names([code], f"--severity {text}")
     if level not in (*_LEVELS, _OFF):
         raise TfodError(f"--severity {text}: expected CODE=error, warning, info or off")
     return code, None if level == _OFF else Severity(level)
 
 
-def _rendered(report: Report, arguments: argparse.Namespace, inventory: Inventory) -> str:
+def _rendered(
+    report: Report, options: Options, arguments: argparse.Namespace, inventory: Inventory
+) -> str:
     if arguments.format == "json":
         return render_json(report)
     if arguments.format == "junit":
         return render_junit(report)
     if arguments.format == "html":
-        return render_html(report, choose_samples(report, inventory, arguments.samples))
+        profile = options.profile or READY.get(report.profile.name)
+        roles = profile.roles if profile else Roles()
+        samples = choose_samples(report, inventory, roles, arguments.samples)
+        return render_html(report, samples)
     on_terminal = not arguments.output and sys.stdout.isatty()
     return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
 

@@ -6,10 +6,11 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfod_validator.finding import Finding, Place, Problem, Severity
 from tfod_validator.profile import Policy
-from tfod_validator.rules.registry import Rule, judge
+from tfod_validator.rules.registry import Rule, judge, rules_for
 
 _NOWHERE = Place()
 _LONGEST_TEXT = 400
@@ -129,6 +130,14 @@ class Collector:
         """Keep what rules have said about one place."""
         for rule, problem in said:
             self.add(rule, problem, place)
+
+    def count(self, subject: type[Any], shard: str, number: int) -> None:
+        """Count findings that are not listed, of the only rule for a kind of subject."""
+        (rule,) = rules_for(subject)
+        severity = self._severity(rule)
+        if severity is not None and number:
+            self.findings.counts[rule.code][shard] += number
+            self.findings.severities[rule.code] = severity
 
     def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
         """Keep one problem. The problem's own place is stronger."""

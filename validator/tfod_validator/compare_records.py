@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tfod.label_map import LabelMap
@@ -45,16 +46,7 @@ def judge_together(
     for shard in shards:
         by_subset.setdefault(shard.subset, []).append(shard.examined)
     for members in by_subset.values():
-        together = _Together(members)
-        if roles.filename is not None:
-            for first, _, place in together.repeated("filenames"):
-                name = place.item or ""
-                if together.filename(first) == name:
-                    collector.judge(SameName(name, roles.filename, together.place(first)), place)
-        if roles.source_id is not None:
-            for first, _, place in together.repeated("source_ids"):
-                same = SameSourceId(place.item or "", roles.source_id, together.place(first))
-                collector.judge(same, place)
+        _judge_names(_Together(members), roles, collector)
     _judge_pictures(by_subset, collector)
     if task is not None:
         judge_task(task, _rows(shards), class_names(shards, label_maps), collector)
@@ -76,39 +68,77 @@ class _Together:
         parts = [np.frombuffer(getattr(one.catalogue, column), np.uint64) for one in self._members]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
-    def repeated(self, column: str) -> Iterator[tuple[int, int, Place]]:
-        """Values that come again: the first place, the later one, and that as people know it."""
-        for first, later in repeated(self.hashes(column)):
-            yield first, later, self.place(later)
+    def count(self, subject: type[Any], places: np.ndarray, collector: Collector) -> None:
+        """Count what is said of these records and not listed, shard by shard."""
+        members = np.searchsorted(self._starts, places, side="right") - 1
+        for member, number in enumerate(np.bincount(members, minlength=len(self._members))):
+            collector.count(subject, self._members[member].shard, int(number))
 
     def filename(self, index: int) -> str:
         """The file name of a record."""
         return self.place(index).item or ""
 
+    def source_id(self, index: int) -> str:
+        """The source id of a record."""
+        examined, at = self._find(index)
+        return examined.catalogue.source_id(at)
+
+    def _find(self, index: int) -> tuple[Examined, int]:
+        member = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._members[member], index - int(self._starts[member])
+
     def place(self, index: int) -> Place:
         """Where a record is."""
-        member = int(np.searchsorted(self._starts, index, side="right")) - 1
-        examined, at = self._members[member], index - int(self._starts[member])
+        examined, at = self._find(index)
         catalogue = examined.catalogue
         item = catalogue.filename(at) or None
         return Place(examined.shard, catalogue.records[at], catalogue.offsets[at], item)
 
 
+def _judge_names(together: _Together, roles: Roles, collector: Collector) -> None:
+    """Names that come twice in a subset. The first ones are listed, all are counted."""
+    most = collector.findings.most
+    if roles.filename is not None:
+        laters, firsts = repeated(together.hashes("filenames"))
+        for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
+            name = together.filename(later)
+            same = SameName(name, roles.filename, together.place(first))
+            collector.judge(same, together.place(later))
+        together.count(SameName, laters[most:], collector)
+    if roles.source_id is not None:
+        laters, firsts = repeated(together.hashes("source_ids"))
+        for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
+            source_id = together.source_id(later)
+            same_id = SameSourceId(source_id, roles.source_id, together.place(first))
+            collector.judge(same_id, together.place(later))
+        together.count(SameSourceId, laters[most:], collector)
+
+
 def _judge_pictures(by_subset: Mapping[str, Sequence[Examined]], collector: Collector) -> None:
-    """Pictures that come twice: in one subset, or in two."""
-    members = [one for group in by_subset.values() for one in group]
-    together = _Together(members)
-    subset_of = {one.shard: subset for subset, group in by_subset.items() for one in group}
-    seen: dict[int, dict[str, int]] = {}
-    for first, later, place in together.repeated("pictures"):
-        subsets = seen.setdefault(first, {subset_of[together.place(first).shard]: first})
-        subset = subset_of[place.shard]
-        if subset in subsets:
-            collector.judge(SamePicture(together.place(subsets[subset])), place)
-        else:
-            subsets[subset] = later
-            other = subset_of[together.place(first).shard]
-            collector.judge(SharedPicture(subset, other, together.place(first)), place)
+    """Pictures that come twice in one subset, and pictures that are in two."""
+    most = collector.findings.most
+    together = _Together([one for group in by_subset.values() for one in group])
+    hashes = together.hashes("pictures")
+    subsets = np.repeat(
+        np.arange(len(by_subset)),
+        [sum(len(one.catalogue) for one in group) for group in by_subset.values()],
+    )
+    # The same in one subset: the subset is made a part of the value.
+    mixed = np.where(hashes == 0, 0, hashes ^ (subsets.astype(np.uint64) << np.uint64(48)))
+    laters, firsts = repeated(mixed.astype(np.uint64))
+    for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
+        collector.judge(SamePicture(together.place(first)), together.place(later))
+    together.count(SamePicture, laters[most:], collector)
+    laters, firsts = repeated(hashes)
+    # Of each further subset its first picture: the others are told above.
+    _, unique = np.unique(np.stack((firsts, subsets[laters])), axis=1, return_index=True)
+    chosen = np.sort(unique[subsets[laters[unique]] != subsets[firsts[unique]]])
+    laters, firsts = laters[chosen], firsts[chosen]
+    names = list(by_subset)
+    for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
+        shared = SharedPicture(names[subsets[later]], names[subsets[first]], together.place(first))
+        collector.judge(shared, together.place(later))
+    together.count(SharedPicture, laters[most:], collector)
 
 
 def _judge_shards(shards: Sequence[ShardResult], collector: Collector) -> None:
@@ -116,7 +146,7 @@ def _judge_shards(shards: Sequence[ShardResult], collector: Collector) -> None:
     for shard in shards:
         examined = shard.examined
         place = Place(examined.shard)
-        if not examined.records and not examined.findings.counts:
+        if not examined.records and not examined.findings.counts and shard.is_whole:
             collector.judge(EmptyShard(numbered=False), place)
         if shard.label_map is None and not shard.in_archive:
             collector.judge(NoLabelMap(examined.boxes, tuple(shard.rivals)), place)

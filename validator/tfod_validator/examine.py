@@ -8,11 +8,12 @@ judged once, and the boxes of many records are judged at once as arrays.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.damage import Damage, DamageKind
 from tfod.label_map import LabelMap
@@ -22,12 +23,10 @@ from tfod.wire import (
     Buffer,
     NotAnExampleError,
     SequenceExampleError,
-    find_features,
-    repeated_keys,
 )
 
 from tfod_validator.annotations import Annotations
-from tfod_validator.box_columns import BoxColumns
+from tfod_validator.batch import Batch, Row
 from tfod_validator.catalogue import Catalogue
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.comparison import compare
@@ -35,7 +34,7 @@ from tfod_validator.finding import Place, Problem
 from tfod_validator.layouts import Features, KnownLayout, Layouts
 from tfod_validator.picture_bytes import decode_failure, fingerprint, looks_like
 from tfod_validator.profile import Policy, Profile
-from tfod_validator.rules.boxes import ListLengths
+from tfod_validator.rules.boxes import Boxes, ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
 from tfod_validator.rules.framing import EmptyRecord
@@ -60,8 +59,10 @@ if TYPE_CHECKING:
 _SMALL = 1 << 13
 _MOST_REMEMBERED = 1 << 14
 _NO_SIDES = (b"", b"", b"", b"")
+_NO_OBJECTS: tuple[Sequence[bytes], int, Sequence[str], Sequence[int]] = (_NO_SIDES, 0, (), ())
 # Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*")
+_row = Row._make
 _NO_RECORD = Record(-1, -1, bytearray(), 0, 0)
 Said: TypeAlias = "Sequence[tuple[Rule, Problem]]"
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -148,12 +149,13 @@ class Examiner:
         self._keys = _RoleKeys(instructions.profile)
         self._bad_uses: dict[Use, Said] = {}
         self._judged_uses: set[Use] = set()
-        self._verdicts: dict[PictureFacts, Said] = {}
+        self._verdicts: dict[tuple[Any, ...], Said] = {}
         self._good_names: set[tuple[str, bool, str | None]] = set()
-        self._columns = BoxColumns()
+        self._batch = Batch()
         self._record = _NO_RECORD
         self._item: str | None = None
         self._shape_is_wrong = False
+        self._pending: list[tuple[Rule, Problem]] = []
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
             from tfod_validator.tensorflow_engine import TensorFlowParser
@@ -178,7 +180,7 @@ class Examiner:
         self.result.records += 1
         length = record.length
         if not length:
-            self._judge(EmptyRecord())
+            self.judge_at(EmptyRecord(), Place(self.result.shard, record.number, record.offset))
             return
         buffer: Buffer = record.buffer
         start = record.start
@@ -187,27 +189,38 @@ class Examiner:
             buffer, start = bytes(record.payload), 0
         if self._parser is not None:
             self._ask_tensorflow(bytes(record.payload))
+        pictures, boxes = self.result.pictures, self.result.boxes
         try:
-            features, entries = find_features(buffer, start, start + length)
-            repeated: Sequence[bytes] = ()
-            if entries != len(features):
-                repeated = repeated_keys(buffer, start, start + length)
-            buffer, features, layout = self._layouts.of(buffer, features, repeated)
-            if not layout.keys <= self.result.keys:
-                self.result.keys |= layout.keys
-            self._look_at_features(buffer, features, layout)
-        except (NotAnExampleError, IndexError) as error:
+            self._look_at_features(*self._layouts.take_apart(buffer, start, start + length))
+        except (NotAnExampleError, IndexError):
+            # A list is damaged, which matters only if TensorFlow looks at it as well.
+            self._pending.clear()
+            self.result.pictures, self.result.boxes = pictures, boxes
+            self._look_carefully(buffer, start, start + length)
+        if self._pending:
+            place = Place(self.result.shard, record.number, record.offset, self._item)
+            self._collector.add_all(self._pending, place)
+            self._pending.clear()
+
+    def _look_carefully(self, buffer: Buffer, start: int, end: int) -> None:
+        """Judge a record as TensorFlow takes it apart."""
+        try:
+            parts = self._layouts.take_apart(buffer, start, end, is_usual=False)
+            self._look_at_features(*parts)
+        except NotAnExampleError as error:
             self._judge(NotAnExample(str(error), isinstance(error, SequenceExampleError)))
 
     def finish(self) -> Examined:
         """Judge what is left of the batch; return what is known."""
-        self._judge_boxes()
+        self._judge_batch()
         if self._parser is not None:
             self._ask_tensorflow(None)
         return self.result
 
     def _look_at_features(self, buffer: Buffer, features: Features, layout: KnownLayout) -> None:
         keys = self._keys
+        if not layout.keys <= self.result.keys:
+            self.result.keys |= layout.keys
         filename = self._name(buffer, features, keys.filename)
         self._item = filename or None
         source_id = self._name(buffer, features, keys.source_id)
@@ -219,9 +232,7 @@ class Examiner:
         if keys.encoded is not None:
             format_, size, picture = self._look_at_picture(buffer, features, layout, size)
         self._look_at_names(filename, source_id, format_, layout)
-        boxes = self._look_at_objects(buffer, features, layout, size)
-        place = self._record.number, self._record.offset
-        self.result.catalogue.add(place, filename, source_id, picture, size, boxes)
+        sides, boxes, texts, labels = self._objects(buffer, features, layout, size)
         for key, count in layout.counted:
             if key in features and count not in (None, value_count(buffer, features[key])):
                 self._shape_is_wrong = True
@@ -230,6 +241,11 @@ class Examiner:
         if self._shape_is_wrong:
             self._shape_is_wrong = False
             self._keep(self._layouts.shape_problems(buffer, features))
+        record = self._record
+        row = _row((record.number, record.offset, filename, source_id, picture, *size, boxes, texts,
+                    labels))  # fmt: skip
+        if self._batch.add(row, sides):
+            self._judge_batch()
 
     def _name(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
         """A feature of one text that differs from record to record."""
@@ -276,15 +292,17 @@ class Examiner:
         header = read_picture_header(buffer, start, end) if end > start else None
         declared = self._recurring_text(buffer, features, roles.format)
         look = looks_like(buffer, start, end) if header is None and end > start else ""
-        facts = PictureFacts(
-            -1 if header is not None else end - start, header, look, declared, *size
+        self._judge_facts(
+            (-1 if header is not None else end - start, header, look, declared, *size)
         )
-        self._judge_facts(facts)
+        checksum = self._name(buffer, features, roles.sha256)
         if end == start:
             return None, size, 0
         self.result.pictures += 1
-        if roles.sha256 is not None and roles.sha256 in features:
-            self._look_at_checksum(buffer, features, start, end)
+        if checksum:
+            actual = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
+            if actual != checksum:
+                self._judge(Sha256Facts(checksum, actual))
         if self.instructions.decode and header is not None:
             failure = decode_failure(memoryview(buffer)[start:end])
             if failure is not None:
@@ -294,13 +312,6 @@ class Examiner:
         if not size[0] or not size[1]:
             size = header.height, header.width
         return header.format, size, fingerprint(buffer, start, end)
-
-    def _look_at_checksum(self, buffer: Buffer, features: Features, start: int, end: int) -> None:
-        declared = self._name(buffer, features, self._keys.sha256)
-        if declared:
-            actual = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
-            if actual != declared:
-                self._judge(Sha256Facts(declared, actual))
 
     def _recurring_text(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
         """A feature of one text that most records share."""
@@ -316,6 +327,12 @@ class Examiner:
         keys = self._keys.names
         if keys.filename is None:
             return
+        key = None
+        if filename and _PLAIN_NAME.fullmatch(filename):
+            # Of a plain name only the extension can be wrong, and few of those there are.
+            key = filename.rpartition(".")[2], bool(source_id), format_
+            if key in self._good_names:
+                return
         facts = NameFacts(
             filename,
             None if keys.filename in layout.missing else keys.filename,
@@ -323,51 +340,48 @@ class Examiner:
             None if keys.source_id in layout.missing else keys.source_id,
             format_,
         )
-        key = None
-        if filename and _PLAIN_NAME.fullmatch(filename):
-            # Of a plain name only the extension can be wrong, and few of those there are.
-            key = filename.rpartition(".")[2], bool(source_id), format_
-            if key in self._good_names:
-                return
         said = list(judge(facts))
         if said:
             self._keep(said)
         elif key is not None and len(self._good_names) < _MOST_REMEMBERED:
             self._good_names.add(key)
 
-    def _look_at_objects(
+    def _objects(
         self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
-    ) -> int:
-        """Judge the classes; keep the boxes for the batch. Returns how many boxes there are."""
+    ) -> tuple[Sequence[bytes], int, Sequence[str], Sequence[int]]:
+        """The sides of the boxes, how many there are, and what names their classes.
+
+        Nothing where the lists do not go together, which is told.
+        """
         keys = self._keys
         if not keys.box:
-            return 0
-        sides = self._sides(buffer, features, size)
+            return _NO_OBJECTS
+        sides: Sequence[bytes]
+        if len(keys.box) == 1:
+            span = features.get(keys.box[0])
+            sides = (span and pixel_box_sides(buffer, span, size)) or _NO_SIDES
+        else:
+            sides = [
+                side_bytes(buffer, features[key]) if key in features else b"" for key in keys.box
+            ]
         texts = self._texts(buffer, features, keys.class_text)
-        span = features.get(keys.class_label) if keys.class_label is not None else None
-        labels = int_values(buffer, span) if span is not None else ()
-        count = len(sides[0]) >> 2
+        label_key = keys.class_label
+        labels: Sequence[int] = ()
+        if label_key is not None and label_key in features:
+            labels = int_values(buffer, features[label_key])
+        length = len(sides[0])
+        count = length >> 2
         self.result.boxes += count
         if (
             len(texts) not in (0, count)
             or len(labels) not in (0, count)
-            or len({len(side) for side in sides}) > 1
+            or len(sides[1]) != length
+            or len(sides[2]) != length
+            or len(sides[3]) != length
             or layout.object_lists
         ) and self._lengths_differ(buffer, features, layout, sides, len(texts), len(labels)):
-            return count
-        if count:
-            self._look_at_classes(texts, labels, count)
-        place = self._record.number, self._record.offset, self._item
-        if self._columns.add(place, sides, size, texts or labels):
-            self._judge_boxes()
-        return count
-
-    def _sides(self, buffer: Buffer, features: Features, size: Size) -> Sequence[bytes]:
-        box = self._keys.box
-        if len(box) == 1:
-            span = features.get(box[0])
-            return (span and pixel_box_sides(buffer, span, size)) or _NO_SIDES
-        return [side_bytes(buffer, features[key]) if key in features else b"" for key in box]
+            return _NO_OBJECTS
+        return sides, count, texts, labels
 
     def _texts(self, buffer: Buffer, features: Features, key: bytes | None) -> Sequence[str]:
         if key is None or key not in features:
@@ -403,47 +417,53 @@ class Examiner:
         self._judge(ListLengths(tuple(lengths)))
         return True
 
-    def _look_at_classes(self, texts: Sequence[str], labels: Sequence[int], count: int) -> None:
-        uses = self.result.uses
-        known = len(uses)
-        nothing = (None,) * count
-        pairs = list(zip(texts or nothing, labels or nothing, strict=True))
-        uses.update(pairs)
-        if len(uses) != known:
-            for use in pairs:
-                if use not in self._judged_uses:
-                    self._judged_uses.add(use)
-                    said = list(judge(ClassUse(*use, self._label_map)))
-                    if said:
-                        self._bad_uses[use] = said
-            if len(uses) > MOST_KINDS:
-                self.result.uses = Counter(dict(uses.most_common(MOST_KINDS // 2)))
-        if self._bad_uses and not self._bad_uses.keys().isdisjoint(pairs):
-            for use in pairs:
-                self._keep(self._bad_uses.get(use, ()))
-
-    def _judge_boxes(self) -> None:
-        columns, self._columns = self._columns, BoxColumns()
-        boxes = columns.to_boxes()
-        shard = self.result.shard
+    def _judge_batch(self) -> None:
+        """Judge the boxes and classes of the records since the last batch."""
+        batch, self._batch = self._batch, Batch()
+        result = self.result
+        result.catalogue.add(batch.rows)
+        boxes = batch.to_boxes()
         for rule, problem in judge(boxes):
-            self._collector.add(rule, problem, columns.place(problem.row or 0, shard))
-        self.result.statistics.add_boxes(boxes.corners, boxes.counts)
-        self.result.statistics.add_pictures(boxes.height, boxes.width)
-        annotations = self.instructions.annotations
-        if annotations is not None:
-            for row, (start, end) in enumerate(boxes.bounds):
-                place = columns.place(row, shard)
-                found = compare(
-                    annotations,
-                    place.item or "",
-                    _known(boxes.height[row]),
-                    _known(boxes.width[row]),
-                    boxes.corners[start:end],
-                    self._class_names(boxes.classes[row], end - start),
-                )
-                if found is not None:
-                    self._collector.judge(found, place)
+            self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
+        result.statistics.add_boxes(boxes.corners, boxes.counts)
+        result.statistics.add_pictures(boxes.height, boxes.width)
+        self._judge_classes(batch)
+        if self.instructions.annotations is not None:
+            self._compare(batch, boxes, self.instructions.annotations)
+
+    def _judge_classes(self, batch: Batch) -> None:
+        """Judge what has not been used before; tell of each record that uses what is wrong."""
+        uses = batch.uses()
+        counts = Counter(uses)
+        for use in counts.keys() - self._judged_uses:
+            self._judged_uses.add(use)
+            said = list(judge(ClassUse(*use, self._label_map)))
+            if said:
+                self._bad_uses[use] = said
+        self.result.uses.update(counts)
+        if len(self.result.uses) > MOST_KINDS:
+            self.result.uses = Counter(dict(self.result.uses.most_common(MOST_KINDS // 2)))
+        if self._bad_uses and not self._bad_uses.keys().isdisjoint(counts):
+            following = iter(uses)
+            for number, row in enumerate(batch.rows):
+                for use in itertools.islice(following, row.boxes):
+                    if use in self._bad_uses:
+                        place = batch.place(number, self.result.shard)
+                        self._collector.add_all(self._bad_uses[use], place)
+
+    def _compare(self, batch: Batch, boxes: Boxes, annotations: Annotations) -> None:
+        """Compare records with what they were made from."""
+        for number, (row, (start, end)) in enumerate(zip(batch.rows, boxes.bounds, strict=True)):
+            found = compare(
+                annotations,
+                row.filename or "",
+                row.height,
+                row.width,
+                boxes.corners[start:end],
+                self._class_names(boxes.classes[number], end - start),
+            )
+            if found is not None:
+                self._collector.judge(found, batch.place(number, self.result.shard))
 
     def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
         """Names of the classes of a record's boxes, by text or by id through the label map."""
@@ -463,13 +483,13 @@ class Examiner:
         for where, reason in self._parser.add(payload, place):
             self._collector.judge(Refused(reason), where)
 
-    def _judge_facts(self, facts: PictureFacts) -> None:
-        """Judge what recurs from record to record."""
+    def _judge_facts(self, facts: tuple[Any, ...]) -> None:
+        """Judge what recurs from record to record: the values of PictureFacts."""
         said = self._verdicts.get(facts)
         if said is None:
             if len(self._verdicts) >= _MOST_REMEMBERED:
                 self._verdicts.clear()
-            said = self._verdicts[facts] = tuple(judge(facts))
+            said = self._verdicts[facts] = tuple(judge(PictureFacts(*facts)))
         if said:
             self._keep(said)
 
@@ -479,8 +499,7 @@ class Examiner:
             self._keep(said)
 
     def _keep(self, said: Said) -> None:
-        place = Place(self.result.shard, self._record.number, self._record.offset, self._item)
-        self._collector.add_all(said, place)
+        self._pending += said
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -489,7 +508,3 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _known(number: float) -> int | None:
-    return None if number != number else int(number)

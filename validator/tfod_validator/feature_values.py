@@ -20,6 +20,8 @@ DTYPES = {"string": Kind.BYTES, "int64": Kind.INT64, "float32": Kind.FLOAT}
 DTYPE_NAMES = {kind: name for name, kind in DTYPES.items()}
 
 _MEANINGS: dict[str, str] = {
+    keys.MASK: "mask of each object, as PNGs or numbers",
+    keys.EXTRA_ATTRIBUTES: "what the other keys cannot say, as JSON; for tfod only",
     **{attribute.key: f"{attribute.name} of each object" for attribute in keys.OBJECT_ATTRIBUTES},
     **{
         key: spec.meaning

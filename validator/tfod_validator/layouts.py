@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tfod import keys
-from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.wire import (
     BYTES_TAG,
     FLOAT_TAG,
@@ -16,13 +15,15 @@ from tfod.wire import (
     Buffer,
     FeatureSpan,
     Kind,
-    decode_floats,
-    decode_ints,
-    decode_spans,
+    NotAnExampleError,
+    Template,
+    find_expected,
     find_features,
-    find_list,
+    read_varint,
+    template_head,
 )
 
+from tfod_validator.fast_parsing import respelled
 from tfod_validator.finding import Problem
 from tfod_validator.profile import Profile
 from tfod_validator.rules.example import Feature, Layout
@@ -33,8 +34,6 @@ Features: TypeAlias = dict[bytes, FeatureSpan]
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_LAYOUTS = 1 << 10
 _KIND_OF_TAG = {BYTES_TAG: Kind.BYTES, FLOAT_TAG: Kind.FLOAT, INT64_TAG: Kind.INT64}
-_NO_LIST = -1
-"""In place of a tag: a feature without any list."""
 _OBJECT_LISTS = frozenset([*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK])
 
 
@@ -49,6 +48,8 @@ class KnownLayout:
         counted: further features of the profile, with how many values each must have.
         unreadable: keys of features of another kind than the profile says.
         keys: all keys.
+        order: the keys as they are on the wire.
+        template: finds them in records that are alike; empty where that is not possible.
     """
 
     said: Said
@@ -57,14 +58,8 @@ class KnownLayout:
     counted: Sequence[tuple[bytes, int | None]]
     unreadable: frozenset[bytes]
     keys: frozenset[str]
-
-
-class RecordFeatures(NamedTuple):
-    """The features of one record that can be read, and what is known of such records."""
-
-    buffer: Buffer
-    features: Features
-    layout: KnownLayout
+    order: tuple[bytes, ...]
+    template: Template
 
 
 class Layouts:
@@ -73,34 +68,55 @@ class Layouts:
     def __init__(self, profile: Profile) -> None:
         self._expected = profile.features
         self._roles = profile.roles.all_keys
+        self._has_boxes = bool(profile.roles.box)
         self._known: dict[tuple[object, ...], KnownLayout] = {}
+        self._last: KnownLayout | None = None
 
-    def of(self, buffer: Buffer, features: Features, repeated: Sequence[bytes]) -> RecordFeatures:
-        """Look up, or judge, the layout of a record.
+    def take_apart(
+        self, buffer: Buffer, start: int, end: int, *, is_usual: bool = True
+    ) -> tuple[Buffer, Features, KnownLayout]:
+        """Find the features of a record, and look up or judge their layout.
 
         Args:
             buffer: holds the record.
-            features: as :func:`tfod.wire.find_features` found them.
-            repeated: keys that come more than once.
+            start: where its payload begins.
+            end: where it ends.
+            is_usual: whether to expect the usual spelling; what has it may hold lists that are
+                damaged, which only shows when they are read.
+
+        Returns:
+            A buffer and the features in it that can be read, and what is known of such records.
 
         Raises:
-            NotAnExampleError: a feature cannot be taken apart.
+            NotAnExampleError: TensorFlow would not take it apart; of a usual spelling never.
         """
-        signature = (*features, *[span[0] for span in features.values()])
-        known = self._known.get(signature)
-        if known is not None and not repeated:
-            if known.unreadable:
-                features = {k: span for k, span in features.items() if k not in known.unreadable}
-            return RecordFeatures(buffer, features, known)
-        if GENERAL in signature:
-            buffer, features = respelled(buffer, features)
-        readable = self._readable(features)
-        known = self._judge(features, readable, repeated)
-        if GENERAL not in signature and not repeated:
-            if len(self._known) >= _MOST_LAYOUTS:
-                self._known.clear()
-            self._known[signature] = known
-        return RecordFeatures(buffer, readable, known)
+        last = self._last
+        if last is not None and is_usual:
+            spans = find_expected(buffer, start, end, last.template)
+            if spans is not None:
+                features = dict(zip(last.order, spans, strict=True))
+                for key in last.unreadable:
+                    del features[key]
+                return buffer, features, last
+        repeated: Sequence[bytes] = ()
+        found = _usual_features(buffer, start, end) if is_usual else None
+        if found is not None:
+            features = found
+        else:
+            buffer, features, repeated = respelled(buffer, start, end, self._expected)
+        order = tuple(features)
+        tags = tuple(tag for tag, _, _ in features.values())
+        known = self._known.get((order, tags))
+        if known is None or repeated:
+            known = self._judge(features, repeated)
+            if not repeated:
+                if len(self._known) >= _MOST_LAYOUTS:
+                    self._known.clear()
+                self._known[order, tags] = known
+        if found is not None and known.template:
+            self._last = known
+        readable = {key: span for key, span in features.items() if key not in known.unreadable}
+        return buffer, readable, known
 
     def shape_problems(self, buffer: Buffer, features: Features) -> Said:
         """What is wrong with the numbers of values of a record's fixed-length features."""
@@ -114,74 +130,59 @@ class Layouts:
         )
         return list(judge(layout))
 
-    def _readable(self, features: Features) -> Features:
-        """The features of the kind that the profile says, or that it does not know."""
-        found = {}
-        for key, span in features.items():
-            kind = _KIND_OF_TAG.get(span[0])
-            spec = self._expected.get(_text(key))
-            if kind is not None and (spec is None or spec.kind is kind):
-                found[key] = span
-        return found
-
-    def _judge(
-        self, features: Features, readable: Features, repeated: Sequence[bytes]
-    ) -> KnownLayout:
+    def _judge(self, features: Features, repeated: Sequence[bytes]) -> KnownLayout:
         listed = []
+        unreadable = set()
         for key, (tag, _, _) in features.items():
+            kind = _KIND_OF_TAG.get(tag)
             spec = self._expected.get(_text(key))
             # How many values there are is judged record by record.
             count = 1 if spec is None or spec.length is None else spec.length
-            listed.append(Feature(_text(key), _KIND_OF_TAG.get(tag), count))
+            listed.append(Feature(_text(key), kind, count))
+            if kind is None or (spec is not None and spec.kind is not kind):
+                unreadable.add(key)
         layout = Layout(listed, self._expected, [_text(key) for key in repeated])
         there = {feature.key for feature in listed if feature.kind is not None}
-        known = {_text(key): key for key in readable}
-        object_lists = [(key, raw) for key, raw in known.items() if key in _OBJECT_LISTS]
-        if keys.MASK in known and readable[known[keys.MASK]][0] == FLOAT_TAG:
-            object_lists.remove((keys.MASK, known[keys.MASK]))  # pixels, not one value an object
+        readable = {_text(key): key for key in features if key not in unreadable}
+        heads = [(template_head(key), tag) for key, (tag, _, _) in features.items()]
+        object_lists = {
+            key: raw
+            for key, raw in readable.items()
+            # Masks as numbers are pixels, not one value an object.
+            if key in _OBJECT_LISTS and not (key == keys.MASK and features[raw][0] == FLOAT_TAG)
+        }
+        if not self._has_boxes:
+            object_lists = {}
         return KnownLayout(
             said=list(judge(layout)),
             missing=frozenset(
                 key for key, spec in self._expected.items() if spec.required and key not in there
             ),
-            object_lists=object_lists,
+            object_lists=list(object_lists.items()),
             counted=[
                 (raw, self._expected[key].length)
-                for key, raw in known.items()
-                if key in self._expected and key not in self._roles and key not in _OBJECT_LISTS
+                for key, raw in readable.items()
+                if key in self._expected and key not in self._roles and key not in object_lists
             ],
-            unreadable=frozenset(features.keys() - readable.keys()),
+            unreadable=frozenset(unreadable),
             keys=frozenset(feature.key for feature in listed),
+            order=tuple(features),
+            template=[(head, tag) for head, tag in heads if head is not None]
+            if all(head is not None for head, _ in heads)
+            else (),
         )
 
 
-def respelled(buffer: Buffer, features: Features) -> tuple[Buffer, Features]:
-    """Write odd but legal spellings anew, so that there is one way to read them.
-
-    Features without a list get the tag ``-1``, which is no kind.
-
-    Raises:
-        NotAnExampleError: a feature cannot be taken apart.
-    """
-    encoded: dict[str, bytes] = {}
-    names: dict[str, bytes] = {}
-    empty: list[bytes] = []
-    for place, (key, span) in enumerate(features.items()):
-        kind, parts = find_list(buffer, span)
-        names[str(place)] = key
-        if kind is Kind.FLOAT:
-            encoded[str(place)] = float_feature(decode_floats(buffer, parts))
-        elif kind is Kind.INT64:
-            encoded[str(place)] = int64_feature(decode_ints(buffer, parts))
-        elif kind is Kind.BYTES:
-            values = [bytes(buffer[start:end]) for start, end in decode_spans(buffer, parts)]
-            encoded[str(place)] = bytes_feature(values)
-        else:
-            empty.append(key)
-    payload = encode_example(encoded)
-    found, _ = find_features(payload, 0, len(payload))
-    again: Features = {names[place.decode()]: span for place, span in found.items()}
-    return payload, {**again, **dict.fromkeys(empty, (_NO_LIST, 0, 0))}
+def _usual_features(buffer: Buffer, start: int, end: int) -> Features | None:
+    """The features of an Example that every writer would spell so; None for any other."""
+    try:
+        if buffer[start] != 0x0A or sum(read_varint(buffer, start + 1)) != end:
+            return None
+        features, entries = find_features(buffer, start, end)
+    except (NotAnExampleError, IndexError):
+        return None
+    usual = entries == len(features) and all(tag != GENERAL for tag, _, _ in features.values())
+    return features if usual else None
 
 
 def _text(key: bytes) -> str:

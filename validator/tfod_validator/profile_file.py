@@ -36,7 +36,7 @@ from tfod_validator.profile import (
 )
 from tfod_validator.profile_document import parse_json, parse_yaml, require_schema, to_yaml
 from tfod_validator.profile_python import read_python_profile
-from tfod_validator.rules.registry import FAMILIES, all_rules
+from tfod_validator.rule_names import require_rule_names
 
 _LARGEST_FILE = 1 << 20
 _OFF_WORD = "off"
@@ -97,7 +97,7 @@ def profile_from_document(document: Any, source: str) -> Profile:
             expected.
     """
     if isinstance(document, dict) and isinstance(document.get("rules"), dict):
-        check_rule_names(document["rules"], f"{source}: rules")
+        require_rule_names(document["rules"], f"{source}: rules")
     require_schema(document, source)
     features = {
         key: _feature(one, f"{source}: features[{key!r}]")
@@ -115,21 +115,6 @@ def profile_from_document(document: Any, source: str) -> Profile:
         speaks_against=tuple(document.get("speaks_against", ())),
         pictures=document.get("pictures"),
     )
-
-
-def check_rule_names(names: Mapping[Any, Any], where: str) -> None:
-    """Hold that each name is a rule's code or a family.
-
-    Raises:
-        TfodError: one is not; the message names near ones.
-    """
-    known = [*FAMILIES, *all_rules()]
-    for name in names:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(str(name).upper(), known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "tfod rules lists them all"
-        raise TfodError(f"{where}: there is no rule or family {name!r}; {hint}")
 
 
 def _feature(document: Mapping[str, Any], where: str) -> FeatureSpec:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from pathlib import Path
 from typing import Any
 
 from tfod.errors import TfodError
 
+from tfod_validator.rule_names import no_such_rule
 from tfod_validator.rules.registry import FAMILIES, Rule, all_rules
 from tfod_validator.rules_pages import full_text, markdown_pages, table
 
@@ -59,9 +59,7 @@ def _chosen(name: str | None) -> list[Rule]:
     code = name.upper()
     chosen = [rule for rule in rules.values() if code in (rule.code, rule.family)]
     if not chosen:
-        near = difflib.get_close_matches(code, [*FAMILIES, *rules], n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "tfod rules lists them all"
-        raise TfodError(f"there is no rule or family {name!r}; {hint}")
+        raise TfodError(no_such_rule(name))
     return chosen
 
 

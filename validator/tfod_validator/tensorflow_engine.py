@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,8 @@ class TensorFlowParser:
     """
 
     def __init__(self, features: FeatureDescription) -> None:
+        # Its own log would tell every refusal twice more.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         try:
             import tensorflow as tf
             from tfod.tensorflow import feature_description
@@ -55,5 +58,9 @@ class TensorFlowParser:
             self._tf.io.parse_example(payloads, self._description)
         except (self._tf.errors.OpError, ValueError) as error:
             message = str(getattr(error, "message", error))
+            if isinstance(error, UnicodeDecodeError):
+                # TensorFlow quotes the record, and then trips over its own message.
+                message = error.object.decode("utf-8", "replace")
+            message = message.partition(", value: '")[0]
             return " ".join(_NOISE.sub("", message).split())
         return None

@@ -1,4 +1,4 @@
-"""Reads the values of a feature, the usual spelling in line and everything else through the wire.
+"""Reads the values of a feature, the usual spelling in line, everything else as TensorFlow does.
 
 What short lists decode to is remembered: sizes and classes recur in record after record.
 
@@ -8,21 +8,17 @@ raise :class:`~tfod.wire.NotAnExampleError` (or IndexError) for a list that cann
 
 from __future__ import annotations
 
-import numpy as np
-from tfod.wire import (
-    BYTES_TAG,
-    FLOAT_TAG,
-    Buffer,
-    FeatureSpan,
-    decode_ints,
-    decode_spans,
-    float_bytes,
-)
+from collections.abc import Sequence
 
-_SHORT = 128
+import numpy as np
+from tfod.wire import BYTES_TAG, FLOAT_TAG, Buffer, FeatureSpan, NotAnExampleError
+
+from tfod_validator.fast_parsing import byte_spans, float_bytes, ints
+
+_SHORT = 40  # bytes: longer lists are of many objects, which hardly recur
 _MOST_REMEMBERED = 1 << 14
 _known_ints: dict[bytes, tuple[int, ...]] = {}
-_known_texts: dict[bytes, tuple[str, ...]] = {}
+_known_texts: dict[bytes, list[str]] = {}
 
 
 def single_value(buffer: Buffer, span: FeatureSpan) -> tuple[int, int] | None:
@@ -32,45 +28,62 @@ def single_value(buffer: Buffer, span: FeatureSpan) -> tuple[int, int] | None:
         size = buffer[start + 1]
         if size < 0x80 and start + 2 + size == end:
             return start + 2, end
-    spans = decode_spans(buffer, ((start, end),))
+    spans = byte_spans(buffer, start, end)
     return spans[0] if len(spans) == 1 else None
 
 
 def int_values(buffer: Buffer, span: FeatureSpan) -> tuple[int, ...]:
     """The numbers of an int64_list."""
     _, start, end = span
-    raw = bytes(buffer[start:end]) if end - start <= _SHORT else b""
+    raw = bytes(buffer[start:end])
+    if raw.isascii() and raw[:1] == b"\n" and len(raw) == 2 + raw[1]:
+        return tuple(raw[2:])  # packed numbers below 128 are their bytes
     known = _known_ints.get(raw)
-    if known is None or not raw:
-        known = tuple(decode_ints(buffer, ((start, end),)))
-        if raw:
+    if known is None:
+        known = tuple(ints(raw, 0, len(raw)))
+        if len(raw) <= _SHORT:
             if len(_known_ints) >= _MOST_REMEMBERED:
                 _known_ints.clear()
             _known_ints[raw] = known
     return known
 
 
-def text_values(buffer: Buffer, span: FeatureSpan) -> tuple[str, ...] | None:
+def text_values(buffer: Buffer, span: FeatureSpan) -> Sequence[str] | None:
     """The texts of a bytes_list; None when one of them is not UTF-8."""
     _, start, end = span
-    raw = bytes(buffer[start:end]) if end - start <= _SHORT else b""
+    raw = bytes(buffer[start:end])
     known = _known_texts.get(raw)
-    if known is None or not raw:
+    if known is None:
         try:
-            known = tuple(value.decode() for value in byte_values(buffer, span))
+            known = _texts_in(raw)
         except UnicodeDecodeError:
             return None
-        if raw:
+        if len(raw) <= _SHORT:
             if len(_known_texts) >= _MOST_REMEMBERED:
                 _known_texts.clear()
             _known_texts[raw] = known
     return known
 
 
+def _texts_in(raw: bytes) -> list[str]:
+    texts = []
+    position, end = 0, len(raw)
+    while position < end:
+        # The usual spelling: the tag, a length of one byte, the text.
+        if raw[position] != 0x0A or raw[position + 1] > 0x7F:
+            return [raw[first:last].decode() for first, last in byte_spans(raw, 0, end)]
+        first = position + 2
+        position = first + raw[position + 1]
+        texts.append(raw[first:position].decode())
+    if position != end:
+        raise NotAnExampleError("a value reaches beyond its list")
+    return texts
+
+
 def byte_values(buffer: Buffer, span: FeatureSpan) -> list[bytes]:
     """The values of a bytes_list, copied."""
     _, start, end = span
-    spans = decode_spans(buffer, ((start, end),))
+    spans = byte_spans(buffer, start, end)
     return [bytes(buffer[first:last]) for first, last in spans]
 
 
@@ -81,7 +94,7 @@ def side_bytes(buffer: Buffer, span: FeatureSpan) -> bytes:
         size = buffer[start + 1]
         if size < 0x80 and not size & 3:
             return bytes(buffer[start + 2 : end])
-    return bytes(float_bytes(buffer, ((start, end),)))
+    return float_bytes(buffer, start, end)
 
 
 def value_count(buffer: Buffer, span: FeatureSpan) -> int:
@@ -90,7 +103,7 @@ def value_count(buffer: Buffer, span: FeatureSpan) -> int:
     if tag == FLOAT_TAG:
         return len(side_bytes(buffer, span)) >> 2
     if tag == BYTES_TAG:
-        return len(decode_spans(buffer, ((start, end),)))
+        return len(byte_spans(buffer, start, end))
     return len(int_values(buffer, span))
 
 

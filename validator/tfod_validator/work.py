@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tfod.compression import Compression
 from tfod.damage import HEADER_BYTES
@@ -72,6 +72,7 @@ class ShardResult:
         label_map: name of the label map it was judged by.
         rivals: label maps that fit equally well, when there are several.
         in_archive: whether it came out of an archive.
+        is_whole: whether the archive's entry could be read to its end.
     """
 
     examined: Examined
@@ -79,6 +80,7 @@ class ShardResult:
     label_map: str | None
     rivals: Sequence[str] = ()
     in_archive: bool = False
+    is_whole: bool = True
 
 
 @dataclass
@@ -130,7 +132,11 @@ def _examine_shard(work: ShardWork, instructions: Instructions, progress: Progre
 
 
 def _examine_stream(
-    examiner: Examiner, stream: BinaryIO, name: str, size: int | None, progress: Progress
+    examiner: Examiner,
+    stream: BinaryIO,
+    name: str,
+    size: int | None,
+    progress: Progress,
 ) -> None:
     limit = examiner.instructions.max_record_bytes
     peeked = _Peeked(stream)
@@ -183,6 +189,30 @@ class _Peeked:
         return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
 
 
+class _BeforeDamage:
+    """An entry that seems to end where it is damaged, once, and then raises.
+
+    What came before the damage is so judged, although it did not fill the reader's buffer.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._damage: ArchiveDamageError | None = None
+
+    def read(self, size: int) -> bytes:
+        target = bytearray(size)
+        return bytes(target[: self.readinto(memoryview(target))])
+
+    def readinto(self, target: memoryview) -> int:
+        if self._damage is not None:
+            raise self._damage
+        try:
+            return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
+        except ArchiveDamageError as error:
+            self._damage = error
+            return 0
+
+
 def _examine_archive(
     work: ArchiveWork, instructions: Instructions, progress: Progress
 ) -> WorkResult:
@@ -224,14 +254,17 @@ def _examine_entries(
             shard_name = parse_shard_name(path)
             numbered = shard_name is not None and shard_name.total is not None
             examiner = Examiner(instructions, name, label_map, numbered=numbered)
+            is_whole = True
             try:
                 with archive.open(contents.shards[path]) as stream:
-                    _examine_stream(examiner, stream, name, None, progress)
+                    whole = cast("BinaryIO", _BeforeDamage(stream))
+                    _examine_stream(examiner, whole, name, None, progress)
                     while stream.read(_STEP):  # what lies behind a damage has a checksum too
                         pass
             except ArchiveDamageError:
-                pass  # the collector has been told
-            result.shards.append(ShardResult(examiner.finish(), group.subset, map_name, (), True))
+                is_whole = False  # the collector has been told
+            examined = examiner.finish()
+            result.shards.append(ShardResult(examined, group.subset, map_name, (), True, is_whole))
     for entry in archive.entries:
         archive.drain(entry)
 

@@ -100,7 +100,7 @@ class Composition:
         shards: how many are shards, also those that cannot be read.
         mapped_shards: how many shards have a label map, or several that fit equally well.
         stray_maps: label maps that lie where none is looked for.
-        needs_label_map: False where the user named one.
+        needs_label_map: False where the user named one, or no shard can be read.
     """
 
     files: int

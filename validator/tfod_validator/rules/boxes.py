@@ -360,7 +360,8 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
         aspect = (boxes.width / boxes.height)[occupied]
         limits = np.stack((aspect, 1 / aspect), axis=1)
         mask = (furthest <= limits + ROUNDING).all(axis=1) & (lowest >= -ROUNDING)
-        mask &= (furthest > 1 + ROUNDING).any(axis=1) & (np.abs(aspect - 1) > ROUNDING)
+        # What reaches out less may as well be a box drawn over the edge.
+        mask &= (furthest > TOLERATED).any(axis=1)
     rows = np.flatnonzero(occupied)[mask].tolist()
     for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
         yield Problem(

@@ -39,8 +39,8 @@ class Unreadable:
 
 def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
     if damage.kind is kind:
-        skipped = damage.skipped or None
-        yield Problem(damage.cause, remedy=damage.remedy, value=skipped)
+        remedy = f"{damage.remedy[:1].upper()}{damage.remedy[1:]}."
+        yield Problem(damage.cause, remedy=remedy, value=damage.skipped or None)
 
 
 @rule(

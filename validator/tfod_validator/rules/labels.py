@@ -273,6 +273,9 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
 )
 def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
     """Id 0 is in use, and the ids are 0, 1, 2, … without a gap."""
+    zero = classes.label_map.find_id(0) if classes.label_map else None
+    if zero is not None and _BACKGROUND in (zero.name, zero.display_name):
+        return
     ids = sorted({label for text, label in classes.uses if label is not None and text != ""})
     if len(ids) > 1 and ids == list(range(len(ids))):
         yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])

@@ -1,0 +1,445 @@
+"""``tfod check`` as it is typed: sources, options, output, exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tfod.writer import write_records
+from tfod_validator.check import Options, check_sources
+from tfod_validator.cli import main
+from tfod_validator.finding import Severity
+
+from tests.conftest import encode, objects, picture
+
+Check = Callable[..., tuple[int, str, str]]
+
+
+def jpeg(size: tuple[int, int] = (40, 20), colour: str = "navy") -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", size, colour).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: Any) -> bytes:
+    """A sound record of the profile tf_detection_api."""
+    features = {
+        **picture(name, 20, 40),
+        "image/encoded": jpeg(colour=f"#{abs(hash(name)) % 0xFFFFFF:06x}"),
+        "image/format": "jpeg",
+        "image/source_id": name,
+        **objects(boxes, ["cat"] * len(boxes), [1] * len(boxes)),
+        **more,
+    }
+    return encode(features)
+
+
+def write(folder: Path, subset: str, *records: bytes) -> str:
+    """A shard with its label map beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }\n")
+    return write_records(folder, subset, records)[0]
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> str:
+    return write(tmp_path / "sound", "train", training("a.jpg"), training("b.jpg"))
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    """Record 1 has an inverted box, a warning, and a class that the map has not."""
+    bad = training(
+        "b.jpg",
+        [(0.9, 0.1, 0.2, 0.9), (0.5, 0.5, 1.05, 0.9)],
+        **{"image/object/class/text": ["cat", "dog"], "image/object/class/label": [1, 2]},
+    )
+    return write(tmp_path / "broken", "train", training("a.jpg"), bad)
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Check:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["check", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_sound_shard(check: Check, sound: str) -> None:
+    code, out, err = check(sound)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == [
+        "VALID: 0 errors, 0 warnings, 0 infos",
+        "Checked: 1 shard, 2 records, 2 pictures, 2 boxes",
+    ]
+
+
+def test_broken_shard(check: Check, broken: str) -> None:
+    code, out, err = check(broken)
+    assert (code, err) == (1, "")
+    assert out.startswith("INVALID: 3 errors, 1 warning, 0 infos\n")
+    assert f"{broken}, record 1, byte " in " ".join(out.split())
+    for code_of_rule in ("BOX004 warning", "BOX006 error", "LAB006 error", "LAB007 error"):
+        assert code_of_rule in out
+    assert "\x1b" not in out, "no colour in a pipe"
+    assert max(map(len, out.splitlines())) <= max(80, len(broken) + 4)
+
+
+def test_finding_has_every_field(check: Check, broken: str) -> None:
+    code, out, _ = check(broken, "--format", "json")
+    report = json.loads(out)
+    found = next(one for one in report["findings"] if one["code"] == "BOX006")
+    assert code == 1 and report["report_version"] == 1 and report["valid"] is False
+    assert found["severity"] == "error"
+    assert found["shard"] == broken and found["record"] == 1 and found["item"] == "b.jpg"
+    data = Path(broken).read_bytes()
+    assert found["offset"] == 16 + int.from_bytes(data[:8], "little")
+    assert found["feature"] == "image/object/bbox"
+    assert found["value"] == {"object": 0, "box": [0.9, 0.1, 0.2, 0.9]}
+    assert "xmin is larger than xmax" in found["message"] and found["remedy"]
+    import hashlib
+
+    (source,) = report["sources"]
+    assert source == {
+        "name": broken,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), 1),
+        (("--severity", "BOX006=off", "--severity", "LAB=warning"), 0),
+        (("--severity", "box006=OFF", "--severity", "LAB=info", "--fail-on", "warning"), 1),
+        (("--severity", "BOX=off", "--severity", "LAB=info", "--fail-on", "warning"), 0),
+        (("--severity", "LAB=off", "--severity", "BOX=off", "--severity", "BOX006=error"), 1),
+    ],
+)
+def test_severities_and_exit_status(
+    check: Check, broken: str, arguments: tuple[str, ...], expected: int
+) -> None:
+    assert check(broken, *arguments)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("absent.record",), "absent.record: no such file or folder"),
+        (("SHARD", "--profile", "nothing"), "nothing"),
+        (("SHARD", "--label-map", "absent.pbtxt"), "absent.pbtxt: no such label map"),
+        (("SHARD", "--severity", "BOX06=off"), "did you mean BOX006"),
+        (("SHARD", "--severity", "BOX006=bad"), "expected CODE=error, warning, info or off"),
+        (("SHARD", "--cvat-xml", "absent.xml"), "absent.xml"),
+        (("SHARD", "--cvat-labels", "absent.json"), "absent.json"),
+        (("SHARD", "--images", "absent"), "absent"),
+        (("SHARD", "--against", "absent"), "absent"),
+        (("SHARD", "--output", "/proc/report.txt"), "/proc"),
+        (("nosuch://bucket/x.tfrecord",), "nosuch"),
+    ],
+)
+def test_what_could_not_run(
+    check: Check, sound: str, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = check(*[sound if one == "SHARD" else one for one in arguments])
+    assert (code, out) == (2, "")
+    assert err.startswith("tfod: ") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--max-findings", "--samples", "--max-record-bytes"])
+def test_numbers_that_are_none(option: str, sound: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["check", sound, option, "-3"])
+    assert raised.value.code == 2
+    assert "whole number" in capsys.readouterr().err
+
+
+def test_folder_set_glob_and_zip(check: Check, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    records = [training(f"{number}.jpg") for number in range(4)]
+    data.mkdir()
+    write_records(data, "train", records, num_shards=2)
+    (data / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    archive = tmp_path / "anno.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
+        for path in sorted(data.iterdir()):
+            stream.write(path, path.name)
+    for source, names in (
+        (str(data), "folder"),
+        (f"{data}/train-*", "glob"),
+        (str(archive), "zip"),
+    ):
+        code, out, _ = check(source)
+        assert code == 0, (names, out)
+        assert "Checked: 2 shards, 4 records, 4 pictures, 4 boxes" in out
+    (data / "train-00001-of-00002.tfrecord").unlink()
+    code, out, _ = check(str(data))
+    assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
+
+
+def test_shards_of_a_zip_are_named_in_it(check: Check, broken: str, tmp_path: Path) -> None:
+    archive = tmp_path / "anno.zip"
+    with zipfile.ZipFile(archive, "w") as stream:
+        stream.write(broken, "a/default.tfrecord")
+        stream.writestr("a/label_map.pbtxt", "item { id: 1 name: 'cat' }")
+    code, out, _ = check(str(archive), "--format", "json")
+    found = {one["code"]: one for one in json.loads(out)["findings"]}
+    assert code == 1
+    assert found["BOX006"]["shard"] == f"{archive}:a/default.tfrecord"
+    assert "LAB001" not in found and "LAB006" in found
+
+
+def test_standard_input(broken: str, tmp_path: Path) -> None:
+    archive = tmp_path / "x"
+    with zipfile.ZipFile(archive, "w") as stream:
+        stream.write(broken, "default.tfrecord")
+    packed = tmp_path / "x.gz"
+    packed.write_bytes(gzip.compress(Path(broken).read_bytes()))
+    for path, name in (
+        (broken, "<stdin>"),
+        (str(archive), "<stdin>:default.tfrecord"),
+        (str(packed), "<stdin>"),
+    ):
+        with open(path, "rb") as stream:
+            done = subprocess.run(
+                [sys.executable, "-m", "tfod_validator.cli", "check", "-", "--format", "json"],
+                stdin=stream,
+                capture_output=True,
+                check=False,
+            )
+        report = json.loads(done.stdout)
+        assert done.returncode == 1 and done.stderr == b""
+        found = next(one for one in report["findings"] if one["code"] == "BOX006")
+        assert (found["shard"], found["record"]) == (name, 1)
+        assert report["sources"][0]["bytes"] == os.path.getsize(path)
+
+
+def test_urls(broken: str, check: Check) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/bucket/train-00000-of-00001.tfrecord", Path(broken).read_bytes())
+    for source in ("memory://bucket/train-*", "memory://bucket/train-00000-of-00001.tfrecord"):
+        code, out, _ = check(source, "--format", "json", "--label-map", "voc2007")
+        report = json.loads(out)
+        assert code == 1
+        (shard,) = {one["shard"] for one in report["findings"] if one["code"] == "BOX006"}
+        assert shard.endswith("bucket/train-00000-of-00001.tfrecord")
+    assert check("memory://bucket/absent-*")[0] == 2
+    memory.rm("/bucket", recursive=True)
+
+
+def test_one_damaged_shard_does_not_hide_the_next(
+    check: Check, sound: str, broken: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.record"
+    page.write_text("<!DOCTYPE html><html></html>")
+    empty = tmp_path / "empty.record"
+    empty.write_bytes(b"")
+    code, out, _ = check(str(page), str(empty), broken, sound, "--format", "json")
+    report = json.loads(out)
+    codes = {(one["code"], Path(one["shard"]).name) for one in report["findings"]}
+    assert code == 1
+    assert {("TFR001", "page.record"), ("TFR002", "empty.record")} <= codes
+    assert ("BOX006", "train.tfrecord") in codes
+    assert report["counts"]["shards"] == 4
+
+
+def test_unreadable_shard_is_a_finding(check: Check, sound: str, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    hidden = tmp_path / "hidden.record"
+    shutil.copy(sound, hidden)
+    hidden.chmod(0)
+    code, out, _ = check(str(hidden), sound)
+    assert code == 1 and "TFR013" in out
+
+
+def test_the_walk_goes_on_behind_a_damage(check: Check, tmp_path: Path) -> None:
+    records = [training(f"{number}.jpg") for number in range(6)]
+    shard = Path(write(tmp_path, "train", *records))
+    data = bytearray(shard.read_bytes())
+    starts = [0]
+    for record in records:
+        starts.append(starts[-1] + 16 + len(record))
+    data[starts[1] + 40] ^= 1  # data of record 1
+    data[starts[3] + 2] ^= 1  # length of record 3
+    shard.write_bytes(data)
+    code, out, _ = check(str(shard), "--format", "json")
+    report = json.loads(out)
+    found = [(one["code"], one["record"], one["offset"]) for one in report["findings"]]
+    assert code == 1
+    assert found == [("TFR004", 1, starts[1]), ("TFR003", 3, starts[3])]
+    assert report["counts"]["records"] == 4
+    skipped = report["findings"][1]
+    assert skipped["value"] == starts[4] - starts[3]
+    assert f"{starts[4] - starts[3]:,} bytes further on" in skipped["message"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
+def test_output_goes_to_a_file_whole(check: Check, broken: str, tmp_path: Path, form: str) -> None:
+    target = tmp_path / "report"
+    code, out, err = check(broken, "--format", form, "--output", str(target))
+    assert (code, out, err) == (1, "", "")
+    assert "BOX006" in target.read_text()
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+    assert check(broken, "--format", form, "--output", "/dev/full")[0] == 2
+    check(broken, "--format", form, "--output", os.devnull)
+
+
+def test_html_shows_the_offending_picture(check: Check, broken: str) -> None:
+    _, out, _ = check(broken, "--format", "html")
+    assert out.count("data:image/jpeg;base64,") == 1
+    assert "b.jpg" in out
+    _, out, _ = check(broken, "--format", "html", "--samples", "0")
+    assert "data:image/jpeg;base64," not in out
+
+
+def test_findings_are_capped_and_counted(check: Check, tmp_path: Path) -> None:
+    bad = [training(f"{n}.jpg", [(0.9, 0.1, 0.2, 0.9)] * 3) for n in range(20)]
+    shard = write(tmp_path, "train", *bad, training("one.gif"))
+    _, out, _ = check(shard, "--format", "json", "--max-findings", "7")
+    report = json.loads(out)
+    assert len(report["findings"]) == 7
+    assert report["counts"]["by_code"] == {"BOX006": 60, "BOX009": 40, "NAM004": 1}
+    # No code hides another.
+    assert {one["code"] for one in report["findings"]} == {"BOX006", "BOX009", "NAM004"}
+    _, out, _ = check(shard)
+    assert "and 57 more" in " ".join(out.split())
+
+
+def test_same_report_whatever_the_jobs(tmp_path: Path) -> None:
+    for subset, shift in (("train", 0), ("val", 200)):
+        records = []
+        for number in range(shift, shift + 220):
+            boxes = [(0.1, 0.1, 0.9, 0.9), (0.2, 0.2, 1.2 if number % 7 == 0 else 0.8, 0.9)]
+            more = {"image/unknown": 1} if number % 50 == 9 else {}
+            records.append(training(f"{number}.jpg", boxes, **more))
+        shard = Path(write(tmp_path, subset, *records))
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 4
+        shard.write_bytes(data)
+    alone, shared = (
+        check_sources([str(tmp_path)], Options(jobs=jobs, part_bytes=20_000)) for jobs in (1, 3)
+    )
+    first, second = alone.to_json(), shared.to_json()
+    del first["duration"], second["duration"]
+    assert alone.counts.records > 400
+    assert {"BOX003", "TFR004", "EXA008", "IMG011", "NAM002"} <= alone.counts.by_code.keys() | {
+        "NAM002"
+    }
+    assert first == second
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C ends the check at once, with one line, also when several processes work."""
+    shard = Path(write(tmp_path, "train", *[training(f"{n}.jpg") for n in range(300)]))
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(300):
+        os.link(shard, many / f"{number}.tfrecord")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--decode"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(2)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err, out) == (130, "tfod: interrupted\n", "")
+
+
+def test_closed_pipe(broken: str) -> None:
+    command = f"{sys.executable} -m tfod_validator.cli check {broken} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("INVALID") and done.stderr == ""
+
+
+def test_no_colour_in_a_pipe_and_no_bar(broken: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfod_validator.cli", "check", broken],
+        capture_output=True,
+        check=False,
+    )
+    assert done.stderr == b"" and b"\x1b" not in done.stdout
+
+
+def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
+    """What a command prints on a terminal."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(command, stdout=child, stderr=child, env=environment)
+    os.close(child)
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(parent, 65536):
+            parts.append(part)
+    process.wait(30)
+    os.close(parent)
+    return b"".join(parts)
+
+
+def test_terminal_has_colour_and_a_bar(broken: str) -> None:
+    command = [sys.executable, "-m", "tfod_validator.cli", "check", broken]
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    environment["TERM"] = "xterm"
+    coloured = on_a_terminal(command, environment)
+    assert b"checking" in coloured
+    assert b"\x1b[1" in coloured or b"\x1b[3" in coloured
+    plain = on_a_terminal(command, {**environment, "NO_COLOR": "1"})
+    assert b"\x1b[3" not in plain.partition(b"INVALID")[2]
+
+
+def test_plain_check_loads_neither_tensorflow_nor_pillow_nor_lxml(sound: str) -> None:
+    code = (
+        "import sys; from tfod_validator.cli import main; main(['check', sys.argv[1]]);"
+        "bad = {'tensorflow', 'PIL', 'lxml', 'flask', 'jinja2', 'yaml', 'datumaro'} "
+        "& set(sys.modules); print(bad)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, sound], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_engine_tensorflow(check: Check, tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    good = training("a.jpg")
+    shard = write(tmp_path, "train", good, encode({**picture("b.jpg"), "image/format": "jpeg"}))
+    code, out, _ = check(shard, "--engine", "tensorflow", "--format", "json")
+    found = {(one["code"], one["record"]) for one in json.loads(out)["findings"]}
+    assert code == 1 and ("EXA011", 1) in found
+    assert not any(record == 0 for code_of_rule, record in found if code_of_rule == "EXA011")
+    assert ("EXA003", 1) in found, "tfod's own verdict stands beside it"
+
+
+def test_levels_are_ordered() -> None:
+    assert sorted(Severity, key=lambda one: one.rank) == [
+        Severity.INFO,
+        Severity.WARNING,
+        Severity.ERROR,
+    ]

@@ -1,0 +1,154 @@
+"""Every mutant does what its name says, whoever asks: the library, the command, two processes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tfod_validator.check import Options, check_sources
+from tfod_validator.cli import main
+from tfod_validator.profile import READY
+from tfod_validator.report import Report
+from tfod_validator.rules.registry import all_rules
+
+from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.registry import Mutant
+from tests.mutants.run import check_mutant
+from tests.mutants.sound import TF
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+MUTANTS = all_mutants()
+by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All mutants, written once."""
+    path = tmp_path_factory.mktemp("mutants")
+    write_mutants(path)
+    return path
+
+
+def skip_without_its_needs(mutant: Mutant) -> None:
+    if mutant.options.get("engine") == "tensorflow":
+        pytest.importorskip("tensorflow")
+    if mutant.code == "TFR013" and not os.path.exists("/proc/self/mem"):
+        pytest.skip("no file here that opens and cannot be read")
+
+
+def test_every_rule_has_a_failing_mutant_and_a_near_miss() -> None:
+    there = {(one.code, one.fires) for one in MUTANTS}
+    wanted = {(code, fires) for code in all_rules() for fires in (True, False)}
+    assert sorted(wanted - there) == []
+    assert sorted(there - wanted) == []
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+
+
+def test_the_same_bytes_each_time(tmp_path: Path, folder: Path) -> None:
+    all_mutants.cache_clear()
+    write_mutants(tmp_path)
+    first, second = dict(_files(folder)), dict(_files(tmp_path))
+    assert first == second
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            yield str(path.relative_to(folder)), path.read_bytes()
+
+
+@by_name
+def test_says_what_its_name_says(folder: Path, mutant: Mutant) -> None:
+    skip_without_its_needs(mutant)
+    report = check_mutant(mutant, folder)
+    assert set(report.counts.by_code) == mutant.expected
+    said = [one for one in report.findings if one.code == mutant.code]
+    for finding in said:
+        _is_there(finding.shard, mutant.path(folder), mutant)
+    if mutant.fires and mutant.record is not None:
+        offset = _offset(Path(mutant.path(folder), mutant.at), mutant)
+        assert (said[0].record, said[0].offset) == (mutant.record, offset)
+
+
+def _is_there(shard: str, path: str, mutant: Mutant) -> None:
+    """The file is named, and the entry in it."""
+    if not mutant.at:
+        family = os.path.dirname(path)
+        # Of a task or a source nobody says a shard; label maps may lie beside a mutant.
+        assert shard == "" or shard.startswith((path, os.path.join(family, "label_map.pbtxt")))
+    elif mutant.is_folder:
+        assert shard == os.path.join(path, mutant.at)
+    else:
+        assert shard == f"{path}:{mutant.at}"
+
+
+def _offset(path: Path, mutant: Mutant) -> int:
+    """Where a record starts, by the lengths of those before it."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    elif data[:1] == b"\x78":
+        data = zlib.decompress(data)
+    start = 0
+    for _ in range(mutant.record or 0):
+        start += struct.unpack_from("<Q", data, start)[0] + 16
+    return start
+
+
+@by_name
+def test_the_command_says_it_as_json(
+    folder: Path, mutant: Mutant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip_without_its_needs(mutant)
+    if mutant.limits is not None:
+        pytest.skip("a limit that no option of the command sets")
+    capsys.readouterr()
+    code = main(["check", *mutant.arguments(folder), "--format", "json", "--jobs", "1"])
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    _VALIDATOR.validate(report)
+    assert code == (0 if report["valid"] else 1)
+    assert set(report["counts"]["by_code"]) == mutant.expected
+    assert "Traceback" not in printed.err
+
+
+HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG011-train-and-val-",
+           "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-picture", "TSK006-another",
+           "FID005-one-of-two", "NAM002-same-name", "TFR011-one-byte-short")  # fmt: skip
+
+
+@pytest.mark.parametrize("start", HANDFUL)
+def test_the_same_report_from_two_processes(folder: Path, start: str) -> None:
+    (mutant,) = [one for one in MUTANTS if one.name.startswith(start)]
+    # Parts so small that every record is one of its own.
+    alone, together = (check_mutant(mutant, folder, jobs=n, part_bytes=1) for n in (1, 2))
+    assert _without_time(alone) == _without_time(together)
+
+
+def _without_time(report: Report) -> dict[str, Any]:
+    return {**report.to_json(), "duration": 0}
+
+
+def test_all_of_a_family_at_once_with_two_processes(folder: Path) -> None:
+    """What one mutant does hides nothing of the next one."""
+    alike = [one for one in MUTANTS if one.code[:3] in ("TFR", "EXA", "BOX") and one.options == TF]
+    paths = [one.path(folder) for one in alike if not one.is_folder]
+    profile = READY["tf_detection_api"]
+    reports = [
+        check_sources(paths, Options(profile=profile, jobs=n, part_bytes=2000, max_findings=10_000))
+        for n in (1, 2)
+    ]
+    assert _without_time(reports[0]) == _without_time(reports[1])
+    found = {(one.shard, one.code) for one in reports[0].findings}
+    expected = {(one.path(folder), one.code) for one in alike if one.fires and not one.is_folder}
+    assert len(expected) > 50
+    assert expected <= found

@@ -1,0 +1,193 @@
+"""Mutants of the zip around the shards: ZIP."""
+
+from __future__ import annotations
+
+import random
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tfod_validator.archive import ArchiveLimits
+
+from tests.mutants.framing import zipped
+from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants.sound import LABEL_MAP, TF, flip, jpeg, other, record, shard
+from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip
+
+NAME = "default.tfrecord"
+HOW = {"ending": ".zip", "options": TF}
+
+
+def sound() -> bytes:
+    """A shard of two records."""
+    return shard(record(), other())
+
+
+def packed(*more: Item, name: str = NAME, data: bytes | None = None, **odd: object) -> bytes:
+    """A sound archive but for what is odd about its shard, and what else is in it."""
+    item = replace(Item(name, sound() if data is None else data), **odd)  # type: ignore[arg-type]
+    return forge(item, Item("label_map.pbtxt", LABEL_MAP), *more)
+
+
+@mutants_of("ZIP001")
+def damaged_directory() -> Iterator[Mutant]:
+    yield fail("empty", b"", **HOW)
+    yield fail("html-page", b"<html><body>404</body></html>", **HOW)
+    yield fail("last-byte-lost", packed()[:-1], **HOW)
+    yield fail("one-bit-of-the-end", flip(packed(), -22), **HOW)
+    yield fail("another-name-inside", packed(own_name=b"default.tfrecorc"), at=NAME, **HOW)
+    lies = forge(Item(NAME, sound()), Item("label_map.pbtxt", LABEL_MAP), promise=3)
+    yield fail("promises-one-more", lies, **HOW)
+    yield near("byte-behind", packed() + b"\n", **HOW)
+    yield near("program-in-front", b"#!/bin/sh\n" + packed(), **HOW)
+    yield near("zip64", as_zip64(packed()), **HOW)
+
+
+@mutants_of("ZIP002")
+def path_outside() -> Iterator[Mutant]:
+    cases = {
+        "two-dots": "../a.jpg",
+        "two-dots-within": "x/../../a.jpg",
+        "backslashes": "..\\a.jpg",
+        "two-dots-and-a-blank": ".. /a.jpg",
+        "drive": "C:\\a.jpg",
+        "zero-byte": "a\0.jpg",
+    }
+    for case, name in cases.items():
+        yield fail(case, packed(Item(name, jpeg())), **HOW)
+    yield near("dots-in-a-name", packed(Item("x/..a", jpeg())), **HOW)
+    yield near("one-dot", packed(Item("./a.jpg", jpeg())), **HOW)
+
+
+@mutants_of("ZIP003")
+def absolute_name() -> Iterator[Mutant]:
+    yield fail("slash", packed(Item("/a.jpg", jpeg())), **HOW)
+    yield fail("server", packed(Item("\\\\server\\a.jpg", jpeg())), **HOW)
+    yield near("slash-within", packed(Item("x//a.jpg", jpeg())), **HOW)
+
+
+@mutants_of("ZIP004")
+def special_file() -> Iterator[Mutant]:
+    link = Item("a.jpg", b"/etc/passwd", mode=stat.S_IFLNK | 0o777)
+    yield fail("link", packed(link), at="a.jpg", **HOW)
+    pipe = Item("a.jpg", mode=stat.S_IFIFO | 0o644)
+    yield fail("pipe", packed(pipe), at="a.jpg", **HOW)
+    yield near("no-mode", packed(replace(link, mode=0)), **HOW)
+    yield near("plain", packed(replace(link, mode=stat.S_IFREG | 0o777)), **HOW)
+
+
+@mutants_of("ZIP005")
+def duplicate_entry() -> Iterator[Mutant]:
+    picture = Item("a.jpg", jpeg())
+    yield fail("same-name", packed(picture, picture), at="a.jpg", **HOW)
+    yield fail("capital-letter", packed(picture, Item("A.jpg", jpeg())), at="A.jpg", **HOW)
+    yield fail("one-dot", packed(picture, Item("./a.jpg", jpeg())), **HOW)
+    yield near("one-letter", packed(picture, Item("b.jpg", jpeg())), **HOW)
+    yield near("folder-twice", packed(Item("x/"), Item("x/")), **HOW)
+
+
+@mutants_of("ZIP006")
+def overlapping_entry() -> Iterator[Mutant]:
+    yield fail("quoted-headers", quoting_zip(), "ZIP012", "ZIP014", **HOW)
+    alone = Item(NAME, sound(), method=0)
+    deep = forge(Item("label_map.pbtxt", LABEL_MAP), replace(alone, packed_size=len(sound()) + 1))
+    yield fail("one-byte-into-the-directory", deep, at=NAME, **HOW)
+    yield near("up-to-the-directory", forge(Item("label_map.pbtxt", LABEL_MAP), alone), **HOW)
+
+
+@mutants_of("ZIP007")
+def bomb() -> Iterator[Mutant]:
+    zeros = bytes(5 << 20)
+    yield fail("zeros", packed(Item("a.bin", zeros)), at="a.bin", **HOW)
+    lie = Item("a.bin", packed=deflate(zeros) + bytes(9), size=len(zeros))
+    yield fail("padded", packed(lie), at="a.bin", **HOW)
+    yield near("few-zeros", packed(Item("a.bin", bytes(4 << 20))), **HOW)
+    yield near("not-compressed", packed(Item("a.bin", zeros, method=0)), **HOW)
+
+
+@mutants_of("ZIP008")
+def too_much_in_all() -> Iterator[Mutant]:
+    part = random.Random(0).randbytes(1000)
+    data = packed(Item("a.bin", part), Item("b.bin", part))
+    total = len(sound()) + len(LABEL_MAP) + 2 * len(part)
+    for case, most, make in (("one-byte-over", total - 1, fail), ("at-the-limit", total, near)):
+        yield make(case, data, ending=".zip", options={**TF, "max_archive_bytes": most})
+
+
+@mutants_of("ZIP009")
+def too_many_entries() -> Iterator[Mutant]:
+    data = packed(Item("a.jpg", jpeg()))
+    yield fail("one-over", data, limits=ArchiveLimits(entries=2), **HOW)
+    yield near("at-the-limit", data, limits=ArchiveLimits(entries=3), **HOW)
+
+
+@mutants_of("ZIP010")
+def encrypted() -> Iterator[Mutant]:
+    yield fail("one-bit", packed(flags=1), at=NAME, **HOW)
+    yield fail("aes", packed(flags=1, method=99), at=NAME, **HOW)
+    yield near("another-bit", packed(flags=2), **HOW)
+
+
+@mutants_of("ZIP011")
+def unsupported_compression() -> Iterator[Mutant]:
+    yield fail("bzip2", packed(method=12), at=NAME, **HOW)
+    yield fail("deflate64", packed(method=9), at=NAME, **HOW)
+    yield fail("patch", packed(flags=1 << 5), at=NAME, **HOW)
+    yield near("deflate", packed(method=8), **HOW)
+    yield near("stored", packed(method=0), **HOW)
+
+
+@mutants_of("ZIP012")
+def damaged_entry() -> Iterator[Mutant]:
+    yield fail("checksum", packed(crc=1), at=NAME, **HOW)
+    data = sound()
+    yield fail("one-byte-more", packed(size=len(data) - 1), at=NAME, **HOW)
+    yield fail("one-byte-less", packed(size=len(data) + 1), at=NAME, **HOW)
+    picture = Item("a.jpg", jpeg(), crc=1)
+    yield fail("of-a-picture", packed(picture), at="a.jpg", **HOW)
+    yield near("right-checksum", packed(replace(picture, crc=None)), **HOW)
+
+
+@mutants_of("ZIP013")
+def no_shard() -> Iterator[Mutant]:
+    yield fail("nothing-at-all", forge(), **HOW)
+    lacking = forge(Item("default.txt", b"x" * 40), Item("label_map.pbtxt", LABEL_MAP))
+    yield fail("a-text", lacking, **HOW)
+    yield near("shard-of-any-name", packed(name="default.data"), **HOW)
+
+
+@mutants_of("ZIP014")
+def no_label_map() -> Iterator[Mutant]:
+    elsewhere = forge(Item("x/" + NAME, sound()), Item("maps/label_map.pbtxt", LABEL_MAP))
+    yield fail("nothing", forge(Item(NAME, sound())), **HOW)
+    yield fail("in-another-folder", elsewhere, **HOW)
+    above = forge(Item("x/" + NAME, sound()), Item("label_map.pbtxt", LABEL_MAP))
+    yield near("one-folder-up", above, **HOW)
+
+
+@mutants_of("ZIP015")
+def rival_label_maps() -> Iterator[Mutant]:
+    def archive(*names: str) -> bytes:
+        return forge(Item(NAME, sound()), *(Item(name, LABEL_MAP) for name in names))
+
+    rivals = archive("cats_label_map.pbtxt", "dogs_label_map.pbtxt")
+    yield fail("two-that-fit-equally", rivals, at=NAME, **HOW)
+    one = archive("default_label_map.pbtxt", "dogs_label_map.pbtxt")
+    yield near("one-named-like-the-shard", one, **HOW)
+
+
+@mutants_of("ZIP016")
+def nested_archive() -> Iterator[Mutant]:
+    yield fail("zip", packed(Item("more.bin", packed())), at="more.bin", **HOW)
+    yield fail("rar", packed(Item("more.rar", b"Rar!")), at="more.rar", **HOW)
+    yield near("numpy", packed(Item("more.npz", packed())), **HOW)
+    second = shard(record("c.jpg", encoded=jpeg(quality=50)))
+    yield near("zipped-shard", packed(Item("more.record.gz", zipped(second))), **HOW)
+
+
+@mutants_of("ZIP017")
+def stray_files() -> Iterator[Mutant]:
+    yield fail("macosx", packed(Item("__MACOSX/._default.tfrecord", b"x")), **HOW)
+    yield fail("thumbs", packed(Item("x/Thumbs.db", b"x")), **HOW)
+    yield near("one-letter", packed(Item("_MACOSX/default.txt", b"x")), **HOW)
+    yield near("gitignore", packed(Item(".gitignore", b"x")), **HOW)

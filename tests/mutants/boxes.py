@@ -1,0 +1,122 @@
+"""Mutants of boxes: BOX. Pictures are 40 x 20."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants.sound import CAT_BOX, DOG_BOX, TF, WIDTH, first, record, second, with_boxes
+
+HOW = {"record": 0, "options": TF}
+
+
+def one(*box: float) -> bytes:
+    """A shard whose first record has this box, and a sound one."""
+    return first(with_boxes([box, DOG_BOX], ["cat", "dog"], [1, 2]))
+
+
+def after(value: float) -> float:
+    """The next float32 above."""
+    return float(np.nextafter(np.float32(value), np.float32(np.inf)))
+
+
+def before(value: float) -> float:
+    """The next float32 below."""
+    return float(np.nextafter(np.float32(value), np.float32(-np.inf)))
+
+
+@mutants_of("BOX001")
+def different_lengths() -> Iterator[Mutant]:
+    yield fail("one-xmax-less", first(record(xmax=[0.5])), **HOW)
+    yield fail("one-text-more", first(record(text=["cat", "dog", "dog"])), **HOW)
+    yield fail("one-label-less", first(record(label=[1])), **HOW)
+    yield fail("one-flag-less", first(record(**{"image/object/difficult": [0]})), **HOW)
+    yield fail("no-xmin", second(record(xmin=None)), record=1, options=TF)
+    yield near("no-texts-at-all", first(record(text=None)), options=TF)
+    flags = {"image/object/difficult": [0, 0]}
+    yield near("as-many-flags", first(record(**flags)), options=TF)
+
+
+@mutants_of("BOX002")
+def not_finite() -> Iterator[Mutant]:
+    yield fail("nan", one(math.nan, 0.25, 0.5, 0.75), **HOW)
+    yield fail("infinity", one(0.25, 0.25, math.inf, 0.75), **HOW)
+    yield fail("minus-infinity", one(0.25, -math.inf, 0.5, 0.75), **HOW)
+    largest = float(np.finfo(np.float32).max)
+    yield near("largest-number", one(0.25, 0.25, largest, 0.75), "BOX005", options=TF)
+
+
+@mutants_of("BOX003")
+def far_outside() -> Iterator[Mutant]:
+    yield fail("beyond-1.1", one(0.25, 0.25, 0.5, 1.10002), **HOW)
+    yield fail("below-minus-0.1", one(0.25, -0.10002, 0.5, 0.75), **HOW)
+    yield near("just-1.1", one(0.25, 0.25, 0.5, 1.1), "BOX004", options=TF)
+    yield near("just-minus-0.1", one(0.25, -0.1, 0.5, 0.75), "BOX004", options=TF)
+
+
+@mutants_of("BOX004")
+def slightly_outside() -> Iterator[Mutant]:
+    yield fail("above-1", one(0.25, 0.25, 0.5, 1.00002), **HOW)
+    yield fail("below-0", one(0.25, -0.00002, 0.5, 0.75), **HOW)
+    yield near("rounding-above-1", one(0.25, 0.25, 0.5, after(1.0)), options=TF)
+    yield near("just-1", one(0.0, 0.0, 1.0, 1.0), options=TF)
+
+
+@mutants_of("BOX005")
+def looks_like_pixels() -> Iterator[Mutant]:
+    yield fail("pixels", one(10.0, 5.0, 20.0, 15.0), **HOW)
+    yield fail("next-above-2", one(0.25, 0.25, 0.5, after(2.0)), **HOW)
+    yield near("just-2", one(0.25, 0.25, 0.5, 2.0), "BOX003", options=TF)
+
+
+@mutants_of("BOX006")
+def inverted() -> Iterator[Mutant]:
+    yield fail("xmax-just-left-of-xmin", one(0.5, 0.25, before(0.5), 0.75), **HOW)
+    yield fail("ymax-above-ymin", one(0.25, 0.75, 0.5, 0.25), **HOW)
+    yield fail("both", one(0.5, 0.75, 0.25, 0.25), **HOW)
+    yield near("no-width", one(0.5, 0.25, 0.5, 0.75), "BOX007", options=TF)
+
+
+@mutants_of("BOX007")
+def no_area() -> Iterator[Mutant]:
+    yield fail("no-width", one(0.5, 0.25, 0.5, 0.75), **HOW)
+    yield fail("a-point", one(0.5, 0.5, 0.5, 0.5), **HOW)
+    yield near("next-float-right", one(0.5, 0.25, after(0.5), 0.75), "BOX008", options=TF)
+
+
+@mutants_of("BOX008")
+def smaller_than_a_pixel() -> Iterator[Mutant]:
+    yield fail("almost-a-pixel-wide", one(0.5, 0.25, 0.5 + 0.99 / WIDTH, 0.75), **HOW)
+    yield near("a-pixel-wide", one(0.5, 0.25, 0.5 + 1 / WIDTH, 0.75), options=TF)
+    unknown = with_boxes([(0.5, 0.25, 0.51, 0.75)], encoded=b"x", width=None, height=None)
+    yield near("of-a-picture-of-unknown-size", first(unknown), "IMG002", options=TF)
+
+
+@mutants_of("BOX009")
+def duplicate_box() -> Iterator[Mutant]:
+    twice = [CAT_BOX, CAT_BOX]
+    yield fail("class-and-all", first(with_boxes(twice)), **HOW)
+    other_class = with_boxes(twice, ["cat", "dog"], [1, 2])
+    yield near("of-another-class", first(other_class), options=TF)
+    moved = with_boxes([CAT_BOX, (after(CAT_BOX[0]), *CAT_BOX[1:])])
+    yield near("one-bit-apart", first(moved), options=TF)
+
+
+@mutants_of("BOX010")
+def too_many_boxes() -> Iterator[Mutant]:
+    boxes = [(n / 202, 0.25, n / 202 + 0.5, 0.75) for n in range(101)]
+    yield fail("101", first(with_boxes(boxes)), **HOW)
+    yield near("100", first(with_boxes(boxes[:100])), options=TF)
+
+
+@mutants_of("BOX011")
+def swapped_axes() -> Iterator[Mutant]:
+    def alone(*box: float) -> bytes:
+        return first(with_boxes([box]))
+
+    yield fail("divided-by-the-other-side", alone(0.25, 0.1, 1.05, 0.5), "BOX004", **HOW)
+    yield near("lower-than-that-allows", alone(0.25, 0.1, 1.05, 0.51), "BOX004", options=TF)
+    yield near("left-of-the-picture", alone(-0.05, 0.1, 1.05, 0.5), "BOX004", options=TF)

@@ -1,0 +1,154 @@
+"""Mutants of the encoded picture: IMG."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants.sound import (
+    HEIGHT,
+    LABEL_MAP,
+    TF,
+    WIDTH,
+    first,
+    flip,
+    jpeg,
+    other,
+    png,
+    record,
+    shard,
+)
+from tests.picture_kinds import exif_block, gradient, picture_of, saved, with_segment
+
+HOW = {"record": 0, "options": TF}
+KIND_SIZE = {"width": 34, "height": 21}
+"""Of the pictures of :mod:`tests.picture_kinds`."""
+
+
+def pictured(encoded: bytes, format_: str = "jpeg", **changes: object) -> bytes:
+    """A shard whose first record has this picture."""
+    ending = {"jpeg": "jpg", "tiff": "tif"}.get(format_, format_)
+    named = {"filename": f"a.{ending}", "format": format_, **changes}
+    return first(record(encoded=encoded, **named))
+
+
+def kind(name: str) -> bytes:
+    """A shard whose first record has a picture of this kind."""
+    return pictured(picture_of(name), name.split()[0], **KIND_SIZE)
+
+
+@mutants_of("IMG001")
+def missing() -> Iterator[Mutant]:
+    yield fail("no-bytes", pictured(b""), **HOW)
+    yield near("one-byte", pictured(b"\xff"), "IMG002", options=TF)
+
+
+@mutants_of("IMG002")
+def no_picture() -> Iterator[Mutant]:
+    yield fail("raw-pixels", pictured(gradient("RGB", (WIDTH, HEIGHT)).tobytes()), **HOW)
+    yield fail("a-path", pictured(b"images/a.jpg"), **HOW)
+    yield fail("first-byte-lost", pictured(jpeg()[1:]), **HOW)
+    yield fail("one-bit-of-the-first-byte", pictured(flip(jpeg(), 0)), **HOW)
+    yield near("last-byte-lost", pictured(jpeg()[:-1]), "IMG009", options=TF)
+
+
+@mutants_of("IMG003")
+def does_not_decode() -> Iterator[Mutant]:
+    data = png()
+    broken = flip(data, data.index(b"IDAT") + 20)
+    decode = {**TF, "decode": True}
+    yield fail("one-bit-of-the-pixels", pictured(broken, "png"), record=0, options=decode)
+    yield near("same-bit-not-decoded", pictured(broken, "png"), options=TF)
+    yield near("byte-behind-the-end", pictured(data + b"\0", "png"), options=decode)
+
+
+@mutants_of("IMG004")
+def other_format() -> Iterator[Mutant]:
+    yield fail("jpeg-called-png", pictured(jpeg(), format="png"), **HOW)
+    yield fail("raw", pictured(jpeg(), format="raw"), **HOW)
+    yield fail("one-letter", pictured(jpeg(), format="jpeh"), **HOW)
+    yield near("jpg", pictured(jpeg(), format="JPG"), options=TF)
+    yield near("media-type", pictured(jpeg(), format="image/jpeg"), options=TF)
+
+
+@mutants_of("IMG005")
+def not_decodable() -> Iterator[Mutant]:
+    for name in ("webp", "tiff RGB", "gif", "jpeg 12 bits", "bmp rle", "png apple"):
+        yield fail(name.lower().replace(" ", "-"), kind(name), **HOW)
+    for name in ("jpeg CMYK", "bmp 24 bits", "png color 0 bits 16", "jpeg arithmetic"):
+        yield near(name.lower().replace(" ", "-"), kind(name), options=TF)
+
+
+@mutants_of("IMG006")
+def other_size() -> Iterator[Mutant]:
+    yield fail("one-pixel-wider", pictured(jpeg(), width=WIDTH + 1), **HOW)
+    yield fail("exchanged", pictured(jpeg(), width=HEIGHT, height=WIDTH), **HOW)
+    yield near("just-as-wide", pictured(jpeg((WIDTH + 1, HEIGHT)), width=WIDTH + 1), options=TF)
+
+
+@mutants_of("IMG007")
+def turned() -> Iterator[Mutant]:
+    def exif(orientation: int) -> bytes:
+        return with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
+
+    yield fail("by-a-quarter", pictured(exif(6)), **HOW)
+    yield fail("mirrored", pictured(exif(2)), **HOW)
+    yield near("upright", pictured(exif(1)), options=TF)
+
+
+@mutants_of("IMG008")
+def other_checksum() -> Iterator[Mutant]:
+    right = hashlib.sha256(jpeg()).hexdigest()
+    wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
+    yield fail("last-digit", pictured(jpeg(), sha256=wrong), **HOW)
+    yield fail("capital-letters", pictured(jpeg(), sha256=right.upper()), **HOW)
+    yield fail("one-digit-less", pictured(jpeg(), sha256=right[:-1]), **HOW)
+    yield near("right", pictured(jpeg(), sha256=right), options=TF)
+    yield near("empty", pictured(jpeg(), sha256=""), options=TF)
+
+
+@mutants_of("IMG009")
+def cut_short() -> Iterator[Mutant]:
+    yield fail("last-byte-lost", pictured(jpeg()[:-1]), **HOW)
+    yield fail("half-a-jpeg", pictured(jpeg()[: len(jpeg()) * 3 // 4]), **HOW)
+    yield fail("png-without-its-end", pictured(png()[:-12], "png"), **HOW)
+    yield near("bytes-behind-the-end", pictured(jpeg() + b"\0"), options=TF)
+
+
+@mutants_of("IMG010")
+def same_picture() -> Iterator[Mutant]:
+    again = record("c.jpg", encoded=jpeg())
+    yield fail("byte-for-byte", shard(record(), again), record=1, options=TF)
+    longer = record("c.jpg", encoded=jpeg() + b"\0")
+    yield near("one-byte-more", shard(record(), longer), options=TF)
+
+
+@mutants_of("IMG011")
+def shared_picture() -> Iterator[Mutant]:
+    def subsets(val: bytes) -> dict[str, bytes]:
+        files = {"train.tfrecord": shard(record(), other()), "val.tfrecord": shard(val)}
+        return {**files, "label_map.pbtxt": LABEL_MAP}
+
+    again = subsets(record("c.jpg", encoded=jpeg()))
+    yield fail("train-and-val", again, at="val.tfrecord", record=0, options=TF)
+    yield near("one-byte-more", subsets(record("c.jpg", encoded=jpeg() + b"\0")), options=TF)
+    together = {"train-00000-of-00002": again["train.tfrecord"]}
+    together |= {"train-00001-of-00002": again["val.tfrecord"], "label_map.pbtxt": LABEL_MAP}
+    yield near("one-subset", together, "IMG010", options=TF)
+
+
+@mutants_of("IMG012")
+def not_positive() -> Iterator[Mutant]:
+    yield fail("height-0", pictured(jpeg(), height=0), **HOW)
+    yield fail("width-minus-40", pictured(jpeg(), width=-WIDTH), **HOW)
+    yield near("height-1", pictured(jpeg((WIDTH, 1)), height=1), "BOX008", options=TF)
+
+
+@mutants_of("IMG013")
+def palette() -> Iterator[Mutant]:
+    def bmp(mode: str) -> bytes:
+        return pictured(saved(mode, "BMP", (WIDTH, HEIGHT)), "bmp")
+
+    yield fail("bmp-with-colours", bmp("P"), **HOW)
+    yield near("bmp-with-grays", bmp("L"), options=TF)

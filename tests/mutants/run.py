@@ -1,0 +1,39 @@
+"""Check a mutant as a program does, without the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tfod_validator.annotations import load_annotations
+from tfod_validator.archive import ArchiveLimits
+from tfod_validator.check import Options, check_sources
+from tfod_validator.profile_file import load_profile
+from tfod_validator.report import Report
+from tfod_validator.task import load_task
+
+from tests.mutants.registry import Inside, Mutant
+
+_SIMPLE = ("label_map", "decode", "max_record_bytes")
+
+
+def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
+    """The report on a mutant that lies in a folder of all mutants."""
+    path = mutant.path(folder)
+    given = {
+        name: os.path.join(path, value) if isinstance(value, Inside) else value
+        for name, value in mutant.options.items()
+    }
+    found: dict[str, Any] = {name: given[name] for name in _SIMPLE if name in given}
+    if "profile" in given:
+        found["profile"] = load_profile(given["profile"])
+    if "against" in given:
+        found["annotations"] = load_annotations(given["against"])
+    described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]
+    if any(described):
+        found["task"] = load_task(*described)
+    found["with_tensorflow"] = given.get("engine") == "tensorflow"
+    total = given.get("max_archive_bytes", ArchiveLimits.total_bytes)
+    found["archive_limits"] = mutant.limits or ArchiveLimits(total_bytes=total)
+    return check_sources([path], Options(**found, **more))

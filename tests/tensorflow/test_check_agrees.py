@@ -1,0 +1,274 @@
+"""The checker against TensorFlow: a record parses for us exactly when ``tf.io.parse_example`` does.
+
+There is no list of differences but one: a SequenceExample parses as an Example without features,
+which EXA002 refuses on purpose. What a profile demands beyond TensorFlow is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.example import encode_example
+from tfod.records import Record, read_records
+from tfod.schema import FeatureDescription, FeatureSpec
+from tfod.tensorflow import feature_description
+from tfod.wire import Kind, encode_varint
+from tfod_validator.check import Options, check_sources
+from tfod_validator.examine import Examiner, Instructions
+from tfod_validator.profile import READY, Policy, Profile, profile_of_features
+
+from tests.mutants import sound
+from tests.mutants.make import write_mutants
+from tests.mutants.sound import entry, field
+
+REFUSALS = frozenset(("EXA001", "EXA003", "EXA004", "EXA005"))
+"""Rules that say that TensorFlow does not parse the record."""
+DELIBERATE = frozenset(("EXA002",))
+
+
+def parses(payload: bytes, description: Mapping[str, Any]) -> bool:
+    """TensorFlow's verdict. It may trip over the record's bytes in its own message."""
+    try:
+        tf.io.parse_example([payload], description)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def codes_of(payload: bytes, profile: Profile) -> set[str]:
+    """The rules that fire for one record."""
+    examiner = Examiner(Instructions(profile, Policy(), 100, 1 << 30), "s", None)
+    examiner.look_at(Record(0, 0, bytearray(payload), 0, len(payload)))
+    return set(examiner.finish().findings.by_code())
+
+
+def as_tensorflow_has_it(profile: Profile) -> Profile:
+    """The profile without what it demands beyond TensorFlow."""
+    features = {
+        key: dataclasses.replace(spec, demanded=False) for key, spec in profile.features.items()
+    }
+    return dataclasses.replace(profile, features=features)
+
+
+def assert_agreement(payload: bytes, profile: Profile, description: Mapping[str, Any]) -> None:
+    codes = codes_of(payload, profile)
+    if codes & DELIBERATE:
+        return
+    assert parses(payload, description) == (not codes & REFUSALS), (codes, payload)
+
+
+ODD: FeatureDescription = {
+    "three": FeatureSpec(Kind.FLOAT, (3,), (0.0, 0.5, 1.0)),
+    "two": FeatureSpec(Kind.INT64, (2,)),
+    "texts": FeatureSpec(Kind.BYTES, (2,), (b"a", b"b")),
+    "image/object/difficult": FeatureSpec(Kind.INT64),
+    "image/object/mask": FeatureSpec(Kind.FLOAT),
+    "many": FeatureSpec(Kind.FLOAT),
+    "names": FeatureSpec(Kind.BYTES),
+}
+PROFILES = {
+    **{name: as_tensorflow_has_it(one) for name, one in READY.items()},
+    "odd": profile_of_features("odd", "", ODD),
+}
+DESCRIPTIONS = {name: feature_description(one.features) for name, one in PROFILES.items()}
+
+
+# Records of files
+
+
+def records_of(path: Path) -> Iterator[bytes]:
+    """The payloads that can be reached, damaged framing or not."""
+    try:
+        for record in read_records(str(path), on_damage=lambda _: None):
+            yield bytes(record.payload)
+    except OSError:
+        return
+
+
+def test_on_the_mutants(tmp_path: Path) -> None:
+    """Under every profile: the mutant's own is one of many."""
+    write_mutants(tmp_path)
+    payloads = {
+        payload
+        for path in sorted(tmp_path.rglob("*"))
+        if path.is_file() and path.suffix not in (".pbtxt", ".json", ".xml", ".zip")
+        for payload in records_of(path)
+        if payload
+    }
+    assert len(payloads) > 200
+    for payload in payloads:
+        for name, profile in PROFILES.items():
+            assert_agreement(payload, profile, DESCRIPTIONS[name])
+
+
+def test_on_real_shards(corpus: Path) -> None:
+    shards = [path for path in corpus.rglob("*") if "record" in path.name and path.is_file()]
+    seen = 0
+    for path in shards:
+        for number, payload in enumerate(records_of(path)):
+            if number >= 20:
+                break
+            for name, profile in PROFILES.items():
+                assert_agreement(payload, profile, DESCRIPTIONS[name])
+            seen += 1
+    assert seen > 50
+
+
+# Records of any kind
+
+
+def varint_forms(value: int) -> st.SearchStrategy[bytes]:
+    """A number, mostly spelt as short as it can be."""
+    short = encode_varint(value)
+    longer = short[:-1] + bytes((short[-1] | 0x80, 0x80, 0))
+    beyond = encode_varint(value + (1 << 32))
+    return st.sampled_from([short] * 40 + [longer, beyond, encode_varint(value + 1)])
+
+
+@st.composite
+def messages(draw: st.DrawFn, tag: int, contents: st.SearchStrategy[bytes]) -> bytes:
+    """A field with its length, mostly right."""
+    content = draw(contents)
+    return bytes((tag,)) + draw(varint_forms(len(content))) + content
+
+
+texts = st.sampled_from([b"", b"a", b"\xff", b"cat", b"jpeg" * 40])
+ints = st.sampled_from([0, 1, 2, 40, 127, 128, 300, (1 << 64) - 1])
+oddities = st.one_of(
+    st.builds(lambda value: b"\x08" + encode_varint(value), ints),
+    st.binary(min_size=4, max_size=4).map(lambda value: b"\x0d" + value),
+    messages(0x0A, texts),
+    messages(0x0A, st.lists(ints.map(encode_varint), max_size=4).map(b"".join)),
+    messages(0x0A, st.sampled_from([0, 4, 8, 12, 3, 5]).map(bytes)),
+    st.sampled_from([b"\x12\x01x", b"\x10\x05", b"\x0b", b"\x00", b"\x0a", b"\x80"]),
+)
+counts = st.sampled_from([1, 1, 1, 0, 2, 3])
+
+
+def several(one: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return counts.flatmap(lambda count: st.lists(one, min_size=count, max_size=count)).map(b"".join)
+
+
+BODIES = {
+    0x0A: several(messages(0x0A, texts)),
+    0x12: st.one_of(
+        messages(0x0A, counts.map(lambda count: bytes(4 * count))),
+        several(st.just(b"\x0d\0\0\x80\x3f")),
+    ),
+    0x1A: st.one_of(
+        messages(0x0A, several(ints.map(encode_varint))),
+        several(ints.map(lambda value: b"\x08" + encode_varint(value))),
+    ),
+}
+right_lists = st.one_of(*(messages(tag, body) for tag, body in BODIES.items()))
+odd_lists = st.one_of(
+    *(messages(tag, st.lists(oddities, max_size=3).map(b"".join)) for tag in BODIES),
+    *(messages(tag, st.tuples(body, oddities).map(b"".join)) for tag, body in BODIES.items()),
+    st.just(b"\x22\0"),
+)
+feature_bytes = st.one_of(
+    *[right_lists] * 4, odd_lists, st.just(b""), st.tuples(right_lists, right_lists).map(b"".join)
+)
+
+
+def _entries(keys: list[str]) -> st.SearchStrategy[bytes]:
+    key = st.sampled_from([*keys, "image/object/view", "no key of anybody"])
+    parts = st.tuples(messages(0x0A, key.map(str.encode)), messages(0x12, feature_bytes))
+    content = st.one_of(
+        *[parts.map(b"".join)] * 12,
+        parts.map(lambda pair: pair[1] + pair[0]),
+        parts.map(lambda pair: pair[0]),
+        parts.map(lambda pair: pair[0] + pair[0]),
+        parts.map(lambda pair: b"".join(pair) + b"\x18\x01"),
+    )
+    return messages(0x0A, content)
+
+
+EXTRA_FIELDS = [
+    *(b"\x18\x01", b"\x0a\0", b"\x1a\x09x", b"\x00\x01", b"\x0b", b"\x8a\x00\x01x"),
+    *(b"\x0d1234", b"\x09\x01", b"\x1a\x01x", b"\xfa\x01\0"),
+]
+"""What else a record may begin or end with: other fields, fields cut short, groups."""
+
+
+@st.composite
+def odd_payloads(draw: st.DrawFn, profile: Profile) -> bytes:
+    """A record that has what the profile requires, and odd entries before and behind that."""
+    keys = list(profile.features)
+    odd = st.lists(_entries(keys), max_size=2).map(b"".join)
+    kept = draw(st.sets(st.sampled_from(keys))) if draw(st.integers(0, 3)) == 0 else keys
+    plain = b"".join(entry(key, _right(profile.features[key])) for key in keys if key in kept)
+    inside = draw(odd) + plain + draw(odd)
+    features = field(1, inside) if draw(st.booleans()) else draw(messages(0x0A, st.just(inside)))
+    extra = st.sampled_from([b""] * 12 + EXTRA_FIELDS)
+    return draw(extra) + features + draw(extra)
+
+
+def _right(spec: FeatureSpec) -> bytes:
+    """A feature as the description has it."""
+    count = 1 if spec.length is None else spec.length
+    value: dict[Kind, Any] = {Kind.BYTES: b"x", Kind.INT64: 2, Kind.FLOAT: 0.5}
+    return sound.encoded([value[spec.kind]] * count)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@settings(max_examples=150)
+@given(data=st.data())
+def test_on_odd_spellings(name: str, data: st.DataObject) -> None:
+    payload = data.draw(odd_payloads(PROFILES[name]))
+    assert_agreement(payload, PROFILES[name], DESCRIPTIONS[name])
+
+
+@pytest.mark.parametrize("name", ["tf_detection_api", "cvat", "odd"])
+@settings(max_examples=300)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(max_size=3)), max_size=3),
+    cut=st.integers(0, 1 << 16),
+)
+def test_on_changed_bytes(name: str, changes: list[tuple[int, bytes]], cut: int) -> None:
+    """Bytes written over, and the record cut, with a checksum that is right again."""
+    payload = bytearray(_SMALL[name])
+    for place, new in changes:
+        at = place % len(payload)
+        payload[at : at + len(new)] = new
+    end = len(payload) if cut & 3 else cut % (len(payload) + 1)
+    if end:
+        assert_agreement(bytes(payload[:end]), PROFILES[name], DESCRIPTIONS[name])
+
+
+def test_on_a_flipped_bit_of_each_byte() -> None:
+    payload = _SMALL["tf_detection_api"]
+    for place in range(len(payload)):
+        changed = sound.flip(payload, place, place % 8)
+        assert_agreement(changed, PROFILES["tf_detection_api"], DESCRIPTIONS["tf_detection_api"])
+
+
+_SMALL = {
+    name: encode_example({key: _right(spec) for key, spec in profile.features.items()})
+    for name, profile in PROFILES.items()
+}
+
+
+# The engine
+
+
+def test_the_engine_says_what_tensorflow_says(tmp_path: Path) -> None:
+    """EXA011 fires exactly for the records that are refused one by one."""
+    payloads = [sound.record(f"{number}.jpg") for number in range(150)]
+    bad = {3, 64, 65, 149}
+    for number in bad:
+        payloads[number] = sound.record(f"{number}.jpg", width=[1, 2])
+    path = tmp_path / "s.tfrecord"
+    path.write_bytes(sound.shard(*payloads))
+    profile = READY["tf_detection_api"]
+    report = check_sources([str(path)], Options(profile=profile, with_tensorflow=True))
+    found = {one.record for one in report.findings if one.code == "EXA011"}
+    assert found == bad
+    assert found == {one.record for one in report.findings if one.code == "EXA005"}

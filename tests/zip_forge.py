@@ -1,0 +1,122 @@
+"""Zips made to measure: ordinary ones, and such as no honest program writes."""
+
+from __future__ import annotations
+
+import io
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry to forge; what is None is what it should be."""
+
+    name: str | bytes
+    data: bytes = b""
+    method: int = 8
+    flags: int = 0
+    mode: int = stat.S_IFREG | 0o644
+    packed: bytes | None = None
+    size: int | None = None
+    packed_size: int | None = None
+    crc: int | None = None
+    version: int = 20
+    start: int | None = None
+    extra: bytes = b""
+    own_name: bytes | None = None
+    own_method: int | None = None
+    own_size: int | None = None
+
+
+def forge(
+    *items: Item, promise: int | None = None, comment: bytes = b"", tail: bytes = b""
+) -> bytes:
+    """A zip with all its lies."""
+    body, directory = bytearray(), bytearray()
+    for item in items:
+        name = item.name.encode() if isinstance(item.name, str) else item.name
+        flags = item.flags | (0x800 if isinstance(item.name, str) and not name.isascii() else 0)
+        packed = item.packed
+        if packed is None:
+            packed = deflate(item.data) if item.method == 8 else item.data
+        crc = zlib.crc32(item.data) if item.crc is None else item.crc
+        size = len(item.data) if item.size is None else item.size
+        packed_size = len(packed) if item.packed_size is None else item.packed_size
+        start = len(body) if item.start is None else item.start
+        own_name = name if item.own_name is None else item.own_name
+        own_method = item.method if item.own_method is None else item.own_method
+        own_size = size if item.own_size is None else item.own_size
+        if item.start is None:
+            own = (20, flags, own_method, 0, 0x21, crc, packed_size, own_size, len(own_name), 0)
+            body += struct.pack("<4s5H3L2H", b"PK\3\4", *own) + own_name + packed
+        directory += struct.pack(
+            "<4s6H3L5H2L",
+            *(b"PK\1\2", 0x0314, item.version, flags, item.method, 0, 0x21, crc, packed_size, size),
+            *(len(name), len(item.extra), 0, 0, 0, item.mode << 16, start),
+        )
+        directory += name + item.extra
+    count = len(items) if promise is None else promise
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
+    return bytes(body + directory + end)
+
+
+def deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+def real_zip(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, data in files:
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def as_zip64(data: bytes, **lies: int) -> bytes:
+    """The same archive with a zip64 end record; ``lies`` replace its fields."""
+    _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
+    told = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
+    record = struct.pack(
+        "<4sQ2H2L4Q",
+        *(
+            b"PK\6\6",
+            told.get("length", 44),
+            45,
+            45,
+            0,
+            0,
+            told["count"],
+            told["count"],
+            told["size"],
+            told["offset"],
+        ),
+    )
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, told["at"], 1)
+    short = (told.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short)
+    return data[:-22] + record + locator + end
+
+
+def quoting_zip() -> bytes:
+    """Every entry quotes the headers of those behind it and shares one kernel (Fifield)."""
+    kernel = deflate(bytes(1 << 20))
+    names = [f"{number}.record" for number in range(5)]
+    items = []
+    total = b"".join(
+        struct.pack("<4s5H3L2H", b"PK\3\4", 20, 8, 8, 0, 0x21, 0, 0, 0, len(one), 0) + one.encode()
+        for one in names
+    )
+    header = len(total) // len(names)
+    for number, name in enumerate(names):
+        packed_size = header * (len(names) - number - 1) + len(kernel)
+        items.append(Item(name, b"", flags=8, start=number * header, packed_size=packed_size))
+    body = total + kernel
+    data = forge(*items)
+    directory, end = data[:-22], bytearray(data[-22:])
+    end[16:20] = len(body).to_bytes(4, "little")
+    return body + directory + bytes(end)
