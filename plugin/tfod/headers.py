@@ -48,7 +48,9 @@ def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[Shard
         window = b""
         while True:
             if position - base + HEADER_BYTES > len(window):
-                base, window = position, os.pread(file.fileno(), _WINDOW, position)
+                # Behind a large record the next one will be large too: its header is enough.
+                wanted = HEADER_BYTES if position - base > _WINDOW else _WINDOW
+                base, window = position, os.pread(file.fileno(), wanted, position)
             head = window[position - base : position - base + HEADER_BYTES]
             if len(head) < HEADER_BYTES or not _is_sound(head):
                 break

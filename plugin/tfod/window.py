@@ -59,6 +59,7 @@ class Window:
     def __init__(self, stream: Source, start: int, stop: int) -> None:
         self._stream = stream
         self._left = stop - start
+        self._failure: Exception | None = None
         self._buffers = _Buffers()
         self.buffer = self._buffers.take(BUFFER_BYTES)
         self.array = np.frombuffer(self.buffer, np.uint8)
@@ -80,10 +81,31 @@ class Window:
         fresh[:rest] = memoryview(self.buffer)[position : self.have]
         self.buffer, self.array = fresh, np.frombuffer(fresh, np.uint8)
         self.base += position
-        got = _fill(self._stream, fresh, rest, self._left)
+        got = self._fill(fresh, rest)
         self._left -= got
         self.have = rest + got
         return got > 0
+
+    def _fill(self, buffer: bytearray, have: int) -> int:
+        """Read until the buffer is full or the stream ends; return how many bytes came.
+
+        What was read before the stream fails is not lost: the failure is raised by the next call.
+        """
+        if self._failure is not None:
+            raise self._failure
+        start = have
+        with memoryview(buffer)[: have + self._left] as view:
+            try:
+                while have < len(view):
+                    got = self._stream.readinto(view[have:])
+                    if not got:
+                        break
+                    have += got
+            except Exception as failure:
+                if have == start:
+                    raise
+                self._failure = failure
+        return have - start
 
     def skip(self, position: int, count: int) -> int:
         """Pass over ``count`` bytes from ``position``; return how many there were."""
@@ -95,15 +117,3 @@ class Window:
             position = 0
         self.refill(position + left, BUFFER_BYTES)
         return count
-
-
-def _fill(stream: Source, buffer: bytearray, have: int, most: int) -> int:
-    """Read until the buffer is full or the stream ends; return how many bytes came."""
-    view = memoryview(buffer)[: have + most]
-    start = have
-    while have < len(view):
-        got = stream.readinto(view[have:])
-        if not got:
-            break
-        have += got
-    return have - start

@@ -117,6 +117,7 @@ def swapped_axes() -> Iterator[Mutant]:
     def alone(*box: float) -> bytes:
         return first(with_boxes([box]))
 
-    yield fail("divided-by-the-other-side", alone(0.25, 0.1, 1.05, 0.5), "BOX004", **HOW)
-    yield near("lower-than-that-allows", alone(0.25, 0.1, 1.05, 0.51), "BOX004", options=TF)
-    yield near("left-of-the-picture", alone(-0.05, 0.1, 1.05, 0.5), "BOX004", options=TF)
+    yield fail("divided-by-the-other-side", alone(0.25, 0.1, 1.10002, 0.5), "BOX003", **HOW)
+    yield near("over-the-edge", alone(0.25, 0.1, before(1.1), 0.5), "BOX004", options=TF)
+    yield near("lower-than-that-allows", alone(0.25, 0.1, 1.2, 0.51), "BOX003", options=TF)
+    yield near("left-of-the-picture", alone(-0.05, 0.1, 1.2, 0.5), "BOX003", options=TF)

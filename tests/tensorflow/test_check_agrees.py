@@ -92,16 +92,18 @@ def records_of(path: Path) -> Iterator[bytes]:
         return
 
 
+def payloads_of_mutants(folder: Path) -> list[bytes]:
+    """Every payload of every mutant, once."""
+    write_mutants(folder)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    others = (".pbtxt", ".json", ".xml", ".zip")
+    found = [one for path in files if path.suffix not in others for one in records_of(path)]
+    return list(dict.fromkeys(payload for payload in found if payload))
+
+
 def test_on_the_mutants(tmp_path: Path) -> None:
     """Under every profile: the mutant's own is one of many."""
-    write_mutants(tmp_path)
-    payloads = {
-        payload
-        for path in sorted(tmp_path.rglob("*"))
-        if path.is_file() and path.suffix not in (".pbtxt", ".json", ".xml", ".zip")
-        for payload in records_of(path)
-        if payload
-    }
+    payloads = payloads_of_mutants(tmp_path)
     assert len(payloads) > 200
     for payload in payloads:
         for name, profile in PROFILES.items():
@@ -272,3 +274,17 @@ def test_the_engine_says_what_tensorflow_says(tmp_path: Path) -> None:
     found = {one.record for one in report.findings if one.code == "EXA011"}
     assert found == bad
     assert found == {one.record for one in report.findings if one.code == "EXA005"}
+
+
+def test_the_engine_on_the_mutants(tmp_path: Path) -> None:
+    """All their payloads in one shard: EXA011 fires where TensorFlow refuses, nowhere else."""
+    payloads = payloads_of_mutants(tmp_path / "mutants")
+    path = tmp_path / "s.tfrecord"
+    path.write_bytes(sound.shard(*payloads))
+    profile = READY["tf_detection_api"]
+    report = check_sources(
+        [str(path)], Options(profile=profile, with_tensorflow=True, max_findings=100_000)
+    )
+    found = {one.record for one in report.findings if one.code == "EXA011"}
+    description = DESCRIPTIONS["tf_detection_api"]
+    assert found == {n for n, one in enumerate(payloads) if not parses(one, description)}

@@ -206,20 +206,21 @@ class _Run:
             duration=time.monotonic() - began,
         )
 
-    def _all_work(self) -> list[Work]:
+    def _all_work(self) -> Iterator[Work]:
         """Everything that is to be done, in the order of the report."""
-        work: list[Work] = []
         for shard in self._inventory.shards:
             name = self._options.label_map or shard.label_map
             label_map = None if name is None else self._load_label_map(name).label_map
             whole = ShardWork(shard, label_map, name)
-            work += _in_parts(whole, self._options.part_bytes) if self._jobs > 1 else [whole]
+            if self._jobs > 1:
+                yield from _in_parts(whole, self._options.part_bytes)
+            else:
+                yield whole
         for archive in self._inventory.archives:
             named, name = None, self._options.label_map
             if name is not None:
                 named = self._load_label_map(name).label_map
-            work.append(ArchiveWork(archive, self._options.archive_limits, named, name))
-        return work
+            yield ArchiveWork(archive, self._options.archive_limits, named, name)
 
     def _take(self, result: WorkResult) -> None:
         """Add the next result; the parts of a shard come one after the other."""
@@ -274,19 +275,23 @@ def _total_bytes(inventory: Inventory) -> int:
     return total
 
 
-def _in_parts(whole: ShardWork, part_bytes: int) -> list[Work]:
+def _in_parts(whole: ShardWork, part_bytes: int) -> Iterator[Work]:
     """The work of one shard, in parts when it is large and plain, for several processes."""
     location = whole.shard.location
-    if not location.remote and location.path == location.name:
-        try:
-            with location.open() as stream:
-                plain = is_record_header(stream.read(HEADER_BYTES))
-            if plain and (location.size() or 0) > 2 * part_bytes:
-                parts = split_shard(location.path, part_bytes)
-                return [replace(whole, part=part) for part in parts]
-        except OSError:
-            pass  # whoever examines it says so
-    return [whole]
+    if location.remote or location.path != location.name:
+        yield whole
+        return
+    try:
+        with location.open() as stream:
+            is_plain = is_record_header(stream.read(HEADER_BYTES))
+        is_large = (location.size() or 0) > 2 * part_bytes
+    except OSError:
+        is_plain = is_large = False  # whoever examines it says so
+    if is_plain and is_large:
+        for part in split_shard(location.path, part_bytes):
+            yield replace(whole, part=part)
+    else:
+        yield whole
 
 
 def _source_file(location: Location, hashed: bool) -> SourceFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -20,14 +20,13 @@ _instructions: Instructions
 
 
 def do_all(
-    work: Sequence[Work], instructions: Instructions, jobs: int, progress: Progress
+    work: Iterable[Work], instructions: Instructions, jobs: int, progress: Progress
 ) -> Iterator[WorkResult]:
     """Do all the work.
 
     Raises:
         TfodError: a process died, for want of memory mostly.
     """
-    jobs = min(jobs, len(work))
     if jobs <= 1:
         for one in work:
             yield do_work(one, instructions, progress)
