@@ -108,8 +108,7 @@ TF_DETECTION_API: FeatureDescription = {
     **{
         attribute.key: _many(attribute.kinds[0], f"{attribute.name} of each object")
         for attribute in keys.OBJECT_ATTRIBUTES
-        if attribute.name
-        in ("difficult", "is_crowd", "group_of", "area", "weight")
+        if attribute.name in ("difficult", "is_crowd", "group_of", "area", "weight")
     },
 }
 """Ready to train: what the OD API's decoder reads, with its defaults, picture required.

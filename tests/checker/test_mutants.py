@@ -109,8 +109,6 @@ def test_the_command_says_it_as_json(
     folder: Path, mutant: Mutant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skip_without_its_needs(mutant)
-    if mutant.limits is not None:
-        pytest.skip("a limit that no option of the command sets")
     capsys.readouterr()
     code = main(["check", *mutant.arguments(folder), "--format", "json", "--jobs", "1"])
     printed = capsys.readouterr()

@@ -7,8 +7,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tfod_validator.archive import ArchiveLimits
-
 from tests.mutants.framing import zipped
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import LABEL_MAP, TF, flip, jpeg, other, record, shard
@@ -117,8 +115,8 @@ def too_much_in_all() -> Iterator[Mutant]:
 @mutants_of("ZIP009")
 def too_many_entries() -> Iterator[Mutant]:
     data = packed(Item("a.jpg", jpeg()))
-    yield fail("one-over", data, limits=ArchiveLimits(entries=2), **HOW)
-    yield near("at-the-limit", data, limits=ArchiveLimits(entries=3), **HOW)
+    for case, most, make in (("one-over", 2, fail), ("at-the-limit", 3, near)):
+        yield make(case, data, ending=".zip", options={**TF, "max_archive_entries": most})
 
 
 @mutants_of("ZIP010")

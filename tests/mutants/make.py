@@ -64,14 +64,12 @@ def _write(path: str, content: Content) -> None:
 
 
 def _described(mutant: Mutant) -> dict[str, Any]:
-    limits = mutant.limits and {"entries": mutant.limits.entries}
     return {
         "code": mutant.code,
         "path": mutant.path(""),
         "fires": mutant.fires,
         "codes": sorted(mutant.expected),
         "arguments": mutant.arguments("."),
-        **({"limits": limits} if limits else {}),
     }
 
 

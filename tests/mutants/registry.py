@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from tfod_validator.archive import ArchiveLimits
-
 
 @dataclass(frozen=True)
 class Link:
@@ -43,7 +41,6 @@ class Mutant:
         at: the file within the folder or archive that the finding is about.
         record: number of the record that the finding is about.
         options: of ``tfod check``, by name with underscores.
-        limits: of archives, where no option of the command sets them.
         code, letter: given when it is declared.
     """
 
@@ -55,7 +52,6 @@ class Mutant:
     at: str = ""
     record: int | None = None
     options: Mapping[str, str | bool | int] = field(default_factory=dict)
-    limits: ArchiveLimits | None = None
     code: str = ""
     letter: str = ""
 

@@ -34,6 +34,8 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
     if any(described):
         found["task"] = load_task(*described)
     found["with_tensorflow"] = given.get("engine") == "tensorflow"
-    total = given.get("max_archive_bytes", ArchiveLimits.total_bytes)
-    found["archive_limits"] = mutant.limits or ArchiveLimits(total_bytes=total)
+    found["archive_limits"] = ArchiveLimits(
+        total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
+        entries=given.get("max_archive_entries", ArchiveLimits.entries),
+    )
     return check_sources([path], Options(**found, **more))

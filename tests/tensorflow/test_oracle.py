@@ -179,9 +179,6 @@ def test_detections_parse_under_the_profile(
         assert many("image/object/class/label") == list(meant.class_label or ())
         assert many("image/object/difficult") == list(meant.attributes.get("difficult", ()))
         assert many("image/object/area") == list(meant.attributes.get("area", ()))
-        assert many("image/object/mask") == [
-            b"" if mask is None else bytes(mask.data) for mask in meant.masks or ()
-        ]
 
 
 def test_dataset_of_shards(tmp_path: Path) -> None:

@@ -89,6 +89,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a zip may unpack to so many bytes (default: 64 GiB)",
     )
     how.add_argument(
+        "--max-archive-entries",
+        type=_count,
+        default=ArchiveLimits.entries,
+        metavar="N",
+        help="a zip may have so many entries (default: 100000)",
+    )
+    how.add_argument(
         "--no-sha256", action="store_true", help="do not hash the sources for the report"
     )
     _add_output(parser)
@@ -187,7 +194,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         jobs=arguments.jobs or os.cpu_count() or 1,
         fail_on=Severity(arguments.fail_on),
         hash_sources=not arguments.no_sha256,
-        archive_limits=replace(ArchiveLimits(), total_bytes=arguments.max_archive_bytes),
+        archive_limits=replace(
+            ArchiveLimits(),
+            total_bytes=arguments.max_archive_bytes,
+            entries=arguments.max_archive_entries,
+        ),
     )
 
 

@@ -231,7 +231,7 @@ class Examiner:
         picture, format_ = 0, None
         if keys.encoded is not None:
             format_, size, picture = self._look_at_picture(buffer, features, layout, size)
-        self._look_at_names(filename, source_id, format_, layout)
+        self._look_at_names(filename, source_id, format_, features, layout)
         sides, boxes, texts, labels = self._objects(buffer, features, layout, size)
         for key, count in layout.counted:
             if key in features and count not in (None, value_count(buffer, features[key])):
@@ -322,7 +322,12 @@ class Examiner:
         return texts[0] if texts and len(texts) == 1 else self._name(buffer, features, key)
 
     def _look_at_names(
-        self, filename: str | None, source_id: str | None, format_: str | None, layout: KnownLayout
+        self,
+        filename: str | None,
+        source_id: str | None,
+        format_: str | None,
+        features: Features,
+        layout: KnownLayout,
     ) -> None:
         keys = self._keys.names
         if keys.filename is None:
@@ -335,9 +340,16 @@ class Examiner:
                 return
         facts = NameFacts(
             filename,
-            None if keys.filename in layout.missing else keys.filename,
+            # EXA003 or EXA005 has said it of a name that is not there, or of several.
+            None
+            if keys.filename in layout.missing
+            or (filename is None and self._keys.filename in features)
+            else keys.filename,
             source_id,
-            None if keys.source_id in layout.missing else keys.source_id,
+            None
+            if keys.source_id in layout.missing
+            or (source_id is None and self._keys.source_id in features)
+            else keys.source_id,
             format_,
         )
         said = list(judge(facts))

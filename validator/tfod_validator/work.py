@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from tfod.compression import Compression
 from tfod.damage import HEADER_BYTES
@@ -189,30 +189,6 @@ class _Peeked:
         return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
 
 
-class _BeforeDamage:
-    """An entry that seems to end where it is damaged, once, and then raises.
-
-    What came before the damage is so judged, although it did not fill the reader's buffer.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._damage: ArchiveDamageError | None = None
-
-    def read(self, size: int) -> bytes:
-        target = bytearray(size)
-        return bytes(target[: self.readinto(memoryview(target))])
-
-    def readinto(self, target: memoryview) -> int:
-        if self._damage is not None:
-            raise self._damage
-        try:
-            return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
-        except ArchiveDamageError as error:
-            self._damage = error
-            return 0
-
-
 def _examine_archive(
     work: ArchiveWork, instructions: Instructions, progress: Progress
 ) -> WorkResult:
@@ -257,8 +233,7 @@ def _examine_entries(
             is_whole = True
             try:
                 with archive.open(contents.shards[path]) as stream:
-                    whole = cast("BinaryIO", _BeforeDamage(stream))
-                    _examine_stream(examiner, whole, name, None, progress)
+                    _examine_stream(examiner, stream, name, None, progress)
                     while stream.read(_STEP):  # what lies behind a damage has a checksum too
                         pass
             except ArchiveDamageError:

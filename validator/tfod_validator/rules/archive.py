@@ -138,7 +138,7 @@ class StrayFiles:
     Severity.ERROR,
     "not a zip, or its directory is damaged",
     why="Programs refuse the archive, or each of them reads something else from it.",
-    remedy=f"export or download it again; otherwise {_MAKE_AGAIN}",
+    remedy=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CVE-2025-8291",
 )
 def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
@@ -151,7 +151,7 @@ def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
     Severity.ERROR,
     "path outside the folder",
     why="Unpacking writes over files elsewhere, or leaves the file where nobody looks for it.",
-    remedy=f"do not unpack it if you do not trust its source; {_MAKE_AGAIN}",
+    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="CWE-22; Snyk, Zip Slip (2018)",
 )
 def path_outside(entry: Entry) -> Iterator[Problem]:
@@ -174,7 +174,7 @@ def path_outside(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "absolute name",
     why="Unpacking writes it to that place of the disk, or silently to another one.",
-    remedy="pack the folder again with relative names",
+    remedy="Pack the folder again with relative names.",
     source="CWE-36; Python's zipfile: Lib/zipfile, _extract_member",
 )
 def absolute_name(entry: Entry) -> Iterator[Problem]:
@@ -188,7 +188,7 @@ def absolute_name(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "symbolic link or other special file",
     why="A link makes whoever unpacks the archive read or write files elsewhere.",
-    remedy="pack the files that are meant, not links to them: zip without --symlinks",
+    remedy="Pack the files that are meant, not links to them: zip without --symlinks.",
     source="CWE-61",
 )
 def special_file(entry: Entry) -> Iterator[Problem]:
@@ -203,7 +203,7 @@ def special_file(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "two entries for one file",
     why="Which of them is read depends on the program and on the system.",
-    remedy="remove or rename one of them",
+    remedy="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
 )
 def duplicate_entry(pair: SameName) -> Iterator[Problem]:
@@ -225,7 +225,7 @@ def duplicate_entry(pair: SameName) -> Iterator[Problem]:
     Severity.ERROR,
     "overlapping entries",
     why="The same bytes unpack again and again: kilobytes become terabytes.",
-    remedy=f"do not unpack it if you do not trust its source; {_MAKE_AGAIN}",
+    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="D. Fifield, A better zip bomb (WOOT 2019); CVE-2024-0450",
 )
 def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
@@ -239,7 +239,7 @@ def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
     Severity.ERROR,
     "unpacks to suspiciously much",
     why="A bomb fills the memory or the disk of whoever unpacks it.",
-    remedy="check the shard by itself if it is really so repetitive",
+    remedy="Check the shard by itself if it is really so repetitive.",
     source="CWE-409; CVE-2019-9674",
 )
 def bomb(inflation: Inflation) -> Iterator[Problem]:
@@ -256,7 +256,7 @@ def bomb(inflation: Inflation) -> Iterator[Problem]:
     Severity.ERROR,
     "too much to unpack",
     why="It fills the disk of whoever unpacks it.",
-    remedy="split it into several archives, or check the unpacked folder",
+    remedy="Split it into several archives, or check the unpacked folder.",
     source="CWE-409",
 )
 def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
@@ -269,7 +269,7 @@ def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
     Severity.ERROR,
     "too many entries",
     why="Files without number exhaust the disk's inodes and everybody's patience.",
-    remedy="split it into several archives, or pack fewer files: shards hold many pictures each",
+    remedy="Split it into several archives, or pack fewer files: shards hold many pictures each.",
     source="CWE-770",
 )
 def too_many_entries(count: EntryCount) -> Iterator[Problem]:
@@ -284,7 +284,7 @@ def too_many_entries(count: EntryCount) -> Iterator[Problem]:
     Severity.ERROR,
     "encrypted",
     why="Neither CVAT nor a training job knows the password.",
-    remedy="pack the folder again without a password",
+    remedy="Pack the folder again without a password.",
     source=f"{_APPNOTE}, 4.4.4 bit 0",
 )
 def encrypted(entry: Entry) -> Iterator[Problem]:
@@ -298,7 +298,7 @@ def encrypted(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "unsupported compression",
     why="Many programs cannot unpack it.",
-    remedy="pack the folder again with ordinary compression (Deflate) or with none (zip -0)",
+    remedy="Pack the folder again with ordinary compression (Deflate) or with none (zip -0).",
     source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.5",
 )
 def unsupported_compression(entry: Entry) -> Iterator[Problem]:
@@ -315,7 +315,7 @@ def unsupported_compression(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "damaged entry",
     why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
-    remedy=f"export or download the archive again; otherwise {_MAKE_AGAIN}",
+    remedy=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
 )
 def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
@@ -328,7 +328,7 @@ def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
     Severity.ERROR,
     "no shard in the archive",
     why="There is nothing to import.",
-    remedy="put the shards into it, named *.tfrecord, *.record or *-00000-of-00010",
+    remedy="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
 )
 def no_shard(composition: Composition) -> Iterator[Problem]:
@@ -347,7 +347,7 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
     Severity.WARNING,
     "no label map in the archive",
     why="Class numbers have no names; importers that need a label map find no labels.",
-    remedy="add label_map.pbtxt beside the shards, or name one with --label-map",
+    remedy="Add label_map.pbtxt beside the shards, or name one with --label-map.",
     source="datumaro, plugins/tf_detection_api_format; cvat#6304",
 )
 def no_label_map(composition: Composition) -> Iterator[Problem]:
@@ -368,7 +368,7 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     Severity.WARNING,
     "several label maps for one shard",
     why="Each program takes another one, and class numbers change their names.",
-    remedy="keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt",
+    remedy="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
     source="tfod.shards.find_label_map",
 )
 def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
@@ -383,7 +383,7 @@ def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
     Severity.WARNING,
     "archive in the archive",
     why="Nothing looks into it: shards in there are neither checked nor imported.",
-    remedy="unpack it and pack the files themselves",
+    remedy="Unpack it and pack the files themselves.",
     source="CWE-409; OWASP File Upload Cheat Sheet",
 )
 def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
@@ -396,7 +396,7 @@ def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
     Severity.INFO,
     "stray files",
     why="They are no harm, and nobody needs them.",
-    remedy="leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'",
+    remedy="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
     source="macOS Archive Utility; Windows Explorer",
 )
 def stray_files(stray: StrayFiles) -> Iterator[Problem]:

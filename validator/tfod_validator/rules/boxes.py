@@ -361,7 +361,7 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
         limits = np.stack((aspect, 1 / aspect), axis=1)
         mask = (furthest <= limits + ROUNDING).all(axis=1) & (lowest >= -ROUNDING)
         # What reaches out less may as well be a box drawn over the edge.
-        mask &= (furthest > TOLERATED).any(axis=1)
+        mask &= (furthest > TOLERATED + ROUNDING).any(axis=1)
     rows = np.flatnonzero(occupied)[mask].tolist()
     for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
         yield Problem(
