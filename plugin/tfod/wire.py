@@ -209,7 +209,7 @@ def find_expected(
             size, first = read_varint(buffer, position + 1)
         stop = first + size
         position = first + len(head)
-        if stop > end or position + 3 > stop or buffer[first:position] != head:
+        if stop > end or position + 3 > stop or not buffer.startswith(head, first, position):
             return None
         size = buffer[position]
         first = position + 1

@@ -17,7 +17,7 @@ EXPECTED = {
     "blood-cells": ("tf_detection_api", {"BOX007": 1}),
     # Made for the tests of a reader: image/encoded is empty in all three records.
     "datumaro-roboflow": ("roboflow", {"IMG001": 3}),
-    # Made for the tests of a reader: an object without a class (id 0, text empty), few classes used.
+    # Made for the tests of a reader: an object without a class (id 0, no text), few classes in use.
     "datumaro-tf-detection-api": (
         "tf_detection_api",
         {"LAB009": 1, "LAB010": 1, "LAB013": 8},

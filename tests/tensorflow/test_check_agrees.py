@@ -21,7 +21,8 @@ from tfod.schema import FeatureDescription, FeatureSpec
 from tfod.tensorflow import feature_description
 from tfod.wire import Kind, encode_varint
 from tfod_validator.check import Options, check_sources
-from tfod_validator.examine import Examiner, Instructions
+from tfod_validator.examine import Examiner
+from tfod_validator.examined import Instructions
 from tfod_validator.profile import READY, Policy, Profile, profile_of_features
 
 from tests.mutants import sound

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
@@ -25,15 +23,16 @@ from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.compare_records import class_names, judge_together
-from tfod_validator.examine import Instructions
+from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
+from tfod_validator.hashing import hashing
 from tfod_validator.pool import do_all
 from tfod_validator.profile import OFF, Policy, Profile, Roles, Severities
 from tfod_validator.profile_choice import Sample, choose_profile, sample_of
 from tfod_validator.report import ChosenProfile, Counts, Report, SourceFile
 from tfod_validator.rules.example import NoProfile
 from tfod_validator.rules.labels import LabelMapFile
-from tfod_validator.sources import Inventory, Location, take_inventory
+from tfod_validator.sources import Inventory, take_inventory
 from tfod_validator.statistics import Statistics
 from tfod_validator.task import Task
 from tfod_validator.work import (
@@ -48,7 +47,6 @@ from tfod_validator.work import (
 
 _SAMPLES = 64
 _SAMPLED_SHARDS = 4
-_HASH_STEP = 8 << 20
 _LARGEST_SAMPLE = 64 << 20
 _NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
 _NO_PROFILE = Profile(
@@ -122,11 +120,11 @@ def check(
         TfodError: the check could not run: nothing was found, or an option does not make sense.
     """
     began = time.monotonic()
-    with ThreadPoolExecutor(1) as hasher:
-        run = _Run(options or Options(), inventory)
-        hashes = run.start_hashing(hasher)
+    options = options or Options()
+    run = _Run(options, inventory)
+    with hashing(inventory.locations, options.hash_sources) as files:
         run.examine(progress or _nothing)
-        return run.report([one.result() for one in hashes], began)
+        return run.report(files(), began)
 
 
 class _Run:
@@ -151,11 +149,6 @@ class _Run:
         self._jobs = options.jobs if _total_bytes(inventory) >= worth else 1
         self._label_maps: dict[str, LabelMapFile] = {}
         self._shards: dict[str, ShardResult] = {}
-
-    def start_hashing(self, hasher: ThreadPoolExecutor) -> list[Future[SourceFile]]:
-        """Begin to hash the sources beside everything else."""
-        hashed = self._options.hash_sources
-        return [hasher.submit(_source_file, one, hashed) for one in self._inventory.locations]
 
     def examine(self, progress: Progress) -> None:
         """Do all the work, and bring together what it came to."""
@@ -292,21 +285,6 @@ def _in_parts(whole: ShardWork, part_bytes: int) -> Iterator[Work]:
             yield replace(whole, part=part)
     else:
         yield whole
-
-
-def _source_file(location: Location, hashed: bool) -> SourceFile:
-    """Name, length and digest of a source; what cannot be read is another's to tell."""
-    try:
-        size = location.size()
-        if not hashed:
-            return SourceFile(location.name, size, None)
-        digest = hashlib.sha256()
-        with location.open() as stream:
-            while data := stream.read(_HASH_STEP):
-                digest.update(data)
-    except OSError:
-        return SourceFile(location.name, None, None)
-    return SourceFile(location.name, size, digest.hexdigest())
 
 
 def _profile_of(

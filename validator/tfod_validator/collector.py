@@ -148,14 +148,14 @@ class Collector:
         finding = Finding(
             code=rule.code,
             severity=severity,
-            message=_shortened(problem.message),
+            message=shortened(problem.message),
             remedy=problem.remedy or rule.remedy,
             shard=place.shard,
             record=place.record,
             offset=place.offset,
             feature=problem.feature,
-            value=problem.value,
-            item=place.item,
+            value=shortened(problem.value) if isinstance(problem.value, str) else problem.value,
+            item=shortened(place.item) if place.item else None,
         )
         if not problem.once:
             self.findings.keep(finding)
@@ -169,8 +169,8 @@ class Collector:
         return self._severities[rule.code]
 
 
-def _shortened(message: str) -> str:
+def shortened(text: str) -> str:
     """Texts from shards may be megabytes long."""
-    if len(message) <= _LONGEST_TEXT:
-        return message
-    return message[: _LONGEST_TEXT - 1] + "…"
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return text[: _LONGEST_TEXT - 1] + "…"

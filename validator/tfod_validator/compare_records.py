@@ -13,7 +13,7 @@ from tfod_validator.annotations import Annotations
 from tfod_validator.catalogue import repeated
 from tfod_validator.collector import Collector
 from tfod_validator.comparison import missing_pictures
-from tfod_validator.examine import Examined, Use
+from tfod_validator.examined import Examined, Use
 from tfod_validator.finding import Place
 from tfod_validator.frames import PictureRow, judge_task
 from tfod_validator.profile import Roles

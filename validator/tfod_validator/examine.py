@@ -8,11 +8,8 @@ judged once, and the boxes of many records are judged at once as arrays.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.damage import Damage, DamageKind
@@ -25,24 +22,21 @@ from tfod.wire import (
     SequenceExampleError,
 )
 
-from tfod_validator.annotations import Annotations
 from tfod_validator.batch import Batch, Row
-from tfod_validator.catalogue import Catalogue
-from tfod_validator.collector import Collector, Findings
-from tfod_validator.comparison import compare
+from tfod_validator.batch_judge import BatchJudge
+from tfod_validator.collector import Collector
+from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Problem
 from tfod_validator.layouts import Features, KnownLayout, Layouts
 from tfod_validator.picture_bytes import decode_failure, fingerprint, looks_like
-from tfod_validator.profile import Policy, Profile
-from tfod_validator.rules.boxes import Boxes, ListLengths
+from tfod_validator.role_keys import RoleKeys, Said
+from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
 from tfod_validator.rules.framing import EmptyRecord
 from tfod_validator.rules.images import PictureFacts, Sha256Facts
-from tfod_validator.rules.labels import ClassUse
 from tfod_validator.rules.names import NameFacts
 from tfod_validator.rules.registry import Rule, judge
-from tfod_validator.statistics import MOST_KINDS, Statistics
 from tfod_validator.values import (
     byte_values,
     int_values,
@@ -64,69 +58,7 @@ _NO_OBJECTS: tuple[Sequence[bytes], int, Sequence[str], Sequence[int]] = (_NO_SI
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*")
 _row = Row._make
 _NO_RECORD = Record(-1, -1, bytearray(), 0, 0)
-Said: TypeAlias = "Sequence[tuple[Rule, Problem]]"
-Use: TypeAlias = "tuple[str | None, int | None]"
 Size: TypeAlias = "tuple[int | None, int | None]"
-
-
-@dataclass(frozen=True)
-class Instructions:
-    """What is the same for every shard of a check; crosses into worker processes."""
-
-    profile: Profile
-    policy: Policy
-    max_findings: int
-    max_record_bytes: int
-    decode: bool = False
-    with_tensorflow: bool = False
-    annotations: Annotations | None = None
-
-
-@dataclass
-class Examined:
-    """What is known after a shard, or a part of it, was read."""
-
-    shard: str
-    findings: Findings
-    records: int = 0
-    pictures: int = 0
-    boxes: int = 0
-    statistics: Statistics = field(default_factory=Statistics)
-    uses: Counter[Use] = field(default_factory=Counter)
-    keys: set[str] = field(default_factory=set)
-    catalogue: Catalogue = field(default_factory=Catalogue)
-
-    def merge(self, other: Examined) -> None:
-        """Add the part of the shard that comes next; its findings are merged elsewhere."""
-        self.records += other.records
-        self.pictures += other.pictures
-        self.boxes += other.boxes
-        self.statistics.merge(other.statistics)
-        self.uses.update(other.uses)
-        self.keys |= other.keys
-        self.catalogue.extend(other.catalogue)
-
-
-class _RoleKeys:
-    """The keys of a profile's roles, as they are on the wire."""
-
-    def __init__(self, profile: Profile) -> None:
-        roles = profile.roles
-        self.names = roles
-        self.encoded = _wire(roles.encoded)
-        self.format = _wire(roles.format)
-        self.filename = _wire(roles.filename)
-        self.source_id = _wire(roles.source_id)
-        self.sha256 = _wire(roles.sha256)
-        self.height = _wire(roles.height)
-        self.width = _wire(roles.width)
-        self.class_text = _wire(roles.class_text)
-        self.class_label = _wire(roles.class_label)
-        self.box = tuple(key.encode() for key in roles.box)
-
-
-def _wire(key: str | None) -> bytes | None:
-    return None if key is None else key.encode()
 
 
 class Examiner:
@@ -143,15 +75,15 @@ class Examiner:
         self.instructions = instructions
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
-        self._label_map = label_map
         self._numbered = numbered
         self._layouts = Layouts(instructions.profile)
-        self._keys = _RoleKeys(instructions.profile)
-        self._bad_uses: dict[Use, Said] = {}
-        self._judged_uses: set[Use] = set()
+        self._keys = RoleKeys(instructions.profile.roles)
         self._verdicts: dict[tuple[Any, ...], Said] = {}
         self._good_names: set[tuple[str, bool, str | None]] = set()
         self._batch = Batch()
+        self._batch_judge = BatchJudge(
+            self.result, self._collector, self._keys, label_map, instructions.annotations
+        )
         self._record = _NO_RECORD
         self._item: str | None = None
         self._shape_is_wrong = False
@@ -430,62 +362,8 @@ class Examiner:
         return True
 
     def _judge_batch(self) -> None:
-        """Judge the boxes and classes of the records since the last batch."""
         batch, self._batch = self._batch, Batch()
-        result = self.result
-        result.catalogue.add(batch.rows)
-        boxes = batch.to_boxes()
-        for rule, problem in judge(boxes):
-            self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
-        result.statistics.add_boxes(boxes.corners, boxes.counts)
-        result.statistics.add_pictures(boxes.height, boxes.width)
-        self._judge_classes(batch)
-        if self.instructions.annotations is not None:
-            self._compare(batch, boxes, self.instructions.annotations)
-
-    def _judge_classes(self, batch: Batch) -> None:
-        """Judge what has not been used before; tell of each record that uses what is wrong."""
-        uses = batch.uses()
-        counts = Counter(uses)
-        for use in counts.keys() - self._judged_uses:
-            self._judged_uses.add(use)
-            said = list(judge(ClassUse(*use, self._label_map)))
-            if said:
-                self._bad_uses[use] = said
-        self.result.uses.update(counts)
-        if len(self.result.uses) > MOST_KINDS:
-            self.result.uses = Counter(dict(self.result.uses.most_common(MOST_KINDS // 2)))
-        if self._bad_uses and not self._bad_uses.keys().isdisjoint(counts):
-            following = iter(uses)
-            for number, row in enumerate(batch.rows):
-                for use in itertools.islice(following, row.boxes):
-                    if use in self._bad_uses:
-                        place = batch.place(number, self.result.shard)
-                        self._collector.add_all(self._bad_uses[use], place)
-
-    def _compare(self, batch: Batch, boxes: Boxes, annotations: Annotations) -> None:
-        """Compare records with what they were made from."""
-        for number, (row, (start, end)) in enumerate(zip(batch.rows, boxes.bounds, strict=True)):
-            found = compare(
-                annotations,
-                row.filename or "",
-                row.height,
-                row.width,
-                boxes.corners[start:end],
-                self._class_names(boxes.classes[number], end - start),
-            )
-            if found is not None:
-                self._collector.judge(found, batch.place(number, self.result.shard))
-
-    def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
-        """Names of the classes of a record's boxes, by text or by id through the label map."""
-        names: list[str | None] = []
-        for one in classes or (None,) * count:
-            if isinstance(one, int) and self._label_map is not None:
-                item = self._label_map.find_id(one)
-                one = item.class_name if item else None
-            names.append(one if isinstance(one, str) else None)
-        return names
+        self._batch_judge.judge(batch)
 
     def _ask_tensorflow(self, payload: bytes | None) -> None:
         """Hand a record to TensorFlow; None for the end."""
@@ -501,7 +379,7 @@ class Examiner:
         if said is None:
             if len(self._verdicts) >= _MOST_REMEMBERED:
                 self._verdicts.clear()
-            said = self._verdicts[facts] = tuple(judge(PictureFacts(*facts)))
+            said = self._verdicts[facts] = self._keys.in_own_words(judge(PictureFacts(*facts)))
         if said:
             self._keep(said)
 

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 from tfod.errors import TfodError
 
-from tfod_validator.examine import Instructions
+from tfod_validator.examined import Instructions
 from tfod_validator.work import Progress, Work, WorkResult, do_work
 
 _AHEAD = 2

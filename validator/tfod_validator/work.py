@@ -23,7 +23,8 @@ from tfod.shards import parse_shard_name
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector, Findings
-from tfod_validator.examine import Examined, Examiner, Instructions
+from tfod_validator.examine import Examiner
+from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place
 from tfod_validator.rules.dataset import NumberedSet
 from tfod_validator.rules.framing import CompressedShard, Unreadable

@@ -92,6 +92,13 @@ class Boxes:
         return scaled
 
     @cached_property
+    def overhang(self) -> np.ndarray:
+        """How far each box reaches outside [0, 1] at most, shape (n,); negative for none."""
+        with np.errstate(invalid="ignore"):
+            beyond: np.ndarray = np.maximum(self.corners - 1, -self.corners).max(axis=1)
+        return beyond
+
+    @cached_property
     def bounds(self) -> list[tuple[int, int]]:
         """Where the boxes of each record begin and end."""
         ends = np.cumsum(self.counts)
@@ -170,7 +177,7 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
 )
 def far_outside(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
-    outside = _overhang(boxes)
+    outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
     for box, row, number, corners in boxes.where(mask):
         yield _problem(row, number, corners, _how_far(corners, outside[box]))
@@ -186,18 +193,10 @@ def far_outside(boxes: Boxes) -> Iterator[Problem]:
 )
 def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
-    outside = _overhang(boxes)
+    outside = boxes.overhang
     mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
     for box, row, number, corners in boxes.where(mask):
         yield _problem(row, number, corners, _how_far(corners, outside[box]))
-
-
-def _overhang(boxes: Boxes) -> np.ndarray:
-    """How far each box reaches outside [0, 1], at most; shape (n,)."""
-    with np.errstate(invalid="ignore"):
-        beyond = np.maximum(boxes.corners - 1, -boxes.corners)
-    most: np.ndarray = beyond.max(axis=1, initial=-1)
-    return most
 
 
 def _how_far(corners: list[float], outside: float) -> str:

@@ -19,6 +19,7 @@ from tfod_validator.rules.registry import rule
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
+_MOST_COMPARED = 100
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
         if _same_but_for_case(use.text, use.label_map):
             return
         names = [item.class_name for item in use.label_map.items]
-        near = difflib.get_close_matches(use.text, names, 1)
+        # Of a long map the comparison takes too long, should each record have another text.
+        near = difflib.get_close_matches(use.text, names, 1) if len(names) <= _MOST_COMPARED else []
         hint = f", did you mean {near[0]!r}" if near else ""
         yield Problem(
             f"class {use.text!r} is not in the label map{hint} ({_some(names)})",
