@@ -159,14 +159,8 @@ def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, Feature
         return stop
     if wire != _LENGTH:
         raise NotAnExampleError("a feature is no map entry")
-    _find_entry_in(buffer, first, stop, found)
-    return stop
-
-
-def _find_entry_in(buffer: Buffer, start: int, end: int, found: dict[bytes, FeatureSpan]) -> None:
-    """Read the inside of a map entry."""
-    key, value = b"", (start, start)
-    for number, wire, begin, last in _fields(buffer, start, end):
+    key, value = b"", (first, first)
+    for number, wire, begin, last in _fields(buffer, first, stop):
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[begin:last])
         elif number == 2 and wire == _LENGTH:
@@ -174,6 +168,7 @@ def _find_entry_in(buffer: Buffer, start: int, end: int, found: dict[bytes, Feat
         elif number in (1, 2):
             raise NotAnExampleError("a map entry of wrong types")
     found[key] = (GENERAL, *value)
+    return stop
 
 
 Template: TypeAlias = "Sequence[tuple[bytes, int]]"
@@ -226,22 +221,6 @@ def find_expected(
         spans.append((tag, position, stop))
         position = stop
     return spans if position == end else None
-
-
-def repeated_keys(buffer: Buffer, start: int, end: int) -> list[bytes]:
-    """The keys that an Example's map has more than once, in their order."""
-    seen: dict[bytes, int] = {}
-    for number, _, first, last in _fields(buffer, start, end):
-        if number != 1:
-            continue
-        for inner, _, entry, stop in _fields(buffer, first, last):
-            if inner != 1:
-                continue
-            one: dict[bytes, FeatureSpan] = {}
-            _find_entry_in(buffer, entry, stop, one)
-            for key in one:
-                seen[key] = seen.get(key, 0) + 1
-    return [key for key, count in seen.items() if count > 1]
 
 
 def find_list(buffer: Buffer, span: FeatureSpan) -> tuple[Kind | None, Spans]:

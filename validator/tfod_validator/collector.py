@@ -118,10 +118,6 @@ class Collector:
         self.findings = Findings(most)
         self._severities: dict[str, Severity | None] = {}
 
-    def is_on(self, rule: Rule) -> bool:
-        """Whether a rule applies."""
-        return self._severity(rule) is not None
-
     def judge(self, subject: object, place: Place = _NOWHERE) -> None:
         """Let every rule for this kind of subject look at it; keep what they say."""
         self.add_all(judge(subject), place)

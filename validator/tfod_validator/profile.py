@@ -6,14 +6,14 @@ name), and the rules whose severity differs from their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from tfod import keys
 from tfod.schema import PROFILES, FeatureDescription
 
 from tfod_validator.finding import Severity
-from tfod_validator.rules.registry import FAMILIES, Rule
+from tfod_validator.rules.registry import Rule
 
 OFF = None
 """In place of a severity: the rule does not apply."""
@@ -88,11 +88,6 @@ class Policy:
                 if name in said:
                     return said[name]
         return rule.severity
-
-
-def is_rule_or_family(name: str, codes: Sequence[str]) -> bool:
-    """Whether a severity can be given to this name."""
-    return name in FAMILIES or name in codes
 
 
 _WITHOUT_PICTURES: Severities = {"IMG001": OFF}

@@ -124,8 +124,11 @@ def _examine_shard(work: ShardWork, instructions: Instructions, progress: Progre
                 max_record_bytes=instructions.max_record_bytes,
             )
             _examine_records(examiner, records, progress)
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
+    except Exception as error:
+        # Stores raise what they like; of a file on this machine only the system's errors are meant.
+        if not location.remote and not isinstance(error, OSError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         examiner.judge_at(Unreadable(reason), Place(location.name))
     return WorkResult(
         [ShardResult(examiner.finish(), shard.subset, work.label_map_name, shard.rivals)]
