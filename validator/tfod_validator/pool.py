@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.synchronize import Event
 
 from tfod.errors import TfodError
 
@@ -17,6 +21,7 @@ _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""
 
 _instructions: Instructions
+_stop: Event
 
 
 def do_all(
@@ -33,21 +38,43 @@ def do_all(
         return
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, context, _start, (instructions,))
+    stop = context.Event()
+    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
     waiting: deque[Future[tuple[WorkResult, int]]] = deque()
+    done = False
     try:
         for one in work:
-            waiting.append(pool.submit(_do, one))
+            with _children_block_interrupts():
+                waiting.append(pool.submit(_do, one))
             if len(waiting) > jobs * _AHEAD:
                 yield _next(waiting, progress)
         while waiting:
             yield _next(waiting, progress)
+        done = True
     except BrokenProcessPool:
         raise TfodError(
             "a process of the check died, for want of memory perhaps; try --jobs 1"
         ) from None
     finally:
+        if not done:
+            # Not killed: a process that dies while it sends a result leaves the pool waiting.
+            stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _children_block_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile leave Ctrl-C to this one, from their first moment.
+
+    An interrupt in between is not lost: it waits until the end.
+    """
+    # Its start would lift the block.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _next(waiting: deque[Future[tuple[WorkResult, int]]], progress: Progress) -> WorkResult:
@@ -56,9 +83,9 @@ def _next(waiting: deque[Future[tuple[WorkResult, int]]], progress: Progress) ->
     return result
 
 
-def _start(instructions: Instructions) -> None:
-    global _instructions
-    _instructions = instructions
+def _start(instructions: Instructions, stop: Event) -> None:
+    global _instructions, _stop
+    _instructions, _stop = instructions, stop
 
 
 def _do(work: Work) -> tuple[WorkResult, int]:
@@ -67,5 +94,11 @@ def _do(work: Work) -> tuple[WorkResult, int]:
     def count(more: int) -> None:
         nonlocal read
         read += more
+        if _stop.is_set():
+            raise _StoppedError
 
     return do_work(work, _instructions, count), read
+
+
+class _StoppedError(Exception):
+    """Nobody wants the result any more."""

@@ -192,6 +192,9 @@ class _Peeked:
             return len(found)
         return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
 
+    def close(self) -> None:
+        """Nothing: who has opened the stream reads on, and closes it."""
+
 
 def _examine_archive(
     work: ArchiveWork, instructions: Instructions, progress: Progress
