@@ -26,6 +26,7 @@ from google.protobuf import (
 
 from tfod.errors import LabelMapError
 
+_LONGEST = 64 << 20
 _PACKAGED = Path(__file__).parent / "label_maps"
 _CHECKOUT = Path(__file__).parents[2] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
@@ -192,9 +193,19 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read a label map from a file. Returns and raises as :func:`parse_label_map`."""
     name = os.fspath(path)
     try:
+        # A device would never end.
+        if os.path.exists(name) and not os.path.isfile(name):
+            raise LabelMapError(f"{name} cannot be read: it is no regular file")
+        if os.path.getsize(name) > _LONGEST:
+            raise LabelMapError(f"{name} is too long for a label map (above {_LONGEST >> 20} MiB)")
         data = Path(name).read_bytes()
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
+    return decode_label_map(data, name)
+
+
+def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
+    """Read a label map from a file's bytes. Returns and raises as :func:`parse_label_map`."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -93,7 +93,12 @@ def is_record_header(head: bytes) -> bool:
 
 def shard_compression(head: bytes) -> Compression:
     """How a shard that begins with ``head`` (12 bytes) is compressed."""
-    return Compression.NONE if is_record_header(head) else detect_compression(head)
+    if is_record_header(head):
+        return Compression.NONE
+    found = detect_compression(head)
+    # A length of less than 16 MiB whose checksum is damaged may look like zlib, but for its zeros.
+    is_length = found is Compression.ZLIB and head[3:8] == bytes(5)
+    return Compression.NONE if is_length else found
 
 
 def read_records(
@@ -280,6 +285,10 @@ class _Walk:
                 if any(rest) or window.have <= 8
                 else trailing_zeros(self._name, index, window.base, window.have)
             )
+        elif self._size not in (_ENDLESS, window.base):
+            # The file has become shorter since its size was asked for.
+            missing = self._size - window.base
+            self._report(truncated(self._name, index, window.base, missing, 0))
         return None
 
     def _read_whole(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ damaged (the reader then says how), any other file only when it begins with a so
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ _SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 _MAX_DEPTH = 3
+_MOST_MISSING = 1000
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
 
@@ -110,7 +112,7 @@ def group_shards(paths: list[str], root: str) -> list[ShardSet]:
     for path in sorted(paths):
         groups.setdefault(_subset_of(path, root), []).append(path)
     return [
-        ShardSet(subset, tuple(members), tuple(_missing(members)))
+        ShardSet(subset, tuple(members), tuple(missing_of_sets(members)))
         for subset, members in groups.items()
     ]
 
@@ -219,7 +221,8 @@ def _search(folder: str) -> list[str]:
             for entry in _entries(where):
                 if entry.is_dir():
                     below.append(entry.path)
-                elif looks_like_shard(entry.path):
+                # Opening a pipe waits for a writer, and a device never ends.
+                elif entry.is_file() and looks_like_shard(entry.path):
                     found.append(entry.path)
         level = below
     return found
@@ -247,20 +250,26 @@ def _subset_of(path: str, root: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]
 
 
-def _missing(paths: list[str]) -> Iterator[str]:
-    """Names that the numbering ``-of-N`` promises."""
+def missing_of_sets(paths: list[str]) -> list[str]:
+    """Names that the numbering ``-of-N`` promises and that are not there; of many the first."""
     sets: dict[tuple[str, int], dict[int, str]] = {}
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None and name.number is not None:
             key = (os.path.join(os.path.dirname(path), name.stem), name.total)
             sets.setdefault(key, {})[name.number] = os.path.basename(path)
+    missing = []
     for (_, total), there in sets.items():
         number, example = next(iter(there.items()))
-        for other in range(min(total, 1_000_000)):
-            if other not in there:
-                digits = len(re.search(r"-(\d+)-of-", example)[1])  # type: ignore[index]
-                yield example.replace(f"-{number:0{digits}d}-of-", f"-{other:0{digits}d}-of-", 1)
+        digits = len(re.search(r"-(\d+)-of-", example)[1])  # type: ignore[index]
+        before, _, behind = example.partition(f"-{number:0{digits}d}-of-")
+        # A name may promise any number: only so many are looked for.
+        absent = (other for other in range(total) if other not in there)
+        missing += [
+            f"{before}-{other:0{digits}d}-of-{behind}"
+            for other in itertools.islice(absent, _MOST_MISSING)
+        ]
+    return missing
 
 
 def _fixed_part(pattern: str) -> str:

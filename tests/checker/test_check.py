@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: 
     """A sound record of the profile tf_detection_api."""
     features = {
         **picture(name, 20, 40),
-        "image/encoded": jpeg(colour=f"#{abs(hash(name)) % 0xFFFFFF:06x}"),
+        "image/encoded": jpeg(colour=f"#{zlib.crc32(name.encode()) % 0xFFFFFF:06x}"),
         "image/format": "jpeg",
         "image/source_id": name,
         **objects(boxes, ["cat"] * len(boxes), [1] * len(boxes)),
@@ -443,3 +444,111 @@ def test_levels_are_ordered() -> None:
         Severity.WARNING,
         Severity.ERROR,
     ]
+
+
+def test_a_report_never_replaces_a_source(check: Check, sound: str) -> None:
+    before = Path(sound).read_bytes()
+    code, out, err = check(sound, "--output", os.path.relpath(sound))
+    assert (code, out) == (2, "") and "one of the sources" in err
+    assert Path(sound).read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
+def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
+    shard = write(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tfod_validator.cli", "check", shard, "--format", form],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    if form != "json":
+        assert "кадр.jpg" in done.stdout.decode()
+
+
+def test_a_set_that_the_shell_has_taken_apart(check: Check, tmp_path: Path) -> None:
+    records = [training(f"{number}.jpg") for number in range(3)]
+    paths = write_records(tmp_path, "train", records, num_shards=3)
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    Path(paths[1]).write_bytes(b"")
+    quoted = check(str(tmp_path / "train-*"), "--format", "json")
+    expanded = check(*paths, "--format", "json")
+    for code, out, _ in (quoted, expanded):
+        assert code == 0 and json.loads(out)["counts"]["by_code"] == {"SET005": 1}
+    code, out, _ = check(paths[0], paths[2], "--format", "json")
+    assert code == 1 and json.loads(out)["counts"]["by_code"] == {"SET001": 1}
+
+
+def test_empty_shards_in_front_do_not_hide_the_profile(check: Check, tmp_path: Path) -> None:
+    bad = training("a.jpg", [(0.9, 0.1, 0.2, 0.9)])
+    for number in range(6):
+        path = tmp_path / f"t-{number:05d}-of-00007"
+        path.write_bytes(b"")
+    shard = write(tmp_path, "x", *[encode({})] * 70, bad)
+    os.rename(shard, tmp_path / "t-00006-of-00007")
+    code, out, _ = check(str(tmp_path), "--format", "json")
+    report = json.loads(out)
+    assert code == 1 and report["profile"]["name"] == "tf_detection_api"
+    assert report["counts"]["by_code"]["BOX006"] == 1
+
+
+def test_records_of_another_message_fit_no_profile(check: Check, tmp_path: Path) -> None:
+    # Event: wall_time as field 1, fixed64; as TensorBoard's logs begin.
+    event = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
+    path = write_records(tmp_path, "events", [event] * 5)[0]
+    code, out, _ = check(path, "--format", "json")
+    assert code == 1 and set(json.loads(out)["counts"]["by_code"]) & {"EXA010", "EXA001"}
+
+
+def test_a_long_label_map_in_a_zip(check: Check, tmp_path: Path) -> None:
+    items = "".join(f"item {{ id: {n} name: 'class number {n * 7919 % 99991}' }}\n"
+                    for n in range(2, 12_000))  # fmt: skip
+    archive = tmp_path / "anno.zip"
+    shard = write(tmp_path, "train", training("a.jpg"))
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
+        stream.write(shard, "train.tfrecord")
+        stream.writestr("label_map.pbtxt", "item { id: 1 name: 'cat' }\n" + items)
+    code, out, _ = check(str(archive), "--severity", "LAB013=off")
+    assert code == 0, out
+
+
+def test_pipes_and_devices_in_a_folder_are_left_alone(check: Check, sound: str) -> None:
+    folder = Path(sound).parent
+    os.mkfifo(folder / "pipe")
+    os.symlink("/dev/zero", folder / "z.tfrecord")
+    assert check(str(folder))[0] == 0
+
+
+def test_a_promise_of_many_shards_costs_nothing(check: Check, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}-00000-of-99999999").write_bytes(b"")
+    began = time.monotonic()
+    code, out, _ = check(str(tmp_path))
+    assert code == 1 and "99,999,998 shards are missing" in " ".join(out.split())
+    assert time.monotonic() - began < 30  # it took minutes; a hang, not a speed
+
+
+def test_another_kind_does_not_start_a_cascade(check: Check, tmp_path: Path) -> None:
+    odd = {"image/object/bbox/xmin": [0], "image/filename": 7, "image/encoded": 3}
+    shard = write(tmp_path, "train", training("a.jpg", **odd), training("b.jpg"))
+    _, out, _ = check(shard, "--profile", "tf_detection_api", "--format", "json")
+    assert set(json.loads(out)["counts"]["by_code"]) == {"EXA004"}
+
+
+def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
+    record = {
+        "image": jpeg(),
+        "path": "a.jpg",
+        "area": 1.0,
+        "bbox": [30.0, 5.0, -10.0, 5.0],
+        "category_id": 1,
+        "id": 1,
+        "image_id": 1,
+    }
+    shard = write_records(tmp_path, "x", [encode(record)])[0]
+    _, out, _ = check(shard, "--format", "json")
+    report = json.loads(out)
+    assert report["profile"]["name"] == "keras_coco"
+    (found,) = [one for one in report["findings"] if one["code"] == "BOX006"]
+    assert found["feature"] == "bbox"

@@ -207,3 +207,21 @@ def test_parts_of_a_shard_are_the_shard(tmp_path: Path, part_bytes: int, tail: b
     assert (found, shared) == (expected, whole)
     assert parts[0].start == 0 and parts[-1].stop == path.stat().st_size
     assert all(one.stop == after.start for one, after in itertools.pairwise(parts))
+
+
+def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:
+    data = bytearray(frame(b"a" * 0x178, *PAYLOADS))
+    assert data[:2] == b"\x78\x01"
+    data[9] ^= 1
+    records, damages = walk(bytes(data))
+    assert told(damages) == [(DamageKind.LENGTH_CRC, 0, 0, 16 + 0x178)]
+    assert [payload for _, _, payload in records] == PAYLOADS
+
+
+def test_a_file_that_became_shorter_is_told() -> None:
+    data = frame(*PAYLOADS)
+    damages: list[Damage] = []
+    stream = io.BytesIO(data[: STARTS[4]])
+    records = list(read_record_stream(stream, "x", len(data), on_damage=damages.append))
+    assert len(records) == 4
+    assert [(one.kind, one.record) for one in damages] == [(DamageKind.TRUNCATED_HEADER, 4)]

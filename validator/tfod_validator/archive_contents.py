@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.errors import LabelMapError
-from tfod.label_map import parse_label_map
+from tfod.label_map import decode_label_map
 from tfod.records import is_record_header
 from tfod.shards import ShardSet, find_label_map, group_shards, looks_like_shard
 
@@ -24,7 +24,7 @@ from tfod_validator.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
 _HEAD_BYTES = 512  # a tar's first header
-_LONGEST_LABEL_MAP = 4 << 20
+LONGEST_LABEL_MAP = 4 << 20
 _LABEL_MAP_EXTENSION = ".pbtxt"
 _NESTED_EXTENSIONS = {
     ".zip": "a zip archive",
@@ -191,8 +191,8 @@ def _match_label_maps(
 
 def _is_label_map(archive: Archive, entry: Entry) -> bool:
     try:
-        data = _read(archive, entry, _LONGEST_LABEL_MAP)
-        return bool(parse_label_map(data.decode("utf-8-sig", "replace"))[0].items)
+        data = read_entry(archive, entry, LONGEST_LABEL_MAP)
+        return bool(decode_label_map(data, entry.path)[0].items)
     except (ArchiveDamageError, LabelMapError):
         return False
 
@@ -223,12 +223,17 @@ def _who_left(path: str) -> str | None:
 
 def _head(archive: Archive, entry: Entry) -> bytes:
     try:
-        return _read(archive, entry, _HEAD_BYTES)
+        return read_entry(archive, entry, _HEAD_BYTES)
     except ArchiveDamageError:
         return b""
 
 
-def _read(archive: Archive, entry: Entry, most: int) -> bytes:
+def read_entry(archive: Archive, entry: Entry, most: int) -> bytes:
+    """At most so many bytes of an entry.
+
+    Raises:
+        ArchiveDamageError: it cannot be read so far.
+    """
     parts = []
     with archive.open(entry) as stream:
         while most > 0:

@@ -52,7 +52,7 @@ class BatchJudge:
         result = self._result
         result.catalogue.add(batch.rows)
         boxes = batch.to_boxes()
-        for rule, problem in judge(boxes):
+        for rule, problem in self._role_keys.in_own_words(judge(boxes)):
             self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
         result.statistics.add_boxes(boxes.corners, boxes.counts)
         result.statistics.add_pictures(boxes.height, boxes.width)

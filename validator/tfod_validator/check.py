@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
 
 from tfod.damage import HEADER_BYTES
-from tfod.errors import LabelMapError, ShardError
-from tfod.example import Example
+from tfod.errors import LabelMapError
 from tfod.headers import split_shard
 from tfod.label_map import load_label_map, read_label_map
-from tfod.records import is_record_header, read_record_stream
+from tfod.records import is_record_header
 from tfod.version import __version__
 
 from tfod_validator.annotations import Annotations
-from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod_validator.archive_contents import look_through
+from tfod_validator.archive import ArchiveLimits
 from tfod_validator.collector import Collector
 from tfod_validator.compare_records import class_names, judge_together
 from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.hashing import hashing
 from tfod_validator.pool import do_all
-from tfod_validator.profile import OFF, Policy, Profile, Roles, Severities
-from tfod_validator.profile_choice import Sample, choose_profile, sample_of
-from tfod_validator.report import ChosenProfile, Counts, Report, SourceFile
-from tfod_validator.rules.example import NoProfile
+from tfod_validator.profile import Policy, Profile, Severities
+from tfod_validator.report import Counts, Report, SourceFile
 from tfod_validator.rules.labels import LabelMapFile
+from tfod_validator.sampling import profile_of
 from tfod_validator.sources import Inventory, take_inventory
 from tfod_validator.statistics import Statistics
 from tfod_validator.task import Task
@@ -43,18 +38,6 @@ from tfod_validator.work import (
     Work,
     WorkResult,
     numbered_sets,
-)
-
-_SAMPLES = 64
-_SAMPLED_SHARDS = 4
-_LARGEST_SAMPLE = 64 << 20
-_NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
-_NO_PROFILE = Profile(
-    "none",
-    "no expectation at all",
-    {},
-    Roles(None, None, None, None, None, None, None, None, None, ()),
-    dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
 )
 
 
@@ -133,7 +116,9 @@ class _Run:
     def __init__(self, options: Options, inventory: Inventory) -> None:
         self._options = options
         self._inventory = inventory
-        profile, self._chosen, self._unknown = _profile_of(options, inventory)
+        profile, self._chosen, self._unknown = profile_of(
+            options.profile, inventory, options.max_record_bytes
+        )
         self._policy = Policy(profile.severities, options.severities)
         self._collector = Collector(self._policy, options.max_findings)
         self._instructions = Instructions(
@@ -285,59 +270,3 @@ def _in_parts(whole: ShardWork, part_bytes: int) -> Iterator[Work]:
             yield replace(whole, part=part)
     else:
         yield whole
-
-
-def _profile_of(
-    options: Options, inventory: Inventory
-) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
-    """The profile that was asked for, or the one that fits the first records best."""
-    if options.profile is not None:
-        return options.profile, ChosenProfile(options.profile.name, "asked for"), None
-    samples: list[Sample] = []
-    first = ""
-    for name, found in _samples(inventory, min(_LARGEST_SAMPLE, options.max_record_bytes)):
-        first = first or (name if found else "")
-        samples += found
-    chosen = choose_profile(samples)
-    if chosen is not None:
-        return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
-    if not samples:
-        return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
-    keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
-    reason = "no profile fits; pass --profile"
-    return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, reason), (NoProfile(keys), Place(first))
-
-
-def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
-    """The first sound records of the first shards."""
-    for shard in inventory.shards[:_SAMPLED_SHARDS]:
-        try:
-            with shard.location.open() as stream:
-                yield shard.location.name, _read_samples(stream, shard.location.name, limit)
-        except OSError:
-            continue
-    for location in inventory.archives[:_SAMPLED_SHARDS]:
-        silent = Collector(Policy(), 0)
-        try:
-            with Archive(location.path, location.name, silent) as archive:
-                contents = look_through(archive, silent, needs_label_map=False)
-                for entry in list(contents.shards.values())[:_SAMPLED_SHARDS]:
-                    with archive.open(entry) as stream:
-                        name = archive.place(entry).shard
-                        yield name, _read_samples(stream, name, limit)
-        except (OSError, ArchiveDamageError):
-            continue
-
-
-def _read_samples(stream: BinaryIO, name: str, limit: int) -> list[Sample]:
-    found: list[Sample] = []
-    records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)
-    try:
-        for record in itertools.islice(records, _SAMPLES):
-            try:
-                found.append(sample_of(Example(record, name)))
-            except ShardError:
-                continue
-    except (OSError, ArchiveDamageError):
-        pass  # found again, and told, when the records are examined
-    return found

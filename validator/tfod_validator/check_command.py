@@ -148,7 +148,10 @@ def _count_or_none(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     # The file is opened first: nobody wants to hear at the end that it cannot be written.
-    with _output(arguments.output) as write, take_inventory(arguments.sources) as inventory:
+    with (
+        take_inventory(arguments.sources) as inventory,
+        _output(arguments.output, inventory) as write,
+    ):
         with _progress_bar(inventory) as progress:
             report = check(inventory, options, progress)
         write(_rendered(report, options, arguments, inventory))
@@ -156,10 +159,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _output(path: str | None) -> Iterator[Callable[[str], object]]:
+def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], object]]:
     """What takes the report: a file is written whole or not at all, a device as it comes."""
+    _refuse_sources(path, inventory)
     if path is None:
-        yield sys.stdout.write
+        yield _print
     elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
             yield lambda text: stream.write(text.encode("utf-8", "replace"))
@@ -172,6 +176,29 @@ def _output(path: str | None) -> Iterator[Callable[[str], object]]:
         except BaseException:
             file.discard()
             raise
+
+
+def _print(text: str) -> None:
+    """Write to standard output as UTF-8, whatever the locale says: JSON, XML and HTML are that."""
+    if sys.stdout is None:
+        raise TfodError("standard output is closed; use --output")
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    binary.write(text.encode("utf-8", "replace"))
+    binary.flush()
+
+
+def _refuse_sources(path: str | None, inventory: Inventory) -> None:
+    """Nobody wants a shard replaced by its report."""
+    if path is None or not os.path.isfile(path):
+        return
+    for location in inventory.locations:
+        is_there = not location.remote and os.path.exists(location.path)
+        if is_there and os.path.samefile(path, location.path):
+            raise TfodError(f"--output {path}: this is one of the sources; name another file")
 
 
 def _options(arguments: argparse.Namespace) -> Options:

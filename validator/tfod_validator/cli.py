@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from tfod.describe import describe
@@ -16,6 +18,7 @@ from tfod_validator import check_command, rules_command
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,9 +49,13 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code. Bad input is one line on standard error."""
     options = build_parser().parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        # What was begun is cleaned up, as at Ctrl-C.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         code: int = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except TfodError as error:
         print(f"tfod: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -57,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except OSError as error:
-        print(f"tfod: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"tfod: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)

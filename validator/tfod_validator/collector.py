@@ -14,6 +14,7 @@ from tfod_validator.rules.registry import Rule, judge, rules_for
 
 _NOWHERE = Place()
 _LONGEST_TEXT = 400
+_MOST_ONCE = 1 << 14
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Findings:
             self.counts[code].update(counts)
         self.severities.update(other.severities)
         for key, finding in other.once.items():
-            if len(self.once) < self.most:
+            if len(self.once) < _MOST_ONCE:
                 self.once.setdefault(key, finding)
 
     def keep(self, finding: Finding) -> None:
@@ -149,13 +150,13 @@ class Collector:
             shard=place.shard,
             record=place.record,
             offset=place.offset,
-            feature=problem.feature,
+            feature=shortened(problem.feature) if problem.feature else problem.feature,
             value=shortened(problem.value) if isinstance(problem.value, str) else problem.value,
             item=shortened(place.item) if place.item else None,
         )
         if not problem.once:
             self.findings.keep(finding)
-        elif len(self.findings.once) < self.findings.most:
+        elif len(self.findings.once) < _MOST_ONCE:
             key = (rule.code, place.shard, problem.feature)
             self.findings.once.setdefault(key, finding)
 

@@ -149,7 +149,8 @@ def _judge_shards(shards: Sequence[ShardResult], collector: Collector) -> None:
         if not examined.records and not examined.findings.counts and shard.is_whole:
             collector.judge(EmptyShard(numbered=False), place)
         if shard.label_map is None and not shard.in_archive:
-            collector.judge(NoLabelMap(examined.boxes, tuple(shard.rivals)), place)
+            is_url = "://" in examined.shard
+            collector.judge(NoLabelMap(examined.boxes, tuple(shard.rivals), is_url), place)
 
 
 def _judge_classes(

@@ -214,6 +214,8 @@ class Examiner:
             Its format, its size where the record says none, and its fingerprint.
         """
         roles = self._keys
+        if roles.encoded in layout.unreadable:
+            return None, size, 0  # which EXA004 has said
         span = features.get(roles.encoded)  # type: ignore[arg-type]
         value = single_value(buffer, span) if span else None
         if value is None:
@@ -275,12 +277,12 @@ class Examiner:
             # EXA003 or EXA005 has said it of a name that is not there, or of several.
             None
             if keys.filename in layout.missing
-            or (filename is None and self._keys.filename in features)
+            or (filename is None and self._is_told(self._keys.filename, features, layout))
             else keys.filename,
             source_id,
             None
             if keys.source_id in layout.missing
-            or (source_id is None and self._keys.source_id in features)
+            or (source_id is None and self._is_told(self._keys.source_id, features, layout))
             else keys.source_id,
             format_,
         )
@@ -290,6 +292,11 @@ class Examiner:
         elif key is not None and len(self._good_names) < _MOST_REMEMBERED:
             self._good_names.add(key)
 
+    @staticmethod
+    def _is_told(key: bytes | None, features: Features, layout: KnownLayout) -> bool:
+        """Whether a name is there, but of another kind or shape, which is another rule's."""
+        return key in features or key in layout.unreadable
+
     def _objects(
         self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
     ) -> tuple[Sequence[bytes], int, Sequence[str], Sequence[int]]:
@@ -298,7 +305,7 @@ class Examiner:
         Nothing where the lists do not go together, which is told.
         """
         keys = self._keys
-        if not keys.box:
+        if not keys.box or not layout.unreadable.isdisjoint(keys.box):
             return _NO_OBJECTS
         sides: Sequence[bytes]
         if len(keys.box) == 1:

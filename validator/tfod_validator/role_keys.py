@@ -6,11 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import TypeAlias
 
+from tfod.keys import XMIN
+
 from tfod_validator.finding import Problem
 from tfod_validator.profile import Roles
 from tfod_validator.rules.registry import Rule
 
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
+
+
+BOX_PREFIX = XMIN.rpartition("/")[0]
 
 
 class RoleKeys:
@@ -34,6 +39,8 @@ class RoleKeys:
             for role, own in asdict(roles).items()
             if isinstance(own, str) and own != usual[role]
         }
+        if len(roles.box) == 1:
+            self._renamed[BOX_PREFIX] = roles.box[0]
 
     def in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> Said:
         """What rules say of the OD API's keys, said of the keys that this profile has instead."""

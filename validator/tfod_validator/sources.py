@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.shards import find_label_map, find_shards, parse_shard_name, protobuf_texts_in
+from tfod.shards import (
+    find_label_map,
+    find_shards,
+    missing_of_sets,
+    parse_shard_name,
+    protobuf_texts_in,
+)
 
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
@@ -107,6 +113,8 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
         for source in dict.fromkeys(sources):
             if source == STANDARD_INPUT:
+                if sys.stdin is None:
+                    raise TfodError("standard input is closed; name a file")
                 location = _spool(sys.stdin.buffer, "<stdin>", scratch)
                 _add_file(location, groups, archives)
             elif "://" in source:
@@ -115,31 +123,61 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
                 _add_file(Location(source, source), groups, archives)
             else:
                 _add_found(source, groups, archives)
-        yield Inventory(_once(groups), list(dict.fromkeys(archives)))
+        yield Inventory(_join_sets(_once(groups)), _once_each(archives))
 
 
 def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
-    """Every shard once, however many sources mean it."""
+    """Every shard once, however many sources and links mean it."""
     seen: set[str] = set()
     found = []
     for group in groups:
-        shards = [one for one in group.shards if os.path.realpath(one.location.path) not in seen]
-        seen.update(os.path.realpath(one.location.path) for one in shards)
+        shards = []
+        for shard in group.shards:
+            path = shard.location.path
+            real = path if shard.location.remote else os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                shards.append(shard)
         if shards:
             found.append(replace(group, shards=shards))
     return found
 
 
+def _once_each(archives: Sequence[Location]) -> list[Location]:
+    return list({os.path.realpath(one.path): one for one in reversed(archives)}.values())[::-1]
+
+
 def _add_file(location: Location, groups: list[ShardGroup], archives: list[Location]) -> None:
     """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-    if _is_zip(location):
+    if _is_zip(location) and parse_shard_name(location.name) is None:
         archives.append(location)
         return
     name = parse_shard_name(location.name)
     subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
     local = not location.remote and location.name == location.path
     found, rivals = find_label_map(location.path) if local else (None, [])
-    groups.append(ShardGroup(subset, [ShardSource(location, subset, found, tuple(rivals))], ()))
+    numbered = name is not None and name.total is not None
+    shard = ShardSource(location, subset, found, tuple(rivals), numbered)
+    groups.append(ShardGroup(subset, [shard], ()))
+
+
+def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
+    """Bring together what a shell has taken apart: the shards of a set, named one by one."""
+    joined: dict[tuple[str, str], list[ShardGroup]] = {}
+    for number, group in enumerate(groups):
+        is_part = len(group.shards) == 1 and group.shards[0].numbered and not group.missing
+        folder = os.path.dirname(group.shards[0].location.path)
+        joined.setdefault((folder, group.subset) if is_part else ("", str(number)), []).append(
+            group
+        )
+    found = []
+    for parts in joined.values():
+        shards = [shard for part in parts for shard in part.shards]
+        missing = list(parts[0].missing)
+        if len(parts) > 1:
+            missing = missing_of_sets([shard.location.path for shard in shards])
+        found.append(ShardGroup(parts[0].subset, shards, missing))
+    return found
 
 
 def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) -> None:

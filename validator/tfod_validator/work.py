@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -11,7 +12,7 @@ from tfod.compression import Compression
 from tfod.damage import HEADER_BYTES
 from tfod.errors import LabelMapError
 from tfod.headers import ShardPart
-from tfod.label_map import LabelMap, parse_label_map
+from tfod.label_map import LabelMap, decode_label_map
 from tfod.records import (
     Record,
     read_record_stream,
@@ -21,7 +22,7 @@ from tfod.records import (
 from tfod.shards import parse_shard_name
 
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod_validator.archive_contents import look_through
+from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.examine import Examiner
 from tfod_validator.examined import Examined, Instructions
@@ -36,8 +37,8 @@ Progress = Callable[[int], None]
 """Told of bytes that were read."""
 _COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
 _REPORT_EVERY = 256
+_REPORT_BYTES = 1 << 20
 _STEP = 1 << 18
-_LONGEST_LABEL_MAP = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,17 @@ def _examine_stream(
 
 
 def _examine_records(examiner: Examiner, records: Iterator[Record], progress: Progress) -> None:
-    told = None
+    told = end = None
     for count, record in enumerate(records):
         examiner.look_at(record)
-        if count % _REPORT_EVERY == 0:
-            end = record.offset + record.length
-            progress(0 if told is None else end - told)
+        end = record.offset + record.length
+        if told is None:
+            told = record.offset
+        if count % _REPORT_EVERY == 0 or end - told > _REPORT_BYTES:
+            progress(end - told)
             told = end
+    if end is not None and told is not None:
+        progress(end - told)
 
 
 def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
@@ -253,12 +258,13 @@ def _examine_entries(
 
 def _read_label_map(archive: Archive, entry: Entry, name: str) -> LabelMapFile:
     try:
-        with archive.open(entry) as stream:
-            data = stream.read(_LONGEST_LABEL_MAP)
+        data = read_entry(archive, entry, LONGEST_LABEL_MAP + 1)
     except ArchiveDamageError as error:
         return LabelMapFile(name, None, str(error))
+    if len(data) > LONGEST_LABEL_MAP:
+        return LabelMapFile(name, None, f"{name} is too long for a label map (above 4 MiB)")
     try:
-        label_map, liberties = parse_label_map(data.decode("utf-8-sig", "replace"), name)
+        label_map, liberties = decode_label_map(data, name)
     except LabelMapError as error:
         return LabelMapFile(name, None, str(error))
     return LabelMapFile(name, label_map, "", liberties)
@@ -267,10 +273,19 @@ def _read_label_map(archive: Archive, entry: Entry, name: str) -> LabelMapFile:
 def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[NumberedSet]:
     """The numbered sets that the shards of a subset make up."""
     totals: dict[str, dict[int, str]] = {}
+    there: Counter[str] = Counter()
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None:
             stem = os.path.join(os.path.dirname(path), name.stem)
             totals.setdefault(stem, {}).setdefault(name.total, os.path.basename(path))
+            there[stem] += 1
     for stem, found in totals.items():
-        yield NumberedSet(stem, tuple(missing), found)
+        names = [one for one in missing if _stem_of(one) == os.path.basename(stem)]
+        count = next(iter(found)) - there[stem] if len(found) == 1 else len(names)
+        yield NumberedSet(stem, tuple(names), found, count if names else 0)
+
+
+def _stem_of(path: str) -> str:
+    name = parse_shard_name(path)
+    return name.stem if name else ""

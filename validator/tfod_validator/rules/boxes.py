@@ -295,7 +295,7 @@ def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
     if len(boxes.corners) < 2:
         return []
     # One number for each box and record, so that a single sort finds what is equal.
-    bits = np.ascontiguousarray(boxes.corners).view(np.uint64)
+    bits = np.ascontiguousarray(boxes.corners + 0.0).view(np.uint64)  # -0.0 is 0.0
     factors = np.array(_FACTORS, np.uint64)
     mixed = (bits ^ (bits >> np.uint64(29))) * factors[:4]
     keys = mixed.sum(axis=1, dtype=np.uint64) + boxes.rows.astype(np.uint64) * factors[4]

@@ -17,13 +17,14 @@ _NAMES = "tensorflow/models: dataset_tools/tf_record_creation_util.py"
 class NumberedSet:
     """Shards of one stem: ``train-00003-of-00010`` has the stem train and the total 10.
 
-    ``missing`` are names that the numbering promises; ``totals`` the numbers of shards that the
-    names claim, with one example each.
+    ``missing`` are names that the numbering promises, of many the first; ``count`` is how many
+    there are; ``totals`` the numbers of shards that the names claim, with one example each.
     """
 
     stem: str
     missing: Sequence[str]
     totals: Mapping[int, str]
+    count: int
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class EmptyShard:
 def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
     """The names count to a number, and some are not there."""
     if shards.missing and len(shards.totals) == 1:
-        count = len(shards.missing)
-        some = ", ".join(shards.missing[:3]) + (f" and {count - 3} more" if count > 3 else "")
+        count = shards.count
+        some = ", ".join(shards.missing[:3]) + (f" and {count - 3:,} more" if count > 3 else "")
         what = "shard is" if count == 1 else "shards are"
-        yield Problem(f"{count} {what} missing: {some}", value=list(shards.missing[:100]))
+        yield Problem(f"{count:,} {what} missing: {some}", value=list(shards.missing[:100]))
 
 
 @rule(

@@ -339,7 +339,7 @@ _MISSING_END = {
     "the same picture comes twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
     remedy="Keep one of the two records, with the boxes of both.",
-    source="record identity: length and CRC-32C of the encoded bytes",
+    source="record identity: length and CRC-32C of the encoded bytes, of large ones in samples",
 )
 def check_same_picture(same: SamePicture) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
@@ -352,7 +352,7 @@ def check_same_picture(same: SamePicture) -> Iterator[Problem]:
     "a picture is in several subsets",
     why="Scores on the validation or test set are too good when its pictures were trained on.",
     remedy="Keep the picture in one subset only.",
-    source="record identity: length and CRC-32C of the encoded bytes",
+    source="record identity: length and CRC-32C of the encoded bytes, of large ones in samples",
 )
 def check_shared_picture(shared: SharedPicture) -> Iterator[Problem]:
     """Two subsets have the same encoded bytes."""

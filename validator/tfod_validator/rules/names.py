@@ -15,7 +15,8 @@ from tfod_validator.finding import Place, Problem, Severity
 from tfod_validator.rules.registry import rule
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
 
 
 class NameFacts(NamedTuple):
@@ -145,6 +146,8 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
     """The name has characters that are not seen."""
     name = names.filename or ""
     for letter in name:
+        if letter in _JOINERS:
+            continue
         if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
             yield Problem(f"{name!r} has the character {letter!r}", names.filename_key, name)
             return

@@ -1,0 +1,98 @@
+"""The profile of a check: what was asked for, or what the first records fit best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from tfod.errors import ShardError
+from tfod.example import Example
+from tfod.records import read_record_stream
+
+from tfod_validator.archive import Archive, ArchiveDamageError
+from tfod_validator.archive_contents import look_through
+from tfod_validator.collector import Collector
+from tfod_validator.finding import Place
+from tfod_validator.profile import OFF, Policy, Profile, Roles
+from tfod_validator.profile_choice import Sample, choose_profile, sample_of
+from tfod_validator.report import ChosenProfile
+from tfod_validator.rules.example import NoProfile
+from tfod_validator.sources import Inventory
+
+_SAMPLES = 64
+_SAMPLES_OF_A_SHARD = 32
+_MOST_TRIED = 10_000
+"""Records of a shard that are looked at for want of one that can be a sample."""
+_LARGEST_SAMPLE = 64 << 20
+_NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
+_NO_PROFILE = Profile(
+    "none",
+    "no expectation at all",
+    {},
+    Roles(None, None, None, None, None, None, None, None, None, ()),
+    dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
+)
+
+
+def profile_of(
+    asked: Profile | None, inventory: Inventory, max_record_bytes: int
+) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
+    """The profile, why it is this one, and what is to be said when none fits."""
+    if asked is not None:
+        return asked, ChosenProfile(asked.name, "asked for"), None
+    samples: list[Sample] = []
+    first = ""
+    for name, found in _samples(inventory, min(_LARGEST_SAMPLE, max_record_bytes)):
+        first = first or name
+        samples += found
+        if len(samples) >= _SAMPLES:
+            break
+    chosen = choose_profile(samples)
+    if chosen is not None:
+        return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
+    if not first:
+        return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
+    keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
+    reason = "no profile fits; pass --profile"
+    return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, reason), (NoProfile(keys), Place(first))
+
+
+def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Of each shard that has records some samples, if there are any."""
+    for shard in inventory.shards:
+        try:
+            with shard.location.open() as stream:
+                yield from _read_samples(stream, shard.location.name, limit)
+        except OSError:
+            continue
+    for location in inventory.archives:
+        silent = Collector(Policy(), 0)
+        try:
+            with Archive(location.path, location.name, silent) as archive:
+                contents = look_through(archive, silent, needs_label_map=False)
+                for entry in contents.shards.values():
+                    with archive.open(entry) as stream:
+                        yield from _read_samples(stream, archive.place(entry).shard, limit)
+        except (OSError, ArchiveDamageError):
+            continue
+
+
+def _read_samples(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[str, list[Sample]]]:
+    found: list[Sample] = []
+    tried = 0
+    records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)
+    try:
+        for record in records:
+            tried += 1
+            try:
+                sample = sample_of(Example(record, name))
+            except ShardError:
+                sample = {}
+            # What has no features at all says nothing about the others.
+            found += [sample] if sample else []
+            if len(found) == _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
+                break
+    except (OSError, ArchiveDamageError):
+        pass  # found again, and told, when the records are examined
+    if tried:
+        yield name, found
