@@ -83,8 +83,10 @@ def _is_there(shard: str, path: str, mutant: Mutant) -> None:
     """The file is named, and the entry in it."""
     if not mutant.at:
         family = os.path.dirname(path)
-        # Of a task or a source nobody says a shard; label maps may lie beside a mutant.
-        assert shard == "" or shard.startswith((path, os.path.join(family, "label_map.pbtxt")))
+        # Of a task or a source no single shard is said; label maps may lie beside a mutant.
+        assert shard in ("", "all shards") or shard.startswith(
+            (path, os.path.join(family, "label_map.pbtxt"))
+        )
     elif mutant.is_folder:
         assert shard == os.path.join(path, mutant.at)
     else:

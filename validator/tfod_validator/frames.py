@@ -37,6 +37,8 @@ _FIRST_NAMES = 5
 _LONGEST_NUMBER = 20
 _VIDEO_PREFIX = len("frame_")
 
+_ALL = "all shards"
+
 
 @dataclass(frozen=True)
 class PictureRow:
@@ -72,7 +74,7 @@ def judge_task(
     """
     if task.labels is not None:
         for text in sorted(classes):
-            collector.judge(ClassInUse(text, classes[text], task.labels), Place(item=text))
+            collector.judge(ClassInUse(text, classes[text], task.labels), Place(_ALL, item=text))
     if task.without_frames is not None:
         collector.judge(NoFrames(task.without_frames))
     if task.frames is None:

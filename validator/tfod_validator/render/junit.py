@@ -60,7 +60,13 @@ def _suites(report: Report, groups: list[Group]) -> dict[str, dict[str, int]]:
             by_shard[_UNLISTED] = left
         for shard, count in by_shard.items():
             suites.setdefault(shard, {})[group.code] = count
-    return suites or {"": {}}
+    # An archive of which only entries have findings is told by those.
+    told = {name for name in suites if not suites[name] and _has_entries(name, suites)}
+    return {name: codes for name, codes in suites.items() if name not in told} or {"": {}}
+
+
+def _has_entries(archive: str, suites: dict[str, dict[str, int]]) -> bool:
+    return any(name.startswith(f"{archive}:") and codes for name, codes in suites.items())
 
 
 def _add_properties(suite: ElementTree.Element, report: Report, source: SourceFile | None) -> None:

@@ -125,7 +125,7 @@ def _problem(
 
 
 def _spelled(corners: list[float]) -> str:
-    return ", ".join(f"{side} {value:.4g}" for side, value in zip(SIDES, corners, strict=True))
+    return ", ".join(f"{side} {value:.7g}" for side, value in zip(SIDES, corners, strict=True))
 
 
 @rule(

@@ -125,7 +125,7 @@ def wrong_kind(layout: Layout) -> Iterator[Problem]:
     for feature, spec in _described(layout):
         if feature.kind is not None and feature.kind is not spec.kind:
             yield Problem(
-                f"{feature.key} is a {feature.kind.value}, expected a {spec.kind.value}",
+                f"{feature.key} is {feature.kind.value}, expected {spec.kind.value}",
                 feature=feature.key,
                 value=feature.kind.value,
             )
