@@ -59,7 +59,8 @@ def do_all(
         if not done:
             # Not killed: a process that dies while it sends a result leaves the pool waiting.
             stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Waited for, since a process that is just starting needs what this one holds.
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
