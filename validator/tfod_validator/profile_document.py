@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import importlib.resources
 import json
 from collections.abc import Iterator, Sequence
@@ -28,10 +29,9 @@ def _yaml_module() -> ModuleType:
         TfodError: it is absent.
     """
     try:
-        import yaml
+        return importlib.import_module("yaml")
     except ImportError:
         raise TfodError("profiles in YAML need PyYAML; pip install 'tfod[validator]'") from None
-    return yaml
 
 
 def parse_yaml(data: bytes, source: str) -> Any:
