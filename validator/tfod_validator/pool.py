@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -67,15 +68,25 @@ def do_all(
 def _children_block_interrupts() -> Iterator[None]:
     """Processes that are started meanwhile leave Ctrl-C to this one, from their first moment.
 
-    An interrupt in between is not lost: it waits until the end.
+    An interrupt in between is not lost: it waits until the end. The mask alone does not see to
+    that, since the system may hand the signal to another thread, and Python acts on it in this one.
     """
     # Its start would lift the block.
     resource_tracker.ensure_running()
+    interrupts: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    handled = handler is not None and threading.current_thread() is threading.main_thread()
+    if handled:
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handled:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _next(waiting: deque[Future[tuple[WorkResult, int]]], progress: Progress) -> WorkResult:
