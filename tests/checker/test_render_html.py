@@ -161,7 +161,7 @@ def test_everything_from_the_shard_is_text() -> None:
 def test_a_sample_is_shown_once_below_its_severest_rule() -> None:
     findings = [found("LAB906", "x", record=1), found("BOX903", "y", record=1)]
     made = page(make_report(findings), sample(encoded(), codes=("LAB906", "BOX903")))
-    assert len(made.all("img")) == 1
+    assert len(made.all("image")) == 1
     assert made.text.index("1.jpg") < made.text.index("Write the class as the label map has it")
     assert {"href": "#LAB906", "class": "code"} in made.all("a")
 

@@ -37,6 +37,7 @@ from tfod_validator.work import (
     ShardWork,
     Work,
     WorkResult,
+    label_map_file,
     numbered_sets,
 )
 
@@ -97,7 +98,8 @@ def check(
     Args:
         inventory: what is to be checked.
         options: how.
-        progress: told of bytes that were read, some of them of packed data.
+        progress: told of bytes and records that were read; of packed data the unpacked bytes. What
+            it raises ends the check.
 
     Raises:
         TfodError: the check could not run: nothing was found, or an option does not make sense.
@@ -218,29 +220,34 @@ class _Run:
         """Read a label map once, and judge it."""
         file = self._label_maps.get(name)
         if file is None:
-            load = load_label_map if name == self._options.label_map else read_label_map
-            try:
-                label_map, liberties = load(name)
-                file = LabelMapFile(name, label_map, "", liberties)
-            except LabelMapError as error:
-                if name == self._options.label_map and not os.path.exists(name):
-                    raise
-                file = LabelMapFile(name, None, str(error))
+            given = self._inventory.label_maps.get(name)
+            file = self._read_label_map(name) if given is None else label_map_file(given, name)
             self._label_maps[name] = file
             self._collector.judge(file, Place(name))
         return file
 
+    def _read_label_map(self, name: str) -> LabelMapFile:
+        """A label map from its file; one that the user has named has to be there."""
+        load = load_label_map if name == self._options.label_map else read_label_map
+        try:
+            label_map, liberties = load(name)
+        except LabelMapError as error:
+            if name == self._options.label_map and not os.path.exists(name):
+                raise
+            return LabelMapFile(name, None, str(error))
+        return LabelMapFile(name, label_map, "", liberties)
+
     def _judge_sets(self) -> None:
         """Judge what is known before any shard is opened, and what the sampling has found."""
         for group in self._inventory.groups:
-            paths = [shard.location.path for shard in group.shards]
+            paths = [shard.location.name for shard in group.shards]
             for one in numbered_sets(paths, group.missing):
                 self._collector.judge(one, Place(one.stem))
         if self._unknown is not None:
             self._collector.judge(*self._unknown)
 
 
-def _nothing(_: int) -> None:
+def _nothing(_: int, __: int) -> None:
     pass
 
 

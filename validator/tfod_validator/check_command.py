@@ -278,4 +278,4 @@ def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
         leave=False,
         dynamic_ncols=True,
     ) as bar:
-        yield bar.update
+        yield lambda read, _: bar.update(read)

@@ -41,7 +41,7 @@ def do_all(
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
-    waiting: deque[Future[tuple[WorkResult, int]]] = deque()
+    waiting: deque[Future[tuple[WorkResult, int, int]]] = deque()
     done = False
     try:
         for one in work:
@@ -89,9 +89,9 @@ def _children_block_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _next(waiting: deque[Future[tuple[WorkResult, int]]], progress: Progress) -> WorkResult:
-    result, read = waiting.popleft().result()
-    progress(read)
+def _next(waiting: deque[Future[tuple[WorkResult, int, int]]], progress: Progress) -> WorkResult:
+    result, read, records = waiting.popleft().result()
+    progress(read, records)
     return result
 
 
@@ -100,16 +100,17 @@ def _start(instructions: Instructions, stop: Event) -> None:
     _instructions, _stop = instructions, stop
 
 
-def _do(work: Work) -> tuple[WorkResult, int]:
-    read = 0
+def _do(work: Work) -> tuple[WorkResult, int, int]:
+    read = records = 0
 
-    def count(more: int) -> None:
-        nonlocal read
+    def count(more: int, more_records: int) -> None:
+        nonlocal read, records
         read += more
+        records += more_records
         if _stop.is_set():
             raise _StoppedError
 
-    return do_work(work, _instructions, count), read
+    return do_work(work, _instructions, count), read, records
 
 
 class _StoppedError(Exception):

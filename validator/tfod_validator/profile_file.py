@@ -176,11 +176,17 @@ def profile_of_description(found: Description, source: str) -> Profile:
 def profile_to_yaml(profile: Profile) -> str:
     """The profile as a file that :func:`load_profile` reads back equal.
 
-    What a reader takes for granted (the roles of the TF Object Detection API's keys, empty texts)
-    is left out.
-
     Raises:
         TfodError: PyYAML is absent.
+    """
+    return to_yaml(profile_to_document(profile))
+
+
+def profile_to_document(profile: Profile) -> dict[str, Any]:
+    """The profile as its file holds it, for YAML or JSON.
+
+    What a reader takes for granted (the roles of the TF Object Detection API's keys, empty texts)
+    is left out.
     """
     document: dict[str, Any] = {"name": profile.name}
     if profile.title:
@@ -196,7 +202,7 @@ def profile_to_yaml(profile: Profile) -> str:
         document["speaks_against"] = list(profile.speaks_against)
     if profile.pictures is not None:
         document["pictures"] = profile.pictures
-    return to_yaml(document)
+    return document
 
 
 def _feature_to_document(spec: FeatureSpec) -> dict[str, Any]:

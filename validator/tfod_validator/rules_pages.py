@@ -22,7 +22,7 @@ def table(rules: Iterable[Rule]) -> str:
 
 
 def _table_lines(rules: list[Rule]) -> Iterator[str]:
-    for position, (family, members) in enumerate(_by_family(rules)):
+    for position, (family, members) in enumerate(by_family(rules)):
         if position:
             yield ""
         yield f"{family}  {FAMILIES[family]}"
@@ -63,7 +63,7 @@ def profile_changes(rule: Rule) -> list[tuple[str, str]]:
 
 def markdown_pages(rules: Iterable[Rule]) -> dict[str, str]:
     """The pages of ``docs/rules``, by file name: one a family, and README.md, the index."""
-    families = _by_family(list(rules))
+    families = by_family(list(rules))
     pages = {"README.md": _index(families)}
     for family, members in families:
         pages[f"{family}.md"] = _family_page(family, members)
@@ -105,7 +105,8 @@ def _family_page(family: str, rules: list[Rule]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _by_family(rules: list[Rule]) -> list[tuple[str, list[Rule]]]:
+def by_family(rules: list[Rule]) -> list[tuple[str, list[Rule]]]:
+    """The rules of each family that has any, in the order of the families."""
     found = [(family, [rule for rule in rules if rule.family == family]) for family in FAMILIES]
     return [(family, members) for family, members in found if members]
 

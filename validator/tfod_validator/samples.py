@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDEST = 480
 """Pixels of a thumbnail's longer side."""
-_QUALITY = 80
+JPEG_QUALITY = 80
 _USUAL_SIZE = (320, 240)
 _UTMOST_ASPECT = 6.0
 # No other decoder of Pillow is needed; some of them start programs (EPS).
@@ -69,6 +69,15 @@ class Thumbnail:
     decoded: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    """A decoded picture, made small, 8-bit RGB, and its own width and height in pixels."""
+
+    image: Image.Image
+    width: int
+    height: int
+
+
 def thumbnail(sample: Sample) -> Thumbnail:
     """Make a picture small; one that is missing, broken or a bomb becomes a placeholder.
 
@@ -78,40 +87,63 @@ def thumbnail(sample: Sample) -> Thumbnail:
     Raises:
         TfodError: Pillow is not installed.
     """
-    if sample.picture:
-        made = _shrunk(sample.picture)
-        if made:
-            return made
-    width, height = sample.width, sample.height
+    small = shrunk(sample, WIDEST)
+    aspect = shown_aspect(sample, small)
+    if small is None:
+        return _placeholder(aspect, why_no_picture(sample))
+    file = io.BytesIO()
+    small.image.save(file, "JPEG", quality=JPEG_QUALITY)
+    return Thumbnail(_uri("image/jpeg", file.getvalue()), aspect, True)
+
+
+def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
+    """Width by height at which a sample is shown.
+
+    What a record says may be absurd; a picture that is a line is no use either.
+    """
+    width, height = (small.width, small.height) if small else (sample.width, sample.height)
     if width <= 0 or height <= 0:
         width, height = _USUAL_SIZE
-    why = "picture does not decode" if sample.picture else "no picture in the record"
-    return _placeholder(_bounded(width / height), why)
+    return min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
 
 
-def _shrunk(picture: bytes) -> Thumbnail | None:
+def why_no_picture(sample: Sample) -> str:
+    """What a placeholder says."""
+    return "picture does not decode" if sample.picture else "no picture in the record"
+
+
+def shrunk(sample: Sample, longest: int) -> Shrunk | None:
+    """Decode a picture and make it small; None where it is missing, broken or a bomb.
+
+    Args:
+        sample: the sample.
+        longest: pixels of the longer side, at most.
+
+    Raises:
+        TfodError: Pillow is not installed.
+    """
+    if not sample.picture:
+        return None
     try:
         from PIL import Image
     except ImportError:
         raise TfodError(
-            "thumbnails of the HTML report need Pillow; pip install 'tfod[validator]'"
+            "pictures of the report need Pillow; pip install 'tfod[validator]'"
         ) from None
     most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of broken metadata, and of bombs: judged below
-            with Image.open(io.BytesIO(picture), formats=_FORMATS) as image:
+            with Image.open(io.BytesIO(sample.picture), formats=_FORMATS) as image:
                 width, height = image.size
                 if width * height > most:
                     return None
-                image.draft("RGB", (WIDEST, WIDEST))
+                image.draft("RGB", (longest, longest))
                 small = _eight_bits(image)
-                small.thumbnail((WIDEST, WIDEST))
-                file = io.BytesIO()
-                _on_white(small).save(file, "JPEG", quality=_QUALITY)
+                small.thumbnail((longest, longest))
+                return Shrunk(_on_white(small), width, height)
     except Exception:  # whatever decoders raise on broken bytes: OSError, SyntaxError, struct.error
         return None
-    return Thumbnail(_uri("image/jpeg", file.getvalue()), _bounded(width / height), True)
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
@@ -145,11 +177,6 @@ def _placeholder(aspect: float, why: str) -> Thumbnail:
         f'text-anchor="middle" dominant-baseline="middle">{why}</text></svg>'
     )
     return Thumbnail(_uri("image/svg+xml", svg.encode()), aspect, False)
-
-
-def _bounded(aspect: float) -> float:
-    """What a record says may be absurd; a picture that is a line is no use either."""
-    return min(max(aspect, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
 
 
 def _uri(kind: str, content: bytes) -> str:

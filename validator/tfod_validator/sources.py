@@ -7,23 +7,28 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards import (
     find_label_map,
     find_shards,
+    group_shards,
     missing_of_sets,
     parse_shard_name,
     protobuf_texts_in,
 )
 
+from tfod_validator.archive_contents import LONGEST_LABEL_MAP
+
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
+_LABEL_MAP_ENDING = ".pbtxt"
+_FOLDER = os.path.abspath(os.sep)
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,17 @@ class ShardGroup:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All that is to be checked, in the order it was named."""
+    """All that is to be checked, in the order it was named.
+
+    Attributes:
+        groups: shards that lie open.
+        archives: zips.
+        label_maps: content of label maps that are no files of these names, by name.
+    """
 
     groups: Sequence[ShardGroup]
     archives: Sequence[Location]
+    label_maps: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def shards(self) -> list[ShardSource]:
@@ -126,6 +138,49 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
         yield Inventory(_join_sets(_once(groups)), _once_each(archives))
 
 
+def inventory_of(locations: Sequence[Location]) -> Inventory:
+    """What files are that were handed in under names which are no paths, as uploads are.
+
+    The rules for names are those of files in one folder.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to check among them.
+        OSError: one of them cannot be read.
+    """
+    by_path = {os.path.join(_FOLDER, one.name): one for one in locations}
+    texts = sorted(path for path in by_path if path.lower().endswith(_LABEL_MAP_ENDING))
+    zips = [path for path, one in by_path.items() if path not in texts and is_archive(one)]
+    shards = [path for path in by_path if path not in (*texts, *zips)]
+    if not shards and not zips:
+        raise ShardsNotFoundError("there is neither a shard nor a zip among the files")
+    groups = []
+    for one in group_shards(shards, _FOLDER):
+        sources = []
+        for path in one.paths:
+            found, rivals = find_label_map(path, lambda _: texts)
+            name = parse_shard_name(path)
+            sources.append(
+                ShardSource(
+                    location=by_path[path],
+                    subset=one.subset,
+                    label_map=by_path[found].name if found else None,
+                    rivals=tuple(by_path[rival].name for rival in rivals),
+                    numbered=name is not None and name.total is not None,
+                )
+            )
+        groups.append(ShardGroup(one.subset, sources, one.missing))
+    label_maps = {}
+    for path in texts:
+        with by_path[path].open() as stream:
+            label_maps[by_path[path].name] = stream.read(LONGEST_LABEL_MAP + 1)
+    return Inventory(groups, [by_path[path] for path in zips], label_maps)
+
+
+def is_archive(location: Location) -> bool:
+    """Whether a file is a zip by its bytes, or by its name, and no shard by its name."""
+    return _is_zip(location) and parse_shard_name(location.name) is None
+
+
 def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
     """Every shard once, however many sources and links mean it."""
     seen: set[str] = set()
@@ -149,7 +204,7 @@ def _once_each(archives: Sequence[Location]) -> list[Location]:
 
 def _add_file(location: Location, groups: list[ShardGroup], archives: list[Location]) -> None:
     """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-    if _is_zip(location) and parse_shard_name(location.name) is None:
+    if is_archive(location):
         archives.append(location)
         return
     name = parse_shard_name(location.name)

@@ -33,8 +33,8 @@ from tfod_validator.rules.labels import LabelMapFile
 from tfod_validator.sources import Location, ShardSource
 from tfod_validator.zip_directory import Entry
 
-Progress = Callable[[int], None]
-"""Told of bytes that were read."""
+Progress = Callable[[int, int], None]
+"""Told of bytes and records that were read since the last time."""
 _COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
 _REPORT_EVERY = 256
 _REPORT_BYTES = 1 << 20
@@ -158,16 +158,18 @@ def _examine_stream(
 
 def _examine_records(examiner: Examiner, records: Iterator[Record], progress: Progress) -> None:
     told = end = None
-    for count, record in enumerate(records):
+    untold = 0
+    for record in records:
         examiner.look_at(record)
         end = record.offset + record.length
+        untold += 1
         if told is None:
             told = record.offset
-        if count % _REPORT_EVERY == 0 or end - told > _REPORT_BYTES:
-            progress(end - told)
-            told = end
+        if untold == _REPORT_EVERY or end - told > _REPORT_BYTES:
+            progress(end - told, untold)
+            told, untold = end, 0
     if end is not None and told is not None:
-        progress(end - told)
+        progress(end - told, untold)
 
 
 def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
@@ -261,6 +263,11 @@ def _read_label_map(archive: Archive, entry: Entry, name: str) -> LabelMapFile:
         data = read_entry(archive, entry, LONGEST_LABEL_MAP + 1)
     except ArchiveDamageError as error:
         return LabelMapFile(name, None, str(error))
+    return label_map_file(data, name)
+
+
+def label_map_file(data: bytes, name: str) -> LabelMapFile:
+    """A label map from bytes, which may be none; longer ones than are read need not be complete."""
     if len(data) > LONGEST_LABEL_MAP:
         return LabelMapFile(name, None, f"{name} is too long for a label map (above 4 MiB)")
     try:

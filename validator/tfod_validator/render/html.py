@@ -1,6 +1,7 @@
 """The report as one self-contained page, for people who would rather look than read.
 
-It loads nothing, runs no script, and shows everything that came from a shard as plain text.
+It loads nothing, runs no script, and shows everything that came from a shard as plain text. Its
+body has no inline styles, so that another page can show it under a strict policy.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tfod.errors import TfodError
@@ -18,9 +20,9 @@ from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.pictures import Card, make_card
 from tfod_validator.render.visible import visible
 from tfod_validator.render.wording import (
-    SEVEREST_FIRST,
     amounts,
     plural,
+    size,
     tally,
     unnamed_key,
     verdict,
@@ -30,8 +32,10 @@ from tfod_validator.rules.registry import Rule
 from tfod_validator.samples import Sample
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
 
+AFTER_HEAD = "<!-- after the head -->"
+"""Stands in a body after verdict and totals; what a page offers to do may take its place."""
 _OPEN_ROWS = 5
 _MOST_ROWS = 200
 _OPEN_BARS = 25
@@ -39,7 +43,6 @@ _MOST_BARS = 500
 _OPEN_SOURCES = 10
 _MOST_SOURCES = 1000
 _SHORT_MESSAGES = 3
-_UNITS = ("kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True)
@@ -78,26 +81,60 @@ def render_html(
     Raises:
         TfodError: jinja2, or Pillow for the pictures, is not installed.
     """
-    template = _template()
-    sections = _sections(group_findings(report, rules), samples)
+    return _render("report.html", report, _sections(group_findings(report, rules), samples))
+
+
+def render_body(
+    report: Report,
+    samples: Sequence[Sample] = (),
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    links: Sequence[str] = (),
+) -> str:
+    """Write a report as a part of another page, whose ``<h1>`` it brings.
+
+    That page needs :func:`report_css`, and from its policy only ``img-src data:`` besides.
+
+    Args:
+        report: the report.
+        samples: pictures to show.
+        rules: see :func:`render_html`.
+        links: where larger pictures of the samples are.
+
+    Raises:
+        TfodError: jinja2, or Pillow for the pictures, is not installed.
+    """
+    return _render("body.html", report, _sections(group_findings(report, rules), samples, links))
+
+
+def report_css() -> str:
+    """The style sheet of reports."""
+    return files("tfod_validator.render").joinpath("templates/report.css").read_text("utf-8")
+
+
+def _render(name: str, report: Report, sections: Sequence[_Section]) -> str:
     # The texts are plain: the template escapes every one of them.
-    page: str = template.render(
-        report=report,
-        verdict=verdict(report),
-        tally=tally(report),
-        amounts=amounts(report),
-        severities=SEVEREST_FIRST,
-        sections=sections,
-        charts=_charts(report),
-        sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
-        report_version=REPORT_VERSION,
-        short_messages=_SHORT_MESSAGES,
+    page: str = (
+        _templates()
+        .get_template(name)
+        .render(
+            report=report,
+            verdict=verdict(report),
+            tally=tally(report),
+            amounts=amounts(report),
+            sections=sections,
+            charts=_charts(report),
+            sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
+            report_version=REPORT_VERSION,
+            short_messages=_SHORT_MESSAGES,
+            after_head=AFTER_HEAD,
+        )
     )
     return page
 
 
 @cache
-def _template() -> Template:
+def _templates() -> Environment:
     try:
         import jinja2
     except ImportError:
@@ -111,16 +148,18 @@ def _template() -> Template:
         # Control characters are spelled out wherever a text is written.
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    environment.filters.update(number=_number, size=_size, plural=plural, unnamed_key=unnamed_key)
-    return environment.get_template("report.html")
+    environment.filters.update(number=_number, size=size, plural=plural, unnamed_key=unnamed_key)
+    return environment
 
 
-def _sections(groups: Sequence[Group], samples: Sequence[Sample]) -> list[_Section]:
+def _sections(
+    groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str] = ()
+) -> list[_Section]:
     cards: dict[str, list[Card]] = {group.code: [] for group in groups}
-    for sample in samples:
+    for sample, link in zip(samples, links or [""] * len(samples), strict=True):
         code = next((code for code in cards if code in sample.codes), None)
         if code is not None:
-            cards[code].append(make_card(sample))
+            cards[code].append(make_card(sample, link))
     sections = []
     for group in groups:
         chosen = group.examples(_OPEN_ROWS)
@@ -164,13 +203,3 @@ def _folded(things: Sequence[object], first: int, most: int) -> dict[str, object
 
 def _number(value: int) -> str:
     return f"{value:,}"
-
-
-def _size(count: int | None) -> str:
-    """Bytes as people say them."""
-    if count is None:
-        return ""
-    if count < 1000:
-        return f"{count} B"
-    power = min((len(str(count)) - 1) // 3, len(_UNITS))
-    return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"

@@ -1,4 +1,4 @@
-"""Sample pictures of the HTML report: a thumbnail, and its boxes as SVG paths over it."""
+"""Sample pictures of the HTML report: a thumbnail and its boxes over it, in one SVG."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _AIR = 0.03
 """Room around boxes that reach outside, so that their lines are seen."""
 _TINY = 0.025
 """A box smaller than this part of the picture gets a ring around it."""
+_TALLEST = 22.0
+"""Height of a card's picture at most, rem."""
 _MOST_DRAWN = 200
 
 
@@ -37,32 +39,30 @@ class Card:
     Attributes:
         sample: what is shown.
         uri: its thumbnail.
-        view_box: of the overlay: the picture is ``0 0 1000 height`` in it, with a margin around it
-            if boxes are outside.
-        frame: left, top, width, height of the picture in the card, percent.
-        aspect: width by height of the card's frame.
+        view_box: of the SVG: the picture is ``0 0 1000 picture_height`` in it, with a margin around
+            it if boxes are outside.
+        picture_height: see above.
+        width, height: of the SVG at most, rem.
         marks: boxes, the offending ones last, on top of the others.
         undrawn: boxes that are too many, or not finite.
+        link: where a larger picture is; empty for none.
     """
 
     sample: Sample
     uri: str
     view_box: str
-    frame: tuple[float, float, float, float]
-    aspect: float
+    picture_height: float
+    width: float
+    height: float
     marks: tuple[Mark, ...]
     undrawn: int
+    link: str
 
 
-def make_card(sample: Sample) -> Card:
+def make_card(sample: Sample, link: str = "") -> Card:
     """Prepare a sample for the page."""
     small = thumbnail(sample)
-    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
-    known = ~np.isnan(boxes).any(axis=1)
-    boxes = np.clip(boxes, -_FARTHEST, 1 + _FARTHEST)
-    numbers = sorted(np.nonzero(known)[0].tolist(), key=lambda one: one not in sample.offending)
-    drawn = numbers[:_MOST_DRAWN][::-1]
-
+    boxes, drawn = drawn_boxes(sample, reach=_FARTHEST)
     left, top, right, bottom = _extent(boxes[drawn])
     wide, high = right - left, bottom - top
     height = _UNIT / small.aspect
@@ -73,11 +73,30 @@ def make_card(sample: Sample) -> Card:
         sample=sample,
         uri=small.uri,
         view_box=view_box,
-        frame=(-left / wide * 100, -top / high * 100, 100 / wide, 100 / high),
-        aspect=small.aspect * wide / high,
+        picture_height=height,
+        width=_TALLEST * small.aspect * wide / high,
+        height=_TALLEST,
         marks=tuple(_marks(sample, boxes, drawn, height)),
         undrawn=len(boxes) - len(drawn),
+        link=link,
     )
+
+
+def drawn_boxes(sample: Sample, reach: float) -> tuple[np.ndarray, list[int]]:
+    """Boxes of a sample as they are drawn.
+
+    Args:
+        sample: the sample.
+        reach: how far outside the picture, as a part of it, a box is drawn; farther ones end there.
+
+    Returns:
+        All boxes, shape (n, 4), normalized, and the numbers of those to draw: with no NaN among
+        them, not too many, the offending ones last.
+    """
+    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
+    known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
+    numbers = sorted(known, key=lambda one: one not in sample.offending)
+    return np.clip(boxes, -reach, 1 + reach), numbers[:_MOST_DRAWN][::-1]
 
 
 def _extent(boxes: np.ndarray) -> tuple[float, float, float, float]:

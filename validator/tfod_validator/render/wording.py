@@ -10,11 +10,22 @@ from tfod_validator.report import Report
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
 _PLURALS = {"box": "boxes"}
+_UNITS = ("kB", "MB", "GB", "TB")
 
 
 def plural(count: int, noun: str) -> str:
     """``1 shard``, ``1,204 shards``."""
     return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
+def size(count: int | None) -> str:
+    """Bytes as people say them."""
+    if count is None:
+        return ""
+    if count < 1000:
+        return f"{count} B"
+    power = min((len(str(count)) - 1) // 3, len(_UNITS))
+    return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
 
 
 def count_in(count: int, places: int, noun: str, what: str = "") -> str:

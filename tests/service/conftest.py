@@ -1,0 +1,318 @@
+"""The service as users start it, and the servers that it can use."""
+
+from __future__ import annotations
+
+import io
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from PIL import Image
+from tfod.writer import write_records
+
+from tests.conftest import encode, objects, picture
+
+_GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
+_START_SECONDS = 60
+
+
+@dataclass
+class Service:
+    """A service that runs.
+
+    Attributes:
+        process: the supervisor.
+        url: where it listens; empty for one without web processes.
+        data: its folder.
+        lines: what it has written on standard error so far.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    data: Path
+    lines: list[str] = field(default_factory=list)
+
+    def upload(self, files: Any, headers: Mapping[str, str] | None = None, **more: Any) -> Any:
+        """POST files, as a dict or list of parts; ``more`` are parameters of the address."""
+        url = f"{self.url}/api/v1/validations"
+        parameters = {"wait": 30} | more
+        return requests.post(url, files=files, params=parameters, headers=headers, timeout=120)
+
+    def get(self, path: str, **more: Any) -> requests.Response:
+        """GET an address of the service."""
+        return requests.get(self.url + path, timeout=60, **more)
+
+    def wait_until_over(self, key: str, seconds: float = 120) -> dict[str, Any]:
+        """The validation when its check has ended."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                found: dict[str, Any] = self.get(f"/api/v1/validations/{key}").json()
+            except requests.ConnectionError:
+                found = {"state": "unreachable"}
+            if found["state"] in ("finished", "failed"):
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{key} has not ended: {found}; {self.lines[-20:]}")
+
+    def children(self, module: str = "") -> list[int]:
+        """Process ids of what the supervisor has started, and of what these have."""
+        found = []
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            if pid != self.process.pid and self._is_ours(pid):
+                command = _read(f"/proc/{pid}/cmdline").replace("\0", " ")
+                if module in command and _state_of(pid) != "Z":
+                    found.append(pid)
+        return found
+
+    def _is_ours(self, pid: int) -> bool:
+        return f"TFOD_SERVICE_SETTINGS={self._mark}" in _read(f"/proc/{pid}/environ")
+
+    @property
+    def _mark(self) -> str:
+        return f'{{"data": "{self.data}"'
+
+    def memory(self) -> int:
+        """Bytes that all its processes hold, shared ones shared out (PSS)."""
+        total = 0
+        for pid in [self.process.pid, *self.children()]:
+            for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+
+    def stop(self, seconds: float = 60) -> int:
+        """SIGTERM, and the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _state_of(pid: int) -> str:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
+
+
+@contextmanager
+def running_service(
+    data: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Service]:
+    """``tfod serve`` on a free port until the block ends; it must then end by itself."""
+    command = [sys.executable, "-m", "tfod_validator.cli", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--data", str(data), *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+    service = Service(process, "", data)
+    told = threading.Event()
+
+    def listen() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            service.lines.append(line)
+            found = _GREETING.match(line)
+            if found:
+                service.url = found[1] or ""
+                told.set()
+        told.set()
+
+    reader = threading.Thread(target=listen)
+    reader.start()
+    try:
+        assert told.wait(_START_SECONDS), service.lines
+        assert process.poll() is None, service.lines
+        if service.url and "--workers" not in options:
+            _wait_until_ready(service)
+        yield service
+    finally:
+        try:
+            status = service.stop()
+        finally:
+            process.kill()
+            process.wait()
+            reader.join(10)
+    assert status in (0, -signal.SIGKILL), service.lines[-20:]
+
+
+def _wait_until_ready(service: Service) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while service.get("/readyz").status_code != 200:
+        assert time.monotonic() < end, service.lines
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Starts services with options; they end with the test."""
+    with ExitStack() as stack:
+
+        def start(*options: str, data: str = "data", **environment: str) -> Service:
+            return stack.enter_context(
+                running_service(tmp_path / data, *options, environment=environment)
+            )
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service with its defaults for all tests that leave it as it is."""
+    data = tmp_path_factory.mktemp("service")
+    limits = ("--max-queued-per-client", "1000")
+    with running_service(data, *limits) as running:
+        yield running
+        end = time.monotonic() + 60
+        while list((data / "uploads").iterdir()):  # of checks that nobody has waited for
+            assert time.monotonic() < end, running.lines[-20:]
+            time.sleep(0.1)
+    assert list((data / "incoming").iterdir()) == []
+
+
+def require(what: str, is_there: bool) -> None:
+    """Skip where something is not installed; fail where it has to be (in CI)."""
+    if not is_there:
+        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
+        pytest.skip(f"{what} is not installed")
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a PostgreSQL server of our own."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    require("PostgreSQL", bool(programs))
+    folder = Path("/tmp") / f"tfod-pg-{os.getpid()}"  # sockets' names are short
+    folder.mkdir()
+    as_user: list[str] = []
+    if os.geteuid() == 0:  # PostgreSQL refuses root
+        entry = pwd.getpwnam("postgres")
+        os.chown(folder, entry.pw_uid, entry.pw_gid)
+        as_user = [
+            "setpriv",
+            f"--reuid={entry.pw_uid}",
+            f"--regid={entry.pw_gid}",
+            "--clear-groups",
+        ]
+    binary, port = programs[-1].parent, free_port()
+    initdb = [
+        *as_user,
+        str(binary / "initdb"),
+        "-D",
+        str(folder / "db"),
+        "-U",
+        "tfod",
+        "-A",
+        "trust",
+    ]
+    subprocess.run(initdb, check=True, capture_output=True)
+    options = f"-p {port} -h 127.0.0.1 -k {folder} -c fsync=off"
+    control = [*as_user, str(binary / "pg_ctl"), "-D", str(folder / "db"), "-w"]
+    log = str(folder / "log")
+    subprocess.run([*control, "-o", options, "-l", log, "start"], check=True, capture_output=True)
+    try:
+        yield f"postgresql://tfod@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Redis server of our own."""
+    program = shutil.which("redis-server")
+    require("Redis", program is not None)
+    port = free_port()
+    folder = tmp_path_factory.mktemp("redis")
+    command = [str(program), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    server = subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
+
+
+def shard_of(
+    folder: Path, *, boxes: int = 1, xmax: float = 0.5, text: str = "cat", records: int = 3
+) -> bytes:
+    """A shard with a picture in each record; an ``xmax`` of 0.1 or less makes boxes inverted."""
+    one = io.BytesIO()
+    Image.new("RGB", (200, 100), (90, 140, 90)).save(one, "JPEG")
+    encoded = {"image/encoded": one.getvalue(), "image/format": "jpeg"}
+    found = []
+    for number in range(records):
+        boxed = objects([(0.1, 0.1, xmax, 0.5 + 0.01 * place) for place in range(boxes)])
+        classes = {
+            "image/object/class/text": [text] * boxes,
+            "image/object/class/label": [1] * boxes,
+        }
+        name = {"image/source_id": str(number)}
+        found.append(encode(picture(f"{number}.jpg") | encoded | boxed | classes | name))
+    path = write_records(folder, "train", found)[0]
+    return Path(path).read_bytes()
+
+
+def zip_of(entries: Mapping[str, bytes]) -> bytes:
+    """A zip."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def good_zip(tmp_path: Path) -> bytes:
+    """A zip in which nothing is wrong."""
+    folder = tmp_path / "good"
+    folder.mkdir()
+    return zip_of({"default.tfrecord": shard_of(folder), "label_map.pbtxt": LABEL_MAP})
+
+
+@pytest.fixture
+def bad_zip(tmp_path: Path) -> bytes:
+    """A zip with a box whose right side is left of its left one."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    return zip_of({"default.tfrecord": shard_of(folder, xmax=0.05), "label_map.pbtxt": LABEL_MAP})

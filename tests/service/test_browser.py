@@ -1,0 +1,467 @@
+"""The pages in Chromium: upload, progress, report, sharing; with scripts, without, by keyboard."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod_validator.service import uploads
+from tfod_validator.service.job import run_check
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+from tfod_validator.service.validation import Outcome
+
+from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
+from tests.service.conftest import Service, require
+from tests.zip_forge import real_zip
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+ATTACK = "<img src=x onerror=alert(1)>\"'&"
+PHONE = {"width": 390, "height": 844}
+PATIENCE = 30_000
+"""Milliseconds that the browser waits for something."""
+NAMED = {"mimeType": "application/zip"}
+Start = Callable[..., Service]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium, driven by Playwright."""
+    require("Chromium", CHROMIUM.exists())
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages in fresh contexts; no page may run an attack, fail, or break its policy."""
+    contexts, troubles = [], []
+
+    def note(message: Any) -> None:
+        if message.type == "error" and "status of" not in message.text:
+            troubles.append(message.text)
+
+    def make(**options: Any) -> Any:
+        contexts.append(chromium.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", note)
+        return page
+
+    yield make
+    for one in contexts:
+        one.close()
+    assert troubles == []
+
+
+def zipped(*payloads: bytes) -> bytes:
+    return real_zip([("default.tfrecord", shard(*payloads)), ("label_map.pbtxt", LABEL_MAP)])
+
+
+def good() -> bytes:
+    return zipped(record(), other())
+
+
+def bad(text: str = "cat") -> bytes:
+    """A zip with an inverted box, a class that is not in the map, and a picture to look at."""
+    boxes = [(0.75, 0.25, 0.25, 0.75), (0.1, 0.1, 0.5, 0.9)]
+    return zipped(with_boxes(boxes, [text, "dog"], [1, 2]), other())
+
+
+def choose(page: Any, *files: tuple[str, bytes]) -> None:
+    given = [{"name": name, "buffer": data, **NAMED} for name, data in files]
+    page.locator("#file").set_input_files(given)
+
+
+def upload(page: Any, url: str, *files: tuple[str, bytes]) -> str:
+    """Choose files and send them; returns the address of their report."""
+    page.goto(url)
+    choose(page, *files)
+    page.get_by_role("button", name="Check", exact=True).click()
+    page.wait_for_url("**/reports/*")
+    return str(page.url)
+
+
+def verdict(page: Any) -> str:
+    """The verdict, once it is there."""
+    return str(page.locator(".verdict").inner_text())
+
+
+def fits(page: Any) -> bool:
+    """Whether nothing has to be scrolled sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+class Worker:
+    """A worker whose progress a test decides."""
+
+    def __init__(self, service: Service) -> None:
+        self.settings = Settings(data=service.data)
+        self.store = Store(self.settings)
+
+    def begin(self, address: str) -> str:
+        key = address.rpartition("/")[2]
+        claimed = self.store.claim("test", time.time() + 600, 10)
+        assert claimed is not None and claimed.id == key
+        return key
+
+    def tell(self, key: str, part: float, records: int) -> None:
+        total = self.store.find(key).bytes_total  # type: ignore[union-attr]
+        assert self.store.renew(key, "test", time.time() + 600, (int(total * part), records))
+
+    def end(self, key: str, outcome: Outcome | None = None) -> None:
+        found = self.store.find(key)
+        assert found is not None
+        folder = uploads.folder_of(self.settings, key)
+        made = outcome or run_check(folder, found.request, self.settings.limits, lambda *_: None)
+        assert self.store.finish(key, "test", made)
+
+
+@pytest.fixture
+def waiting(start_service: Start) -> Service:
+    """A service without workers: what is uploaded waits until the test itself goes on with it."""
+    return start_service("--workers", "0")
+
+
+# Upload and report
+
+
+def test_from_choosing_a_file_to_the_report(service: Service, open_page: Any) -> None:
+    page = open_page()
+    upload(page, service.url, ("anno.zip", bad()))
+    assert verdict(page) == "Invalid"
+    assert page.title() == "Invalid: anno.zip · tfod"
+    assert page.get_by_role("heading", name="box is inverted").is_visible()
+    assert "What to do:" in page.locator("#BOX006").inner_text()
+    picture = page.locator("#BOX006 svg.picture")
+    assert picture.locator("image").count() == 1 and picture.locator(".bad").count() == 1
+    assert picture.bounding_box()["width"] > 100
+    assert page.locator(".charts .bar rect").count() >= 2
+    link = page.get_by_role("link", name="Larger picture")
+    answer = page.request.get(page.evaluate("one => one.href", link.element_handle()))
+    assert answer.headers["content-type"] == "image/jpeg" and answer.body()[:2] == b"\xff\xd8"
+
+
+def test_dropped_files_are_collected_and_can_be_removed(service: Service, open_page: Any) -> None:
+    page = open_page()
+    page.goto(service.url)
+    for name, data in (("a.tfrecord", shard(record())), ("label_map.pbtxt", LABEL_MAP)):
+        made = page.evaluate_handle(
+            """([name, bytes]) => {
+                const files = new DataTransfer();
+                files.items.add(new File([new Uint8Array(bytes)], name));
+                return files;
+            }""",
+            [name, list(data)],
+        )
+        page.dispatch_event(".drop", "dragover", {"dataTransfer": made})
+        page.dispatch_event(".drop", "drop", {"dataTransfer": made})
+    choosing = page.get_by_role("list", name="Chosen files").get_by_role("listitem")
+    assert choosing.count() == 2
+    page.get_by_role("button", name="Remove label_map.pbtxt").click()
+    assert choosing.count() == 1
+    page.get_by_role("button", name="Check", exact=True).click()
+    assert verdict(page) == "Valid"
+    assert "a.tfrecord" in page.title()
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "begin"),
+    [
+        ("HTML", ".html", b"<!DOCTYPE html>"),
+        ("JSON", ".json", b"{"),
+        ("JUnit", ".xml", b"<?xml"),
+        ("Text", ".txt", b""),
+    ],
+)
+def test_every_format_can_be_downloaded(
+    service: Service, open_page: Any, name: str, ending: str, begin: bytes
+) -> None:
+    page = open_page()
+    upload(page, service.url, ("anno.zip", bad()))
+    verdict(page)
+    with page.expect_download() as download:
+        page.get_by_role("link", name=name, exact=True).click()
+    content = Path(download.value.path()).read_bytes()
+    assert download.value.suggested_filename.endswith(ending)
+    assert content.startswith(begin) and b"BOX006" in content
+
+
+def test_options_are_followed(service: Service, open_page: Any) -> None:
+    page = open_page()
+    page.goto(service.url)
+    choose(page, ("anno.zip", zipped(with_boxes([(0.1, 0.1, 0.1001, 0.9)]), other())))
+    page.get_by_text("Options").click()
+    page.get_by_label("What it is for").select_option("cvat")
+    page.get_by_label("Warnings make it invalid, too").check()
+    labels = json.dumps([{"name": "cat"}, {"name": "dog"}]).encode()
+    page.get_by_label("Labels of the CVAT task").set_input_files(
+        {"name": "labels.json", "mimeType": "application/json", "buffer": labels}
+    )
+    page.get_by_role("button", name="Check", exact=True).click()
+    assert verdict(page) == "Invalid"
+    head = page.locator(".head").inner_text()
+    assert "Profile cvat" in head and "warnings fail, too" in head
+
+
+# Progress
+
+
+def test_the_upload_shows_how_far_it_is_and_can_be_cancelled(
+    waiting: Service, open_page: Any
+) -> None:
+    page = open_page()
+    page.goto(waiting.url)
+    choose(page, ("large.zip", bytes(6_000_000)))
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 1_000_000}
+    network.send("Network.emulateNetworkConditions", slow)
+    page.get_by_role("button", name="Check", exact=True).click()
+    page.get_by_text(" of 6.0 MB").wait_for()
+    assert 0 < page.locator("#sent").evaluate("bar => bar.position") < 1
+    page.get_by_role("button", name="Cancel").click()
+    assert page.get_by_role("alert").inner_text() == "The upload was cancelled."
+    assert page.get_by_role("button", name="Check", exact=True).is_enabled()
+
+
+@pytest.mark.parametrize("events", [True, False], ids=["events", "asking"])
+def test_the_check_shows_how_far_it_is(waiting: Service, open_page: Any, events: bool) -> None:
+    page, worker = open_page(), Worker(waiting)
+    if not events:
+        page.route("**/events", lambda route: route.fulfill(status=503))
+    address = upload(page, waiting.url, ("anno.zip", bad()))
+    assert page.get_by_role("heading", name="Waiting").is_visible()
+    key = worker.begin(address)
+    page.get_by_role("heading", name="Checking").wait_for()
+    worker.tell(key, 0.5, 1234)
+    page.get_by_text(", 1,234 records").wait_for()
+    assert page.get_by_role("progressbar").evaluate("bar => bar.position") == pytest.approx(
+        0.5, 0.1
+    )
+    assert page.get_by_role("status").inner_text() == "50 percent checked"
+    worker.end(key)
+    assert verdict(page) == "Invalid"
+    assert page.get_by_role("status").inner_text() == "Invalid: anno.zip · tfod"
+    assert page.url == address and page.locator("progress").count() == 0
+
+
+def test_a_check_that_fails_says_why(waiting: Service, open_page: Any) -> None:
+    page, worker = open_page(), Worker(waiting)
+    key = worker.begin(upload(page, waiting.url, ("label_map.pbtxt", LABEL_MAP)))
+    problem = {"title": "x", "status": 422, "detail": f"Too many {ATTACK}.", "limit": "max_records"}
+    worker.end(key, Outcome({}, None, failure=problem))
+    page.get_by_role("heading", name="The check could not be done").wait_for()
+    text = page.locator("main").inner_text()
+    assert ATTACK in text and "max_records" in text
+
+
+# Sharing and remembering
+
+
+def test_the_link_can_be_copied_and_opened_elsewhere(service: Service, open_page: Any) -> None:
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    address = upload(page, service.url, ("anno.zip", bad()))
+    verdict(page)
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == address == page.get_by_label("Link to this report").input_value()
+    stranger = open_page()
+    stranger.goto(copied)
+    assert verdict(stranger) == "Invalid"
+    stranger.goto(service.url)
+    assert stranger.get_by_role("heading", name="Recent").count() == 0
+
+
+def test_a_browser_remembers_its_reports_until_they_are_deleted(
+    service: Service, open_page: Any
+) -> None:
+    page = open_page()
+    addresses = [
+        upload(page, service.url, (f"{n}.zip", data)) for n, data in enumerate([good(), bad()])
+    ]
+    verdict(page)
+    page.goto(service.url)
+    recent = page.locator(".recent li")
+    assert recent.count() == 2
+    assert "1.zip" in recent.first.inner_text() and "invalid" in recent.first.inner_text()
+    recent.first.get_by_role("link").click()
+    page.get_by_text("Delete", exact=True).click()
+    page.get_by_role("button", name="Delete it now").click()
+    page.wait_for_url(service.url + "/")
+    assert recent.count() == 1
+    assert page.goto(addresses[1]).status == 404
+    assert page.get_by_role("heading", name="Nothing here").is_visible()
+
+
+# Attacks and limits
+
+
+def test_attacks_in_names_stay_text(service: Service, open_page: Any) -> None:
+    page = open_page()
+    name = f"{ATTACK}\u202egpj.zip"
+    upload(page, service.url, (name, bad(ATTACK)))
+    assert verdict(page) == "Invalid"
+    shown = page.locator("main").inner_text()
+    assert ATTACK in shown and r"\u202e" in shown and "\u202e" not in shown
+    assert ATTACK in page.title()
+    assert page.locator("[onerror], [src=x]").count() == 0
+    page.goto(service.url)
+    assert ATTACK in page.locator(".recent").inner_text()
+    choose(page, (name, b"x"))
+    assert ATTACK in page.locator("#chosen").inner_text()
+    assert page.locator("[onerror], [src=x]").count() == 0
+
+
+def test_limits_are_told_before_and_after_sending(start_service: Start, open_page: Any) -> None:
+    limits = ("--max-body-bytes", "9000", "--max-queued-per-client", "1", "--workers", "0")
+    url = start_service(*limits).url
+    page = open_page()
+    page.goto(url)
+    choose(page, ("large.zip", bytes(10_000)))
+    alert = page.get_by_role("alert")
+    assert alert.inner_text().startswith("These files have 10.0 kB; at most 9.0 kB")
+    page.get_by_role("button", name="Check", exact=True).click()
+    assert page.url == url + "/"
+    upload(page, url, ("a.zip", good()))
+    page.goto(url)
+    choose(page, ("b.zip", good()))
+    page.get_by_role("button", name="Check", exact=True).click()
+    page.get_by_text("wait already; try again").wait_for()
+    assert page.get_by_role("button", name="Check", exact=True).is_visible()
+
+
+def test_signing_in_and_out(start_service: Start, open_page: Any) -> None:
+    url = start_service("--workers", "0", TFOD_TOKENS="sesame,barley").url
+    page = open_page()
+    page.goto(url + "/rules")
+    page.get_by_label("Token").fill("wrong")
+    page.keyboard.press("Enter")
+    page.get_by_text("This token is not known here.").wait_for()
+    page.get_by_label("Token").fill("barley")
+    page.keyboard.press("Enter")
+    page.wait_for_url(url + "/rules")
+    upload(page, url, ("anno.zip", good()))
+    page.get_by_role("heading", name="Waiting").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    page.goto(url + "/sign-in?next=//example.org/")
+    page.get_by_label("Token").fill("sesame")
+    page.keyboard.press("Enter")
+    page.wait_for_url(url + "/")
+
+
+# Without scripts, by keyboard, on a phone
+
+
+def test_without_scripts(service: Service, open_page: Any) -> None:
+    page = open_page(java_script_enabled=False)
+    address = upload(page, service.url, ("anno.zip", bad(ATTACK)))
+    assert verdict(page) == "Invalid"  # the page asks again by itself
+    assert page.locator("svg.picture").first.is_visible()
+    assert page.get_by_label("Link to this report").input_value() == address
+    assert page.get_by_role("button", name="Copy").count() == 0
+    page.get_by_text("Delete", exact=True).click()
+    page.get_by_role("button", name="Delete it now").click()
+    page.wait_for_url(service.url + "/")
+    page.get_by_role("button", name="Check", exact=True).click()  # the browser asks for a file
+    assert page.url == service.url + "/"
+
+
+def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
+    page = open_page()
+    page.goto(service.url)
+
+    def focused() -> str:
+        return str(page.evaluate("document.activeElement.innerText || document.activeElement.id"))
+
+    page.keyboard.press("Tab")
+    assert focused() == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert focused() == "file"
+    assert page.locator(".drop").evaluate("one => getComputedStyle(one).borderColor") != ""
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files({"name": "anno.zip", "buffer": bad(), **NAMED})
+    for _ in range(20):
+        if focused() == "Check":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert verdict(page) == "Invalid"
+    visited = []
+    while "Delete" not in visited:
+        page.keyboard.press("Tab")
+        visited.append(focused())
+        assert len(visited) < 40
+    assert {"HTML", "JSON", "JUnit", "Text", "link", "Copy"} <= {*visited}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_violations_or_scrolls_sideways(
+    waiting: Service, start_service: Start, open_page: Any, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page, worker = open_page(color_scheme=scheme, viewport=PHONE), Worker(waiting)
+    found: dict[str, Any] = {}
+
+    def judge(name: str) -> None:
+        found[name] = axe.run(page).response["violations"]
+        assert fits(page), name
+
+    with_tokens = start_service("--workers", "0", data="other", TFOD_TOKENS="sesame").url
+    page.goto(with_tokens)
+    judge("sign-in")
+    address = upload(page, waiting.url, (ATTACK * 5, bad(ATTACK)))
+    judge("waiting")
+    key = worker.begin(address)
+    page.get_by_role("heading", name="Checking").wait_for()
+    judge("running")
+    worker.end(key)
+    verdict(page)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    judge("finished")
+    key = worker.begin(upload(page, waiting.url, ("a.zip", b"x")))
+    worker.end(key, Outcome({}, None, failure={"title": "x", "status": 422, "detail": "No."}))
+    page.get_by_role("heading", name="The check could not be done").wait_for()
+    judge("failed")
+    for path in ("/", "/rules", "/docs", "/nothing"):
+        page.goto(waiting.url + path)
+        if path == "/":
+            choose(page, ("anno.zip", good()))
+            page.get_by_text("Options").click()
+        judge(path)
+        page.set_viewport_size({"width": 1280, "height": 900})
+        judge(path + " on a desk")
+        page.set_viewport_size(PHONE)
+    said = {
+        name: [(one["id"], one["nodes"][0]["html"][:200]) for one in violations]
+        for name, violations in found.items()
+        if violations
+    }
+    assert said == {}
+    assert len(found) == 13
+
+
+def test_dark_is_dark(service: Service, open_page: Any) -> None:
+    shades = []
+    for scheme in ("light", "dark"):
+        page = open_page(color_scheme=scheme)
+        page.goto(service.url)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        shades.append(sum(map(int, colour[4:-1].split(","))))
+    assert shades[0] > 600 and shades[1] < 150

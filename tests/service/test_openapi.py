@@ -1,0 +1,55 @@
+"""The API does what its description says: schemathesis reads one and asks the other."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import InvalidArgument, Unsatisfiable
+from schemathesis.config import SchemathesisConfig
+from schemathesis.generation import GenerationMode
+
+from tests.service.conftest import Service
+
+_EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "25"))
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda one: one.value)
+def test_as_described(service: Service, mode: GenerationMode) -> None:
+    # An upload that fits the description may hold a task or a profile that makes no sense.
+    accepted = {"expected-statuses": ["2xx", 404, 409, 422]}
+    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": accepted}})
+    schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
+    asked = []
+    for one in schema.get_all_operations():
+        operation = one.ok()
+
+        @settings(
+            max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck)
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: schemathesis.Case) -> None:
+            case.call_and_validate(timeout=90)
+
+        with suppress(Unsatisfiable, InvalidArgument):  # nothing can be wrong without parameters
+            ask()
+            asked.append(operation.label)
+    assert "POST /api/v1/validations" in asked
+
+
+def test_the_description_is_openapi_3_1(service: Service) -> None:
+    document = service.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    for name, one in document["components"]["schemas"].items():
+        jsonschema.Draft202012Validator.check_schema(one)
+        assert "$defs" not in json.dumps(one), name
+    paths = set(document["paths"])
+    assert {"/api/v1/validations", "/api/v1/validations/{key}", "/readyz", "/metrics"} <= paths
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"] and operation["responses"], (path, method)

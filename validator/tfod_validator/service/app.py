@@ -1,0 +1,88 @@
+"""The Flask application."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+
+from flask import Flask, Response, g, request
+
+from tfod_validator.service import error_handlers, metrics, security
+from tfod_validator.service.api import api
+from tfod_validator.service.gate import make_gate
+from tfod_validator.service.health import health
+from tfod_validator.service.pages import pages
+from tfod_validator.service.queue import Queue
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+
+_access = logging.getLogger("tfod.access")
+_MAX_FORM_BYTES = 64 << 10
+_MAX_FORM_PARTS = 20
+"""Of forms without files; those with files are read by form.py."""
+
+
+def create_app(settings: Settings) -> Flask:
+    """The application, with its tables created and its queue connected.
+
+    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.store``, ``tfod.queue``,
+    ``tfod.draining`` (an event that is set when the service is stopped), ``tfod.streams`` and
+    ``tfod.waiting`` (how many may), and ``tfod.gate``, which judges a request by its head.
+    """
+    app = Flask(__name__)
+    limits = settings.limits
+    app.config.update(
+        MAX_CONTENT_LENGTH=limits.max_body_bytes,
+        MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
+        MAX_FORM_PARTS=_MAX_FORM_PARTS,
+    )
+    store = Store(settings)
+    store.create_tables()
+    app.extensions.update(
+        {
+            "tfod.settings": settings,
+            "tfod.store": store,
+            "tfod.queue": Queue(settings),
+            "tfod.draining": threading.Event(),
+            "tfod.streams": threading.BoundedSemaphore(
+                min(limits.max_event_streams, max(1, settings.threads // 2))
+            ),
+            "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 4)),
+        }
+    )
+    app.before_request(_begin)
+    app.after_request(_note)
+    security.register(app, settings)
+    error_handlers.register(app)
+    app.register_blueprint(api)
+    app.register_blueprint(health)
+    app.register_blueprint(pages)
+    app.extensions["tfod.gate"] = make_gate(app, settings)
+    return app
+
+
+def _begin() -> None:
+    g.began = time.monotonic()
+    g.number = secrets.token_hex(8)
+
+
+def _note(response: Response) -> Response:
+    """Log a request, and count it. Addresses of reports are secrets: the endpoint is logged."""
+    seconds = time.monotonic() - g.get("began", time.monotonic())
+    endpoint = request.endpoint or "none"
+    metrics.REQUESTS.labels(request.method, endpoint, response.status_code).inc()
+    metrics.REQUEST_SECONDS.labels(endpoint).observe(seconds)
+    response.headers["X-Request-Id"] = g.get("number", "")
+    fields = {
+        "request": g.get("number", ""),
+        "method": request.method,
+        "endpoint": endpoint,
+        "status": response.status_code,
+        "seconds": round(seconds, 4),
+        "bytes_in": request.content_length or 0,
+        "client": request.remote_addr,
+    }
+    _access.info("request", extra={"fields": fields})
+    return response

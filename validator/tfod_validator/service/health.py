@@ -1,0 +1,108 @@
+"""Whether the service lives, whether it is ready, and what it counts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from flask import Blueprint, Response, current_app
+
+from tfod_validator.service import metrics
+from tfod_validator.service.openapi import describe_api
+from tfod_validator.service.parameters import Operation, operation
+from tfod_validator.service.queue import Queue
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+from tfod_validator.service.uploads import free_bytes
+
+health = Blueprint("health", __name__)
+_WORKER_SEEN = 30.0
+_log = logging.getLogger("tfod.service")
+_CHECKS = {"application/json": {"type": "object"}}
+
+
+@health.get("/healthz")
+@operation(
+    Operation(
+        summary="Whether the process answers",
+        tag="operation",
+        responses={200: ("It does.", _CHECKS)},
+        open=True,
+    )
+)
+def live() -> Response:
+    """Answer, and ask nobody."""
+    return _json({"status": "ok"}, 200)
+
+
+@health.get("/readyz")
+@operation(
+    Operation(
+        summary="Whether database, queue, disk and workers are there",
+        tag="operation",
+        responses={200: ("All are.", _CHECKS), 503: ("One is not.", _CHECKS)},
+        open=True,
+    )
+)
+def ready() -> Response:
+    """Ask all that an upload needs."""
+    settings: Settings = current_app.extensions["tfod.settings"]
+    store: Store = current_app.extensions["tfod.store"]
+    queue: Queue = current_app.extensions["tfod.queue"]
+    checks = {
+        "database": _answers(store.ping),
+        "queue": _answers(lambda: len(queue)),
+        "disk": _answers(lambda: _require(free_bytes(settings) > settings.limits.min_free_bytes)),
+        "workers": _answers(lambda: _require(store.workers_since(time.time() - _WORKER_SEEN) > 0)),
+    }
+    is_ready = all(checks.values())
+    shown = {name: "ok" if sound else "failing" for name, sound in checks.items()}
+    status = {"status": "ok" if is_ready else "failing", "checks": shown}
+    return _json(status, 200 if is_ready else 503)
+
+
+@health.get("/metrics")
+@operation(
+    Operation(
+        summary="Metrics for Prometheus",
+        tag="operation",
+        responses={200: ("Metrics.", {"text/plain": {"type": "string"}})},
+    )
+)
+def metrics_page() -> Response:
+    """What all processes have counted."""
+    store: Store = current_app.extensions["tfod.store"]
+    return Response(metrics.exposition(store), content_type=metrics.CONTENT_TYPE)
+
+
+@health.get("/openapi.json")
+@operation(
+    Operation(
+        summary="This description",
+        tag="operation",
+        responses={200: ("OpenAPI 3.1.", {"application/json": {"type": "object"}})},
+    )
+)
+def openapi() -> Response:
+    """The description of the API, from its code."""
+    return _json(describe_api(current_app), 200)
+
+
+def _require(is_so: bool) -> None:
+    if not is_so:
+        raise RuntimeError("not so")
+
+
+def _answers(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except Exception:
+        _log.warning("not ready", exc_info=True)
+        return False
+    return True
+
+
+def _json(document: object, status: int) -> Response:
+    return Response(json.dumps(document, indent=2) + "\n", status, mimetype="application/json")

@@ -1,0 +1,180 @@
+"""A check, from uploaded files to the documents of its report. Runs in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tfod.errors import TfodError
+
+from tfod_validator.archive import ArchiveLimits
+from tfod_validator.check import Options, check
+from tfod_validator.finding import Severity
+from tfod_validator.profile import READY, Profile, Roles
+from tfod_validator.profile_file import load_profile
+from tfod_validator.render import (
+    draw_picture,
+    render_body,
+    render_html,
+    render_json,
+    render_junit,
+    render_text,
+)
+from tfod_validator.report import Report
+from tfod_validator.sample_choice import choose_samples
+from tfod_validator.samples import Sample
+from tfod_validator.service.problems import problem_document
+from tfod_validator.service.settings import Limits
+from tfod_validator.service.validation import (
+    BODY,
+    PICTURE,
+    REPORTS,
+    Outcome,
+    Request,
+    UploadedFile,
+)
+from tfod_validator.sources import Inventory, Location, inventory_of
+from tfod_validator.task import Task, load_task
+
+Progress = Callable[[int, int], None]
+"""Told of all bytes and records that were read so far."""
+
+
+class _TooManyRecordsError(Exception):
+    """The limit is reached."""
+
+
+def run_check(folder: Path, request: Request, limits: Limits, progress: Progress) -> Outcome:
+    """Check an upload. What cannot be checked is an outcome, too.
+
+    Args:
+        folder: where the files are.
+        request: what they are, and how to check them.
+        limits: of the service.
+        progress: is told how far the check is.
+    """
+    try:
+        inventory = inventory_of([_location(folder, one) for one in request.sources])
+        options = _options(folder, request, limits, inventory)
+        report = check(inventory, options, _counting(progress, limits.max_records))
+    except _TooManyRecordsError:
+        most = limits.max_records
+        detail = f"The upload has more than the {most:,} records allowed; check it in parts."
+        return failed(422, detail, limit="max_records")
+    except TfodError as error:
+        return failed(422, f"The check could not run: {error}")
+    return _outcome(folder.name, report, inventory, options.profile, limits)
+
+
+def failed(status: int, detail: str, **more: Any) -> Outcome:
+    """The outcome of a check that could not be done."""
+    return Outcome({}, None, failure=problem_document(status, detail, **more))
+
+
+def _options(folder: Path, request: Request, limits: Limits, inventory: Inventory) -> Options:
+    alone = list(inventory.label_maps) if len(inventory.label_maps) == 1 else []
+    return Options(
+        profile=_profile(folder, request),
+        # One that came with a zip is meant for it.
+        label_map=alone[0] if alone and inventory.archives else None,
+        task=_task(folder, request),
+        decode=request.decode,
+        max_findings=limits.max_findings,
+        max_record_bytes=limits.max_record_bytes,
+        fail_on=Severity(request.fail_on),
+        archive_limits=ArchiveLimits(
+            entries=limits.max_archive_entries,
+            total_bytes=limits.max_archive_bytes,
+            ratio=limits.max_archive_ratio,
+        ),
+    )
+
+
+def _profile(folder: Path, request: Request) -> Profile | None:
+    uploaded = request.uploaded("profile")
+    if uploaded is None:
+        return load_profile(request.profile) if request.profile else None
+    with _called(folder, uploaded) as path:
+        return load_profile(path)
+
+
+def _task(folder: Path, request: Request) -> Task | None:
+    """The CVAT task; of two files each is read under its own name."""
+    labels, xml = request.uploaded("cvat_labels"), request.uploaded("cvat_xml")
+    task = None
+    if xml is not None:
+        with _called(folder, xml) as path:
+            task = load_task(cvat_xml=path)
+            if task.without_frames is not None:
+                task = replace(task, without_frames=xml.name)
+    if labels is not None:
+        with _called(folder, labels) as path:
+            known = load_task(cvat_labels=path)
+            task = known if task is None else replace(task, labels=known.labels)
+    return task
+
+
+@contextmanager
+def _called(folder: Path, file: UploadedFile) -> Iterator[str]:
+    """The path of an uploaded file; errors about it have its name instead."""
+    path = str(folder / file.stored)
+    try:
+        yield path
+    except TfodError as error:
+        raise TfodError(str(error).replace(path, file.name)) from None
+
+
+def _location(folder: Path, file: UploadedFile) -> Location:
+    return Location(file.name, str(folder / file.stored))
+
+
+def _counting(progress: Progress, most_records: int) -> Progress:
+    done = [0, 0]
+
+    def count(more_bytes: int, more_records: int) -> None:
+        done[0] += more_bytes
+        done[1] += more_records
+        if done[1] > most_records:
+            raise _TooManyRecordsError
+        progress(*done)
+
+    return count
+
+
+def _outcome(
+    key: str, report: Report, inventory: Inventory, profile: Profile | None, limits: Limits
+) -> Outcome:
+    """The report in every format, and its pictures."""
+    known = profile or READY.get(report.profile.name)
+    roles = known.roles if known else Roles()
+    samples = choose_samples(report, inventory, roles, limits.max_pictures)
+    # Seen from /reports/KEY, wherever a proxy may have put the service.
+    links = [f"../api/v1/validations/{key}/pictures/{number}" for number in range(len(samples))]
+    documents = {
+        REPORTS["json"]: render_json(report).encode("utf-8", "replace"),
+        REPORTS["html"]: render_html(report, samples).encode("utf-8", "replace"),
+        REPORTS["junit"]: render_junit(report).encode("utf-8", "replace"),
+        REPORTS["text"]: render_text(report, color=False).encode("utf-8", "replace"),
+        BODY: render_body(report, samples, links=links).encode("utf-8", "replace"),
+    }
+    for number, sample in enumerate(samples):
+        documents[PICTURE.format(number)] = draw_picture(sample)
+    return Outcome(
+        documents=documents,
+        valid=report.valid,
+        records=report.counts.records,
+        pictures=[_about(sample) for sample in samples],
+    )
+
+
+def _about(sample: Sample) -> Mapping[str, Any]:
+    place = sample.place
+    return {
+        "codes": list(sample.codes),
+        "shard": place.shard,
+        "record": place.record,
+        "item": place.item,
+    }

@@ -1,0 +1,59 @@
+"""Logs: a JSON object a line on standard error.
+
+Whoever logs adds fields with ``extra={"fields": {...}}``. Nothing of what was uploaded is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any, TextIO
+
+_log = logging.getLogger("tfod")
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as a JSON object; whatever is in it, it is one line of ASCII."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, timezone.utc)
+        line: dict[str, Any] = {
+            "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        fields = getattr(record, "fields", {})
+        line |= {key: value for key, value in fields.items() if key not in line}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure(stream: TextIO | None = None) -> None:
+    """Let this process log as the service does; also what nobody catches, and warnings."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    for name in ("waitress.queue", "huey"):  # they tell every step
+        logging.getLogger(name).setLevel(logging.ERROR)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    _log.critical("the process ends by an error", exc_info=(kind, error, trace))
+
+
+def _log_uncaught_in_thread(given: threading.ExceptHookArgs) -> None:
+    if given.exc_value is not None:
+        trace = (given.exc_type, given.exc_value, given.exc_traceback)
+        _log.critical("a thread ends by an error", exc_info=trace)

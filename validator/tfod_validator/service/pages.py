@@ -1,0 +1,231 @@
+"""The pages: drop files, see how far the check is, read and share the report.
+
+They work without scripts; scripts add bars that move. Texts from uploads are escaped by the
+templates, and their control characters are spelled out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import (
+    Blueprint,
+    Response,
+    current_app,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+from flask.blueprints import BlueprintSetupState
+from markupsafe import Markup
+from tfod.version import __version__
+from werkzeug.wrappers import Response as AnyResponse
+
+from tfod_validator.profile import READY
+from tfod_validator.render import AFTER_HEAD, report_css
+from tfod_validator.render.visible import visible
+from tfod_validator.render.wording import plural, size
+from tfod_validator.rules.registry import FAMILIES, all_rules
+from tfod_validator.rules_pages import by_family, profile_changes
+from tfod_validator.service import api_docs, intake, openapi, security, uploads
+from tfod_validator.service.problems import ProblemError
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+from tfod_validator.service.validation import BODY, FAILED, FINISHED, QUEUED, Validation
+
+pages = Blueprint("pages", __name__)
+_MOST_RECENT = 10
+
+
+@pages.record_once
+def _prepare(state: BlueprintSetupState) -> None:
+    """Teach the app's templates to show texts safely, and what our pages have in common."""
+    environment = state.app.jinja_env
+    environment.finalize = lambda value: visible(value) if type(value) is str else value
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters.update(
+        size=size, plural=plural, called=_called, standing=_standing, moment=_moment, spans=_spans
+    )
+    state.app.context_processor(
+        lambda: {
+            "version": __version__,
+            "signed_in": bool(_settings().tokens) and security.is_signed_in(),
+        }
+    )
+
+
+@pages.get("/")
+def index() -> str:
+    """Where files are dropped."""
+    found = [_store().find(key) for key in session.get("recent", ())]
+    return render_template(
+        "index.html",
+        limits=_settings().limits,
+        profiles=READY.values(),
+        recent=[one for one in found if one is not None],
+    )
+
+
+@pages.post("/validations")
+def accept() -> AnyResponse:
+    """Take files in, from the page's script or from the plain form."""
+    validation = intake.accept(request)
+    recent = [key for key in session.get("recent", ()) if key != validation.id]
+    session["recent"] = [validation.id, *recent][:_MOST_RECENT]
+    session.permanent = True
+    page = url_for("pages.report", key=validation.id)
+    if request.accept_mimetypes.best_match(("text/html", "application/json")) == "text/html":
+        return redirect(page, 303)
+    answer = jsonify(page=page, id=validation.id)
+    answer.status_code = 202
+    answer.headers["Location"] = page
+    return answer
+
+
+@pages.get("/reports/<key>")
+def report(key: str) -> str:
+    """A validation: how far it is, why it failed, or its report."""
+    one = _find(key)
+    head, sections = "", ""
+    if one.state == FINISHED:
+        # It was rendered by the check, with every text in it escaped.
+        body = (_store().document(key, BODY) or b"").decode("utf-8")
+        head, _, sections = body.partition(AFTER_HEAD)
+    return render_template(
+        "report.html",
+        one=one,
+        head=Markup(head),
+        sections=Markup(sections),
+        api=url_for("api.validation", key=key),
+        address=url_for("pages.report", key=key, _external=True),
+    )
+
+
+@pages.post("/reports/<key>/delete")
+def delete(key: str) -> AnyResponse:
+    """Remove an upload and its report."""
+    one = _find(key)
+    _store().delete(one.id)
+    uploads.remove(_settings(), one.id)
+    session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
+    return redirect(url_for("pages.index"), 303)
+
+
+@pages.get("/rules")
+def rules() -> str:
+    """What is checked."""
+    known = list(all_rules().values())
+    families = [
+        (family, FAMILIES[family], [(rule, profile_changes(rule)) for rule in members])
+        for family, members in by_family(known)
+    ]
+    return render_template("rules.html", families=families, count=len(known))
+
+
+@pages.get("/docs")
+def docs() -> str:
+    """How the HTTP API is used."""
+    spec = openapi.describe_api(current_app)
+    base = url_for("pages.index", _external=True).rstrip("/")
+    return render_template(
+        "docs.html", docs=api_docs.describe(spec, base, url_for("health.openapi"))
+    )
+
+
+@pages.route("/sign-in", methods=["GET", "POST"])
+def sign_in() -> Any:
+    """Ask for a token, where tokens are needed."""
+    tokens = _settings().tokens
+    if not tokens:
+        raise ProblemError(404, "This service asks for no token; nobody needs to sign in.")
+    target = _local(request.args.get("next", ""))
+    if request.method == "GET":
+        return render_template("sign_in.html", wrong=False, next=target)
+    token = request.form.get("token", "").strip()
+    if not security.is_known_token(token, tokens):
+        return render_template("sign_in.html", wrong=True, next=target), 403
+    session["token"] = security.token_mark(token)
+    session.permanent = True
+    return redirect(target, 303)
+
+
+@pages.post("/sign-out")
+def sign_out() -> AnyResponse:
+    """Forget the token, and which reports this browser has seen."""
+    session.clear()
+    return redirect(url_for("pages.index"), 303)
+
+
+@pages.get("/report.css")
+def report_style() -> AnyResponse:
+    """The style sheet that reports and pages share."""
+    style = report_css()
+    answer = Response(style, mimetype="text/css")
+    answer.headers["Cache-Control"] = "no-cache"
+    answer.set_etag(hashlib.sha256(style.encode()).hexdigest()[:32])
+    return answer.make_conditional(request)
+
+
+def _find(key: str) -> Validation:
+    one = _store().find(key)
+    if one is None:
+        raise ProblemError(
+            404, "There is no such report: it was deleted, its time is over, or the link is wrong."
+        )
+    return one
+
+
+def _local(target: str) -> str:
+    """Where to go next, on this service and nowhere else."""
+    parts = urlsplit(target)
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
+    return target if is_path and not parts.netloc and not parts.scheme else url_for("pages.index")
+
+
+def _called(one: Validation) -> str:
+    """What people call a validation: its first file, and how many more there are."""
+    names = [file.name for file in one.files]
+    more = f" and {plural(len(names) - 1, 'more file')}" if len(names) > 1 else ""
+    return (names[0] if names else "upload") + more
+
+
+def _standing(one: Validation) -> str:
+    """A validation's state in a word."""
+    if one.state == FINISHED:
+        return "valid" if one.valid else "invalid"
+    if one.state == FAILED:
+        return "failed"
+    return "waiting" if one.state == QUEUED else "checking"
+
+
+def _moment(seconds: float, separator: str = " ") -> str:
+    """A time in UTC; with ``T`` as machines read it."""
+    when = datetime.fromtimestamp(seconds, timezone.utc)
+    if separator == "T":
+        return when.isoformat(timespec="seconds")
+    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+
+
+def _spans(text: str) -> Markup:
+    """A text with what is between backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup('<span class="code">{}</span>').format(part) if number % 2 else part
+        for number, part in enumerate(parts)
+    )
+
+
+def _settings() -> Settings:
+    settings: Settings = current_app.extensions["tfod.settings"]
+    return settings
+
+
+def _store() -> Store:
+    store: Store = current_app.extensions["tfod.store"]
+    return store

@@ -1,0 +1,203 @@
+"""Runs a check in a process of its own, under limits that the system enforces.
+
+The process is forked from one that has imported what a check needs and does nothing else, so that
+it begins in milliseconds. It may use so much memory and time; it ends with whoever began it; and
+it tells its progress and its outcome through a pipe, as JSON and bytes that are not unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from tfod_validator.service.problems import problem_document
+from tfod_validator.service.settings import Limits
+from tfod_validator.service.validation import Outcome, Request
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_LONGEST_MESSAGE = 256 << 20
+_TELL_EVERY = 0.2
+_LOOK_EVERY = 0.5
+_IMPORTED_LATER = ("lxml.etree", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin", "jinja2")
+_DIED = "The check's process died"
+OnProgress = Callable[[int, int], bool]
+"""Told of bytes and records that were read so far, and often besides; False ends the check."""
+
+
+class CheckError(Exception):
+    """The check has a mistake; the text says where."""
+
+
+class StoppedError(Exception):
+    """The check was ended, since nobody wants its outcome."""
+
+
+def prepare() -> None:
+    """Let the process that checks are forked from import what they need."""
+    _CONTEXT.set_forkserver_preload([__name__, "tfod_validator.service.job", *_IMPORTED_LATER])
+
+
+def run_in_sandbox(
+    folder: Path, request: Request, limits: Limits, on_progress: OnProgress
+) -> Outcome:
+    """Check an upload in a process of its own.
+
+    Raises:
+        StoppedError: ``on_progress`` has said so.
+        CheckError: the check has a mistake.
+    """
+    ours, theirs = _CONTEXT.Pipe(duplex=False)
+    arguments = (theirs, str(folder), request.to_text(), json.dumps(asdict(limits)))
+    process = _CONTEXT.Process(target=_child, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        return _listen(process, ours, limits, on_progress)
+    finally:
+        ours.close()
+        process.kill()
+        process.join()
+        process.close()
+
+
+def _listen(
+    process: BaseProcess, pipe: Connection, limits: Limits, on_progress: OnProgress
+) -> Outcome:
+    end = time.monotonic() + limits.max_check_seconds
+    done = (0, 0)
+    while True:
+        if not on_progress(*done):
+            raise StoppedError
+        ready = wait([pipe], timeout=max(0.0, min(_LOOK_EVERY, end - time.monotonic())))
+        if not ready:
+            if time.monotonic() >= end:
+                return _too_slow(limits)
+            continue
+        try:
+            message = json.loads(pipe.recv_bytes(_LONGEST_MESSAGE))
+            if "error" in message:
+                raise CheckError(message["error"])
+            if "outcome" in message:
+                return _receive(pipe, message["outcome"])
+        except (EOFError, OSError):
+            process.join()
+            return _died(process.exitcode or 0, limits)
+        done = (message["bytes"], message["records"])
+
+
+def _receive(pipe: Connection, message: dict[str, object]) -> Outcome:
+    names = message.pop("documents")
+    assert isinstance(names, list)
+    documents = {name: pipe.recv_bytes(_LONGEST_MESSAGE) for name in names}
+    return Outcome(documents=documents, **message)  # type: ignore[arg-type]
+
+
+def _too_slow(limits: Limits) -> Outcome:
+    detail = (
+        f"The check took longer than the {limits.max_check_seconds:,} seconds allowed; check the "
+        "upload in parts, or without decoding its pictures."
+    )
+    return _failed(422, detail, limit="max_check_seconds")
+
+
+def _too_large(limits: Limits) -> Outcome:
+    detail = (
+        f"The check needed more than the {limits.max_check_bytes >> 20:,} MiB of memory allowed; "
+        "check the upload in parts."
+    )
+    return _failed(422, detail, limit="max_check_bytes")
+
+
+def _died(exit_code: int, limits: Limits) -> Outcome:
+    """What is said of a process that ended without an outcome."""
+    if exit_code == -signal.SIGXCPU:
+        return _too_slow(limits)
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        out_of_memory = ", for want of memory perhaps" if exit_code == -signal.SIGKILL else ""
+        return _failed(500, f"{_DIED} by {name}{out_of_memory}; upload again to try again.")
+    return _failed(500, f"{_DIED} (exit status {exit_code}); upload again to try again.")
+
+
+def _failed(status: int, detail: str, **more: str) -> Outcome:
+    return Outcome({}, None, failure=problem_document(status, detail, **more))
+
+
+def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> None:
+    """What the process does."""
+    limits = Limits(**json.loads(limits_text))
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)  # whoever began it decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _limit_resources(limits)
+    told = 0.0
+
+    def tell(read: int, records: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= _TELL_EVERY:
+            told = now
+            _send_json(pipe, {"bytes": read, "records": records})
+
+    try:
+        from tfod_validator.service.job import run_check
+
+        outcome = run_check(Path(folder), Request.from_text(request), limits, tell)
+    except MemoryError:
+        outcome = _too_large(limits)
+    except BrokenPipeError:
+        return
+    except Exception as error:
+        _send_json(pipe, {"error": _where(error)})
+        return
+    _send(pipe, outcome)
+
+
+def _where(error: Exception) -> str:
+    """Where an error was raised, and its type; its text may quote the upload."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}\n" + "".join(traceback.format_list(frames))
+
+
+def _send(pipe: Connection, outcome: Outcome) -> None:
+    message = {**vars(outcome), "documents": list(outcome.documents)}
+    _send_json(pipe, {"outcome": message})
+    for content in outcome.documents.values():
+        pipe.send_bytes(content)
+
+
+def _send_json(pipe: Connection, message: Mapping[str, object]) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _limit_resources(limits: Limits) -> None:
+    """Let the system end what takes too much."""
+    seconds = limits.max_check_seconds
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, limits.max_check_bytes, limits.max_check_bytes),
+        (resource.RLIMIT_CPU, seconds, seconds + 5),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, 0, 0),  # a check writes no files
+    ):
+        _, utmost = resource.getrlimit(kind)
+        if utmost != resource.RLIM_INFINITY:
+            soft, hard = min(soft, utmost), min(hard, utmost)
+        resource.setrlimit(kind, (soft, hard))

@@ -1,0 +1,185 @@
+"""Who may do what: tokens, requests that other sites make browsers send, and headers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import Flask, Response, current_app, redirect, request, session, url_for
+from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.wrappers import Request as WsgiRequest
+
+from tfod_validator.service.problems import ProblemError
+from tfod_validator.service.settings import Settings
+
+_SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+_OPEN_ENDPOINTS = frozenset(
+    ("static", "health.live", "health.ready", "pages.sign_in", "pages.report_style")
+)
+_PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+DOCUMENT_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; sandbox"
+)
+"""For a report that is one file: its styles are in it."""
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",  # addresses of reports are secrets
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+MARK = "token"
+"""Where the cookie holds the mark of a token."""
+
+
+def register(app: Flask, settings: Settings) -> None:
+    """Let the app refuse what it should, and say in headers what browsers should."""
+    app.before_request(_refuse)
+    app.after_request(_add_headers)
+    app.config.update(
+        SECRET_KEY=settings.secret_key or _kept_key(settings.data / "secret-key"),
+        SESSION_COOKIE_NAME="tfod",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        TRUSTED_HOSTS=list(settings.hosts) or None,
+    )
+    if settings.trusted_proxies:
+        count = settings.trusted_proxies
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=count, x_proto=count, x_host=count
+        )
+
+
+def refusal(given: WsgiRequest, tokens: tuple[str, ...], signed_in: bool) -> ProblemError | None:
+    """Why a request is refused, from its head alone.
+
+    Args:
+        given: the request; its body is not looked at.
+        tokens: that are accepted; without any all requests are.
+        signed_in: whether its cookie says that a token was given before.
+    """
+    if given.method not in _SAFE_METHODS and _is_of_other_site(given):
+        return ProblemError(403, "Another site has made the browser send this; nothing was done.")
+    if not tokens or signed_in:
+        return None
+    if is_known_token(bearer_token(given), tokens):
+        return None
+    return ProblemError(
+        401,
+        "A token is needed: send the header 'Authorization: Bearer TOKEN'.",
+        headers={"WWW-Authenticate": 'Bearer realm="tfod"'},
+    )
+
+
+def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
+    """Compare with every token, in a time that tells nothing about them."""
+    given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+    known = [hashlib.sha256(one.encode()).digest() for one in tokens]
+    same = [hmac.compare_digest(given, one) for one in known]  # all of them, in any case
+    return any(same)
+
+
+def client_of(given: WsgiRequest, tokens: tuple[str, ...]) -> str:
+    """Who asks: by the token, or else by the address; as a hash, since it is kept."""
+    token = bearer_token(given)
+    told = f"token {token}" if is_known_token(token, tokens) else f"address {given.remote_addr}"
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def bearer_token(given: WsgiRequest) -> str:
+    """The token of the header Authorization; an empty text without one."""
+    scheme, _, token = given.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def new_id() -> str:
+    """An id that nobody guesses: 128 bits."""
+    return secrets.token_urlsafe(16)
+
+
+def is_signed_in() -> bool:
+    """Whether the cookie of this request says that a token was given before."""
+    return has_mark(current_app, session)
+
+
+def has_mark(app: Flask, cookie: Mapping[str, Any]) -> bool:
+    """Whether a cookie holds the mark of a token that is still accepted."""
+    mark = str(cookie.get(MARK, ""))
+    tokens = app.extensions["tfod.settings"].tokens
+    same = [hmac.compare_digest(mark, _mark(app, one)) for one in tokens]
+    return any(same)
+
+
+def token_mark(token: str) -> str:
+    """What a cookie holds in place of a token."""
+    return _mark(current_app, token)
+
+
+def _mark(app: Flask, token: str) -> str:
+    key = str(app.config["SECRET_KEY"]).encode()
+    return hmac.new(key, token.encode(), "sha256").hexdigest()
+
+
+def needs_token(endpoint: str | None) -> bool:
+    """Whether a view is for those alone who have a token, where there are tokens."""
+    return endpoint not in _OPEN_ENDPOINTS
+
+
+def _refuse() -> Any:
+    settings: Settings = current_app.extensions["tfod.settings"]
+    tokens = settings.tokens if needs_token(request.endpoint) else ()
+    problem = refusal(request, tokens, bool(tokens) and is_signed_in())
+    if problem is None:
+        return None
+    wants_page = request.endpoint is not None and request.endpoint.startswith("pages.")
+    if problem.status == 401 and wants_page and request.method == "GET":
+        return redirect(url_for("pages.sign_in", next=request.full_path.rstrip("?")))
+    raise problem
+
+
+def _is_of_other_site(given: WsgiRequest) -> bool:
+    """Whether a page of another site is behind a request.
+
+    Browsers say so in Sec-Fetch-Site, older ones in Origin; other clients send neither.
+    """
+    site = given.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = given.headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc != given.host
+
+
+def _add_headers(response: Response) -> Response:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+    if request.endpoint != "static":
+        response.headers.setdefault("Cache-Control", "no-store")
+    if request.is_secure:
+        response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+    return response
+
+
+def _kept_key(path: Path) -> str:
+    """The key in a file, which is made if it is not there; of several processes the first wins."""
+    if not path.exists():
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # for this user only
+        with open(handle, "w") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):
+            os.link(made, path)
+        os.unlink(made)
+    return path.read_text()

@@ -1,0 +1,76 @@
+// How far a check is: by server-sent events, or by asking each second where those do not work. At
+// the end the report takes the place of the bar.
+import { size } from "./size.js";
+
+const panel = document.getElementById("progress");
+const bar = document.getElementById("done");
+const announcements = document.getElementById("live");
+const job = panel.dataset.job;
+let state = "";
+let told = 0;
+
+function show(now) {
+  const { bytes, records } = now.progress;
+  bar.max = bytes.total || 1;
+  bar.value = bytes.done;
+  const count = records.done.toLocaleString("en");
+  const read = records.done ? `, ${count} ${records.done === 1 ? "record" : "records"}` : "";
+  document.getElementById("done-words").textContent =
+    `${size(bytes.done)} of ${size(bytes.total)}${read}`;
+  if (now.state !== state) {
+    state = now.state;
+    const runs = state === "running";
+    document.querySelector("h1").textContent = runs ? "Checking" : "Waiting";
+    document.getElementById("doing").textContent = runs ? "Checked so far" : "Waiting for its turn";
+    announcements.textContent = runs ? "The check has begun" : "Waiting for its turn";
+  }
+  // Screen readers hear of each quarter.
+  const quarter = Math.floor((bytes.done / (bytes.total || 1)) * 4);
+  if (quarter > told && quarter < 4) announcements.textContent = `${quarter * 25} percent checked`;
+  told = quarter;
+}
+
+async function finish() {
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) throw new Error(answer.statusText);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.title = page.title;
+    document.getElementById("main").replaceChildren(...page.getElementById("main").childNodes);
+    document.dispatchEvent(new Event("replaced"));
+    announcements.textContent = page.title;
+    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  } catch {
+    location.reload();
+  }
+}
+
+async function poll() {
+  try {
+    const answer = await fetch(job, { headers: { Accept: "application/json" } });
+    if (answer.status === 404 || answer.status === 401) {
+      location.reload();
+      return;
+    }
+    const now = await answer.json();
+    if (now.state === "finished" || now.state === "failed") {
+      finish();
+      return;
+    }
+    show(now);
+  } catch {
+    document.getElementById("done-words").textContent = "The service does not answer; asking again";
+  }
+  setTimeout(poll, 1000);
+}
+
+const events = new EventSource(`${job}/events`);
+events.addEventListener("progress", (event) => show(JSON.parse(event.data)));
+events.addEventListener("end", () => {
+  events.close();
+  finish();
+});
+events.addEventListener("error", () => {
+  events.close();
+  poll();
+});

@@ -1,0 +1,171 @@
+// The drop page: files can be dropped, their length is checked before they are sent, and a bar
+// shows how far the upload is. Without this script the form is sent as it is.
+import { size } from "./size.js";
+
+const form = document.getElementById("upload");
+const input = document.getElementById("file");
+const zone = form.querySelector(".drop");
+const chosen = document.getElementById("chosen");
+const problem = document.getElementById("problem");
+const sending = document.getElementById("sending");
+const bar = document.getElementById("sent");
+const live = document.getElementById("live");
+const maxBytes = Number(form.dataset.maxBytes);
+const maxFiles = Number(form.dataset.maxFiles);
+let upload = null;
+
+function say(text) {
+  problem.textContent = text;
+}
+
+// Files
+
+function setFiles(files) {
+  const transfer = new DataTransfer();
+  files.forEach((file) => transfer.items.add(file));
+  input.files = transfer.files;
+  showFiles();
+}
+
+function showFiles() {
+  const files = [...input.files];
+  chosen.replaceChildren(...files.map((file, number) => line(file, number)));
+  chosen.hidden = files.length === 0;
+  say(objection());
+}
+
+function line(file, number) {
+  const item = document.createElement("li");
+  const name = document.createElement("bdi");
+  name.textContent = file.name;
+  const length = document.createElement("span");
+  length.className = "rest";
+  length.textContent = size(file.size);
+  const remove = document.createElement("button");
+  remove.type = "button";
+  remove.className = "plain";
+  remove.textContent = "Remove";
+  remove.setAttribute("aria-label", `Remove ${file.name}`);
+  remove.addEventListener("click", () => {
+    setFiles([...input.files].filter((_, other) => other !== number));
+    (chosen.querySelectorAll("button")[number] || chosen.querySelector("button") || input).focus();
+    live.textContent = `${file.name} removed`;
+  });
+  item.append(name, length, remove);
+  return item;
+}
+
+function objection() {
+  const files = [...form.querySelectorAll("input[type=file]")].flatMap((one) => [...one.files]);
+  const total = files.reduce((sum, file) => sum + file.size, 0);
+  if (files.length > maxFiles) {
+    return `These are ${files.length} files; at most ${maxFiles} can be checked at once. Put them into a zip.`;
+  }
+  if (total > maxBytes) {
+    return `These files have ${size(total)}; at most ${size(maxBytes)} can be checked at once. Check them in parts, or with "tfod check" on your own machine.`;
+  }
+  return "";
+}
+
+function drop(event) {
+  event.preventDefault();
+  zone.classList.remove("over");
+  if (upload || !event.dataTransfer) return;
+  const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+  if (items.some((item) => item.webkitGetAsEntry?.()?.isDirectory)) {
+    say("A folder cannot be dropped here. Drop the files in it, or a zip of them.");
+    return;
+  }
+  const dropped = [...event.dataTransfer.files];
+  if (!dropped.length) return;
+  const known = (file) => dropped.some((one) => one.name === file.name);
+  setFiles([...[...input.files].filter((file) => !known(file)), ...dropped]);
+  live.textContent = `${dropped.length === 1 ? dropped[0].name : `${dropped.length} files`} added`;
+  document.getElementById("send").focus();
+}
+
+// Sending
+
+function send(event) {
+  event.preventDefault();
+  const text = objection();
+  say(text);
+  if (text || upload) return;
+  upload = new XMLHttpRequest();
+  upload.open("POST", form.action);
+  upload.setRequestHeader("Accept", "application/json");
+  upload.responseType = "json";
+  upload.upload.addEventListener("progress", showSent);
+  upload.addEventListener("load", arrived);
+  upload.addEventListener("error", () => fail("The connection was lost before all was sent. Try again."));
+  upload.addEventListener("abort", () => fail("The upload was cancelled."));
+  const data = new FormData(form);
+  setBusy(true);
+  live.textContent = "Uploading";
+  upload.send(data);
+  document.getElementById("cancel").focus();
+}
+
+let told = 0;
+
+function showSent(event) {
+  if (!event.lengthComputable) return;
+  const words = document.getElementById("sent-words");
+  bar.max = event.total;
+  bar.value = event.loaded;
+  words.textContent =
+    event.loaded < event.total
+      ? `${size(event.loaded)} of ${size(event.total)}`
+      : "All sent, waiting for the answer";
+  // Screen readers hear of each quarter.
+  const quarter = Math.floor((event.loaded / event.total) * 4);
+  if (quarter > told && quarter < 4) live.textContent = `${quarter * 25} percent uploaded`;
+  told = quarter;
+}
+
+function arrived() {
+  const answer = upload.response;
+  if (upload.status === 202 && answer) {
+    location.assign(answer.page);
+  } else if (upload.status === 401) {
+    location.reload();
+  } else {
+    fail(answer?.detail || `The service answered ${upload.status}. Try again later.`);
+  }
+}
+
+function fail(text) {
+  setBusy(false);
+  live.textContent = "";
+  say(text);
+  document.getElementById("send").focus();
+}
+
+function setBusy(busy) {
+  if (!busy) upload = null;
+  told = 0;
+  bar.removeAttribute("value");
+  document.getElementById("sent-words").textContent = "";
+  sending.hidden = !busy;
+  document.getElementById("send").hidden = busy;
+  form.querySelectorAll("input, select, #chosen button").forEach((one) => {
+    one.disabled = busy;
+  });
+}
+
+document.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  if (!upload) zone.classList.add("over");
+});
+document.addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) zone.classList.remove("over");
+});
+document.addEventListener("drop", drop);
+form.addEventListener("change", showFiles);
+form.addEventListener("submit", send);
+document.getElementById("cancel").addEventListener("click", () => upload?.abort());
+window.addEventListener("pageshow", () => {
+  // When one comes back with the browser's button.
+  setBusy(false);
+  showFiles();
+});

@@ -1,0 +1,411 @@
+"""What the service remembers: validations with their states, and the documents of finished ones.
+
+The database is the truth: what is to be done is found and claimed here. A queue only says that
+there is something.
+
+Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection, Engine, Row
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.validation import (
+    FAILED,
+    FINISHED,
+    QUEUED,
+    RUNNING,
+    Outcome,
+    Request,
+    State,
+    Validation,
+)
+
+_tables = sql.MetaData()
+_validations = sql.Table(
+    "validations",
+    _tables,
+    sql.Column("id", sql.String(64), primary_key=True),
+    sql.Column("client", sql.String(64), nullable=False),
+    sql.Column("state", sql.String(16), nullable=False),
+    sql.Column("request", sql.Text, nullable=False),
+    sql.Column("created", sql.Double, nullable=False),
+    sql.Column("started", sql.Double),
+    sql.Column("ended", sql.Double),
+    sql.Column("expires", sql.Double, nullable=False),
+    sql.Column("attempts", sql.Integer, nullable=False, default=0),
+    sql.Column("holder", sql.String(128)),
+    sql.Column("lease", sql.Double),
+    sql.Column("bytes_total", sql.BigInteger, nullable=False),
+    sql.Column("bytes_done", sql.BigInteger, nullable=False, default=0),
+    sql.Column("records_done", sql.BigInteger, nullable=False, default=0),
+    sql.Column("valid", sql.Boolean),
+    sql.Column("failure", sql.Text),
+    sql.Column("pictures", sql.Text),
+    sql.Index("validations_state", "state", "client"),
+    sql.Index("validations_expires", "expires"),
+)
+_documents = sql.Table(
+    "documents",
+    _tables,
+    sql.Column(
+        "validation",
+        sql.ForeignKey("validations.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sql.Column("name", sql.String(64), primary_key=True),
+    sql.Column("content", sql.LargeBinary, nullable=False),
+)
+_workers = sql.Table(
+    "workers",
+    _tables,
+    sql.Column("name", sql.String(128), primary_key=True),
+    sql.Column("seen", sql.Double, nullable=False),
+)
+
+
+class Store:
+    """The database. All methods may be called from any thread and process.
+
+    Methods raise :class:`sqlalchemy.exc.SQLAlchemyError` where the database does not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        url = settings.database()
+        self._is_sqlite = url.startswith("sqlite")
+        self._engine = sql.create_engine(
+            url,
+            pool_pre_ping=not self._is_sqlite,
+            hide_parameters=True,  # or logs would hold what reports are called
+            connect_args={} if self._is_sqlite else {"connect_timeout": 10},
+        )
+        self._reading = self._engine.execution_options(reads=True)
+        if self._is_sqlite:
+            sql.event.listen(self._engine, "connect", _prepare_sqlite)
+            sql.event.listen(self._engine, "begin", _begin_at_once)
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine."""
+        return self._engine
+
+    def create_tables(self) -> None:
+        """Create what is missing; several processes may do so at the same time."""
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:
+                # An advisory lock, since CREATE TABLE IF NOT EXISTS is no atom in PostgreSQL.
+                connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
+            _tables.create_all(connection)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def ping(self) -> None:
+        """Ask the database for an answer."""
+        with self._reading.connect() as connection:
+            connection.execute(sql.select(sql.literal(1)))
+
+    def add(
+        self, key: str, client: str, request: Request, bytes_total: int, expires: float
+    ) -> Validation:
+        """Remember a new upload, as queued."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                _validations.insert().values(
+                    id=key,
+                    client=client,
+                    state=QUEUED,
+                    request=request.to_text(),
+                    created=time.time(),
+                    expires=expires,
+                    bytes_total=bytes_total,
+                )
+            )
+            return _only(_select(connection, _validations.c.id == key))
+
+    def find(self, key: str) -> Validation | None:
+        """A validation that has not expired."""
+        with self._reading.connect() as connection:
+            wanted = (_validations.c.id == key) & (_validations.c.expires > time.time())
+            return next(_select(connection, wanted), None)
+
+    def document(self, key: str, name: str) -> bytes | None:
+        """A document of a finished validation."""
+        chosen = (_documents.c.validation == key) & (_documents.c.name == name)
+        with self._reading.connect() as connection:
+            packed = connection.scalar(sql.select(_documents.c.content).where(chosen))
+        return None if packed is None else zlib.decompress(packed)
+
+    def waiting(self, client: str | None = None) -> int:
+        """How many validations wait, of one client or in all."""
+        return self._count(QUEUED, client)
+
+    def _count(self, state: State, client: str | None) -> int:
+        chosen = _validations.c.state == state
+        if client is not None:
+            chosen &= _validations.c.client == client
+        with self._reading.connect() as connection:
+            query = sql.select(sql.func.count()).select_from(_validations).where(chosen)
+            return connection.scalar(query) or 0
+
+    def counts(self) -> dict[str, int]:
+        """How many validations there are in each state."""
+        query = sql.select(_validations.c.state, sql.func.count()).group_by(_validations.c.state)
+        with self._reading.connect() as connection:
+            found: dict[str, int] = {}
+            for state, count in connection.execute(query):
+                found[state] = count
+        return {state: found.get(state, 0) for state in (QUEUED, RUNNING, FINISHED, FAILED)}
+
+    def claim(self, holder: str, lease: float, most_running: int) -> Validation | None:
+        """Take the next validation that may run; None if there is none.
+
+        Clients of whom fewer run come first, so that nobody waits for all of another's.
+
+        Args:
+            holder: who takes it.
+            lease: until when it is taken, unless :meth:`renew` is called.
+            most_running: how many of one client may run at the same time.
+        """
+        table = _validations
+        now = time.time()
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:
+                # What runs is counted, and taken, by one after the other.
+                connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
+            key = connection.scalar(_next(most_running, now))
+            if key is None:
+                return None
+            connection.execute(
+                table.update()
+                .where(table.c.id == key)
+                .values(
+                    state=RUNNING,
+                    started=now,
+                    attempts=table.c.attempts + 1,
+                    holder=holder,
+                    lease=lease,
+                    bytes_done=0,
+                    records_done=0,
+                )
+            )
+            return _only(_select(connection, table.c.id == key))
+
+    def has_work(self, most_running: int) -> bool:
+        """Whether there is a validation that may run."""
+        with self._reading.connect() as connection:
+            return connection.scalar(_next(most_running, time.time())) is not None
+
+    def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:
+        """Go on with a validation; False if it is no longer the holder's.
+
+        Args:
+            key: which.
+            holder: who has it.
+            lease: until when.
+            done: bytes and records that were read.
+        """
+        with self._engine.begin() as connection:
+            changed = connection.execute(
+                _validations.update()
+                .where(_held(key, holder))
+                .values(lease=lease, bytes_done=done[0], records_done=done[1])
+            )
+            return bool(changed.rowcount)
+
+    def finish(self, key: str, holder: str, outcome: Outcome) -> bool:
+        """Keep what a check came to; False if the validation is no longer the holder's."""
+        packed = [
+            {"validation": key, "name": name, "content": zlib.compress(content, 6)}
+            for name, content in outcome.documents.items()
+        ]
+        failure = None if outcome.failure is None else json.dumps(outcome.failure)
+        with self._engine.begin() as connection:
+            changed = connection.execute(
+                _validations.update()
+                .where(_held(key, holder))
+                .values(
+                    state=FINISHED if outcome.failure is None else FAILED,
+                    ended=time.time(),
+                    holder=None,
+                    lease=None,
+                    bytes_done=_validations.c.bytes_total,
+                    records_done=outcome.records,
+                    valid=outcome.valid,
+                    failure=failure,
+                    pictures=json.dumps(list(outcome.pictures)),
+                )
+            )
+            if changed.rowcount and packed:
+                connection.execute(_documents.insert(), packed)
+            return bool(changed.rowcount)
+
+    def give_back(self, key: str, holder: str) -> bool:
+        """Let a validation that was begun wait again; False if it is no longer the holder's."""
+        with self._engine.begin() as connection:
+            changed = connection.execute(
+                _validations.update()
+                .where(_held(key, holder))
+                .values(
+                    state=QUEUED,
+                    holder=None,
+                    lease=None,
+                    attempts=_validations.c.attempts - 1,
+                )
+            )
+            return bool(changed.rowcount)
+
+    def recover(self, most_attempts: int, failure: Mapping[str, Any]) -> list[str]:
+        """Let validations wait again whose holders are gone; returns which.
+
+        Args:
+            most_attempts: what was begun so often has failed.
+            failure: the problem document of those.
+        """
+        table = _validations
+        lost = (table.c.state == RUNNING) & (table.c.lease < time.time())
+        with self._engine.begin() as connection:
+            connection.execute(
+                table.update()
+                .where(lost & (table.c.attempts >= most_attempts))
+                .values(
+                    state=FAILED,
+                    ended=time.time(),
+                    holder=None,
+                    lease=None,
+                    failure=json.dumps(failure),
+                )
+            )
+            again = connection.execute(
+                table.update()
+                .where(lost)
+                .values(state=QUEUED, holder=None, lease=None)
+                .returning(table.c.id)
+            )
+            return [row.id for row in again]
+
+    def delete(self, key: str) -> bool:
+        """Forget a validation and its documents; False if there is none."""
+        with self._engine.begin() as connection:
+            return bool(
+                connection.execute(_validations.delete().where(_validations.c.id == key)).rowcount
+            )
+
+    def delete_expired(self) -> list[str]:
+        """Forget what is too old; returns which."""
+        with self._engine.begin() as connection:
+            gone = connection.execute(
+                _validations.delete()
+                .where(_validations.c.expires <= time.time())
+                .returning(_validations.c.id)
+            )
+            return [row.id for row in gone]
+
+    def needs_files(self, keys: Sequence[str]) -> set[str]:
+        """Those of some uploads whose files are still needed."""
+        query = sql.select(_validations.c.id).where(
+            _validations.c.id.in_(keys) & _validations.c.state.in_((QUEUED, RUNNING))
+        )
+        with self._reading.connect() as connection:
+            return set(connection.scalars(query))
+
+    def see_worker(self, name: str, long_ago: float) -> None:
+        """Note that a worker lives, and forget those that were last seen long ago."""
+        now = time.time()
+        with self._engine.begin() as connection:
+            known = connection.execute(
+                _workers.update().where(_workers.c.name == name).values(seen=now)
+            )
+            if not known.rowcount:
+                connection.execute(_workers.insert().values(name=name, seen=now))
+            connection.execute(_workers.delete().where(_workers.c.seen < long_ago))
+
+    def forget_worker(self, name: str) -> None:
+        """Note that a worker has ended."""
+        with self._engine.begin() as connection:
+            connection.execute(_workers.delete().where(_workers.c.name == name))
+
+    def workers_since(self, then: float) -> int:
+        """How many workers were seen since then."""
+        query = sql.select(sql.func.count()).select_from(_workers).where(_workers.c.seen >= then)
+        with self._reading.connect() as connection:
+            return connection.scalar(query) or 0
+
+
+def _next(most_running: int, now: float) -> sql.Select[tuple[str]]:
+    """The id of the validation that is to be taken next."""
+    waits = _validations.alias()
+    runs = (
+        sql.select(_validations.c.client, sql.func.count().label("count"))
+        .where(_validations.c.state == RUNNING)
+        .group_by(_validations.c.client)
+        .subquery()
+    )
+    running = sql.func.coalesce(runs.c.count, 0)
+    return (
+        sql.select(waits.c.id)
+        .select_from(waits.outerjoin(runs, runs.c.client == waits.c.client))
+        .where((waits.c.state == QUEUED) & (waits.c.expires > now) & (running < most_running))
+        .order_by(running, waits.c.created)
+        .limit(1)
+    )
+
+
+def _held(key: str, holder: str) -> sql.ColumnElement[bool]:
+    table = _validations
+    return (table.c.id == key) & (table.c.state == RUNNING) & (table.c.holder == holder)
+
+
+def _select(connection: Connection, wanted: sql.ColumnElement[bool]) -> Iterator[Validation]:
+    for row in connection.execute(sql.select(_validations).where(wanted)):
+        yield _validation(row)
+
+
+def _only(found: Iterator[Validation]) -> Validation:
+    return next(found)
+
+
+def _validation(row: Row[Any]) -> Validation:
+    return Validation(
+        id=row.id,
+        client=row.client,
+        state=cast(State, row.state),
+        request=Request.from_text(row.request),
+        created=row.created,
+        started=row.started,
+        ended=row.ended,
+        expires=row.expires,
+        attempts=row.attempts,
+        bytes_total=row.bytes_total,
+        bytes_done=min(row.bytes_done, row.bytes_total),
+        records_done=row.records_done,
+        valid=row.valid,
+        failure=None if row.failure is None else json.loads(row.failure),
+        pictures=json.loads(row.pictures or "[]"),
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin_at_once
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_at_once(connection: Connection) -> None:
+    """Take SQLite's lock when a transaction begins that will write.
+
+    One that reads first and asks for the lock later cannot wait for another writer: it fails.
+    """
+    reads = connection.get_execution_options().get("reads")
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

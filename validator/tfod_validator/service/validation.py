@@ -1,0 +1,144 @@
+"""A validation: what was uploaded, how far its check is, and what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+State = Literal["queued", "running", "finished", "failed"]
+QUEUED: State = "queued"
+RUNNING: State = "running"
+FINISHED: State = "finished"
+FAILED: State = "failed"
+
+
+REPORTS = {
+    "json": "report.json",
+    "html": "report.html",
+    "junit": "report.xml",
+    "text": "report.txt",
+}
+"""Names of the documents that are the report, by format."""
+BODY = "body.html"
+"""Name of the document that is the report as a part of a page."""
+PICTURE = "picture-{}.jpg"
+"""Names of the pictures of findings, by their numbers."""
+
+
+def short_id(key: str) -> str:
+    """An id as logs have it: the whole of it would open the report."""
+    return key[:6]
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """A file as it was uploaded.
+
+    Attributes:
+        name: as the client called it; never a path here.
+        bytes: its length.
+        role: ``file``, ``profile``, ``cvat_labels`` or ``cvat_xml``.
+        stored: name of the file in the upload's folder.
+    """
+
+    name: str
+    bytes: int
+    role: str
+    stored: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be checked, and how.
+
+    Attributes:
+        files: all that was uploaded.
+        profile: name of a profile; None for the one that fits best, or for an uploaded one.
+        decode: whether to decode every picture wholly.
+        fail_on: the least severity that makes a report invalid.
+    """
+
+    files: Sequence[UploadedFile]
+    profile: str | None = None
+    decode: bool = False
+    fail_on: str = "error"
+
+    def to_text(self) -> str:
+        """As JSON."""
+        values = {**vars(self), "files": [vars(one) for one in self.files]}
+        return json.dumps(values)
+
+    @staticmethod
+    def from_text(text: str) -> Request:
+        """What :meth:`to_text` has written."""
+        values = json.loads(text)
+        values["files"] = tuple(UploadedFile(**one) for one in values["files"])
+        return Request(**values)
+
+    @property
+    def sources(self) -> list[UploadedFile]:
+        """The files that are to be checked."""
+        return [one for one in self.files if one.role == "file"]
+
+    def uploaded(self, role: str) -> UploadedFile | None:
+        """The file that was uploaded to help the check, in that role."""
+        return next((one for one in self.files if one.role == role), None)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """An upload, and how far its check is.
+
+    Attributes:
+        id: unguessable; who has it may read the report.
+        client: who uploaded it, as a hash.
+        failure: a problem document, when the check could not be done.
+        pictures: what the drawn pictures show, in their order.
+    """
+
+    id: str
+    client: str
+    state: State
+    request: Request
+    created: float
+    started: float | None
+    ended: float | None
+    expires: float
+    attempts: int
+    bytes_total: int
+    bytes_done: int
+    records_done: int
+    valid: bool | None
+    failure: Mapping[str, Any] | None
+    pictures: Sequence[Mapping[str, Any]]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in (FINISHED, FAILED)
+
+    @property
+    def files(self) -> list[UploadedFile]:
+        """The files that are to be checked."""
+        return self.request.sources
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check came to: a report in several documents, or a failure.
+
+    Attributes:
+        documents: content by name.
+        valid: the verdict; None for a failure.
+        records: how many were read.
+        pictures: what the pictures among the documents show.
+        failure: a problem document.
+    """
+
+    documents: Mapping[str, bytes]
+    valid: bool | None
+    records: int = 0
+    pictures: Sequence[Mapping[str, Any]] = ()
+    failure: Mapping[str, Any] | None = None

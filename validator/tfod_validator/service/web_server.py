@@ -1,0 +1,431 @@
+"""The web server: waitress, with limits that are applied at the head of a request.
+
+Waitress receives whole requests in one loop, heads and bodies, so that slow clients hold no
+thread; what is here makes it say no early and politely. A request that is refused before its body
+has come is answered at once, and what the client still sends is read and dropped for a while:
+closing a connection on unread bytes resets it, and the client would never see the answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from waitress.adjustments import Adjustments
+from waitress.buffers import OverflowableBuffer
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.receiver import ChunkedReceiver
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask, ThreadedTaskDispatcher
+from waitress.utilities import BadRequest
+
+from tfod_validator.service.refusals import (
+    FULL,
+    MAX_HEAD_BYTES,
+    MISTAKE,
+    NOT_STORED,
+    as_refusal,
+    head_too_slow,
+    refuse,
+    silent_too_long,
+    too_long,
+    too_slow,
+)
+from tfod_validator.service.refusals import Refusal as Refusal
+from tfod_validator.service.settings import Limits
+
+_LINGER_BYTES = 1 << 30
+_MAX_CHUNK_LINE_BYTES, _MAX_TRAILER_BYTES = 1 << 10, 8 << 10
+_CHUNKED_BYTES = 8 << 10  # taking small chunks off a longer text costs its square
+_CONNECTIONS = 1000
+_LOOK_UP_SECONDS = 0.25
+_log = logging.getLogger("tfod.web")
+_access_log = logging.getLogger("tfod.access")
+
+
+Gate = Callable[[dict[str, Any]], Refusal | None]
+"""Judges a request by its head, as a WSGI environment; it runs in the loop and must not wait."""
+
+
+class _GatheringBuffer(OverflowableBuffer):  # type: ignore[misc]
+    """Writes many small chunks as one."""
+
+    def __init__(self, overflow: int) -> None:
+        super().__init__(overflow)
+        self._parts: list[bytes] = []
+
+    def append(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        if self._parts:
+            parts, self._parts = self._parts, []
+            super().append(b"".join(parts))
+
+
+class _ChunkedReceiver(ChunkedReceiver):  # type: ignore[misc]
+    """A body in chunks, however small."""
+
+    def received(self, data: bytes) -> int:
+        consumed: int = super().received(data)
+        self.buf.flush()
+        return consumed
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """One request as it arrives."""
+
+    error: Any
+    expect_continue: bool
+
+    def __init__(self, adj: Any, channel: _Channel) -> None:
+        super().__init__(adj)
+        self._channel = channel
+        self.began = time.time()
+
+    def parse_header(self, head: bytes) -> None:
+        super().parse_header(head)
+        if self.chunked:
+            self.body_rcv = _ChunkedReceiver(_GatheringBuffer(self.adj.inbuf_overflow))
+        elif self.body_rcv is None:
+            self.expect_continue = False  # waitress would wait for a body that never comes
+
+    def received(self, data: bytes) -> int:
+        was_in_head = self.body_rcv is None
+        consumed = self._receive(data[:_CHUNKED_BYTES] if self.chunked else data)
+        if self.error is None and self.body_rcv is not None:
+            self.error = self._judge_head() if was_in_head else self._judge_chunks()
+        if self.error is not None:
+            self.completed = True
+            self.expect_continue = False
+            self._channel.ended = True
+            consumed = len(data)  # what follows belongs to this request
+        if self.completed:
+            self._channel.uploading = ""
+        return consumed
+
+    def close(self) -> None:
+        with suppress(OSError):  # a full disk is told again when its file is closed
+            super().close()
+
+    def _receive(self, data: bytes) -> int:
+        try:
+            return int(super().received(data))
+        except ValueError as error:  # from int() and urlsplit()
+            self.error = BadRequest(str(error))
+        except OSError as error:
+            _log.exception("an upload cannot be stored")
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            self.error = FULL if is_full else NOT_STORED
+        return len(data)
+
+    def _judge_head(self) -> Refusal | None:
+        limits = self._channel.server.limits
+        return too_long(limits, self.content_length) or self._channel.ask_gate(self)
+
+    def _judge_chunks(self) -> Refusal | None:
+        if not self.chunked:
+            return None
+        receiver = self.body_rcv
+        if len(receiver.control_line) > _MAX_CHUNK_LINE_BYTES:
+            return refuse(400, "A chunk's first line never ends; send chunks as RFC 9112 says.")
+        if len(receiver.trailer) > _MAX_TRAILER_BYTES:
+            return refuse(400, "The fields after the last chunk are too long; leave them out.")
+        return too_long(self._channel.server.limits, len(receiver))
+
+
+class _ErrorTask(ErrorTask):  # type: ignore[misc]
+    """Answers a request that the app never sees."""
+
+    def execute(self) -> None:
+        request = self.request
+        request.error = as_refusal(request.error)
+        fields = {
+            "method": getattr(request, "command", ""),
+            "status": request.error.status,
+            "address": self.channel.addr[0],
+            "refused": True,
+        }
+        _access_log.info("request", extra={"fields": fields})
+        super().execute()
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """One connection."""
+
+    error_task_class = _ErrorTask
+    request: _Parser | None
+    will_close: bool
+    ended = False
+    """No further request is taken from this connection."""
+    uploading = ""
+    """The address from which a body is arriving."""
+    _lingering_since = 0.0
+    _dropped_bytes = 0
+
+    def parser_class(self, adj: Any) -> _Parser:
+        """What waitress makes for each request."""
+        return _Parser(adj, self)
+
+    def ask_gate(self, request: _Parser) -> Refusal | None:
+        """What the gate says to a request of which the head is there."""
+        environ = self.task_class(self, request).get_environment()
+        environ["wsgi.input"] = io.BytesIO()
+        address = self.server.client_address(environ)
+        environ["tfod.uploads"] = self.server.uploads_of(address)
+        refusal: Refusal | None = self.server.ask_gate(environ)
+        if refusal is None:
+            self.uploading = address
+        return refusal
+
+    def is_busy(self) -> bool:
+        """Whether a request runs, a body arrives, or an answer leaves."""
+        return bool(
+            self.requests
+            or self.uploading
+            or self.total_outbufs_len
+            or self.close_when_flushed
+            or self._lingering_since
+        )
+
+    def idle_since(self) -> float:
+        """When a request was begun that has no head yet, or when something moved last."""
+        request = self.request
+        return float(request.began if request is not None else self.last_activity)
+
+    def end_if_overdue(self, now: float) -> None:
+        """End what takes too long, with an answer where one can be given."""
+        server, request = self.server, self.request
+        silent = now - self.last_activity
+        if self._lingering_since:
+            is_over = now - self._lingering_since > server.linger_seconds
+            self._close_if(is_over or silent > server.linger_idle_seconds)
+        elif self.total_outbufs_len:
+            self._close_if(silent > server.idle_seconds)  # the client does not read
+        elif self.requests:
+            return
+        elif request is None:
+            has_asked = self.last_activity > self.creation_time
+            self._close_if(silent > (server.idle_seconds if has_asked else server.head_seconds))
+        elif not request.headers_finished:
+            if now - request.began > server.head_seconds:
+                self._refuse(head_too_slow(server.head_seconds))
+        elif now - request.began > server.limits.max_upload_seconds:
+            self._refuse(too_slow(server.limits))
+        elif silent > server.idle_seconds:
+            self._refuse(silent_too_long(server.idle_seconds))
+
+    def _close_if(self, is_over: bool) -> None:
+        """Close at once; waitress itself would wait until the client reads."""
+        if is_over:
+            self.handle_close()
+
+    def received(self, data: bytes) -> bool:
+        if not self.ended:
+            return bool(super().received(data))
+        self._dropped_bytes += len(data)
+        self._close_if(self._dropped_bytes > _LINGER_BYTES)
+        return False
+
+    def handle_write(self) -> None:
+        if not self.ended or not self.close_when_flushed or self.will_close:
+            super().handle_write()
+            return
+        self._flush_exception(self._flush_some)
+        if self.connected and not self.total_outbufs_len:
+            self._linger()
+
+    def handle_close(self) -> None:
+        if self.request is not None:
+            self.request.close()  # the file of its body
+        self.uploading = ""
+        super().handle_close()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer the request that is arriving."""
+        with self.requests_lock:
+            request, self.request = self.request, None
+            assert request is not None
+            request.error = refusal
+            request.completed = True
+            self.ended = True
+            self.uploading = ""
+            self.requests.append(request)
+            self.server.add_task(self)
+
+    def _linger(self) -> None:
+        """All is said: let the client see that, and read what it still sends."""
+        self.close_when_flushed = False
+        self.last_activity = self._lingering_since = time.time()
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:  # the client is gone
+            self.handle_close()
+
+
+class Server(TcpWSGIServer):  # type: ignore[misc]
+    """A WSGI server on a socket that listens already; other processes may share the socket."""
+
+    channel_class = _Channel
+    head_seconds = 30
+    """The head of a request may take so long."""
+    idle_seconds = 120
+    """A connection on which nothing moves is closed."""
+    linger_seconds, linger_idle_seconds = 30, 5
+    """So long, and so long without a byte, a refused client may go on sending."""
+
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        listener: socket.socket,
+        *,
+        threads: int,
+        limits: Limits,
+        gate: Gate | None = None,
+        trusted_proxies: int = 0,
+        draining: threading.Event | None = None,
+    ) -> None:
+        """Make ready to serve.
+
+        Args:
+            app: a WSGI application.
+            listener: a bound socket.
+            threads: that run the application.
+            limits: of which ``max_body_bytes`` and ``max_upload_seconds`` are applied here.
+            gate: asked about every request with a body, once its head is there. Besides what WSGI
+                demands the environment has ``tfod.uploads``: how many other bodies from the same
+                address are arriving.
+            trusted_proxies: so many proxies append to ``X-Forwarded-For``.
+            draining: is set when the server begins to end; long answers should end then.
+        """
+        self.limits = limits
+        self.draining = draining or threading.Event()
+        self._gate = gate
+        self._trusted_proxies = trusted_proxies
+        self._drain_until = math.inf
+        dispatcher = ThreadedTaskDispatcher()
+        dispatcher.set_thread_count(threads)
+        host = listener.getsockname()[0]
+        super().__init__(
+            app,
+            {},
+            _sock=listener,
+            dispatcher=dispatcher,
+            adj=_adjustments(host),
+            sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
+            bind_socket=False,
+        )
+
+    def run(self) -> None:
+        """Serve until :meth:`drain` was called and its time is over, or nothing is left to do."""
+        while not self._is_drained():
+            self.asyncore.poll2(_LOOK_UP_SECONDS, self._map)
+        self._end()
+
+    def drain(self, seconds: float) -> None:
+        """Begin nothing new; what runs and bodies that arrive have so many seconds.
+
+        Any thread and any handler of a signal may call this. Called again, the sooner end counts.
+        """
+        self._drain_until = min(self._drain_until, time.monotonic() + seconds)
+
+    def add_task(self, channel: _Channel) -> None:
+        """Have a request answered: errors by the loop itself, at once, others by a thread."""
+        waits_for_room = channel.total_outbufs_len > self.adj.outbuf_high_watermark
+        if channel.requests[0].error is not None and not waits_for_room:
+            self.trigger.pull_trigger(channel.service)
+        else:
+            super().add_task(channel)
+
+    def ask_gate(self, environ: dict[str, Any]) -> Refusal | None:
+        """What the gate says."""
+        try:
+            return self._gate(environ) if self._gate else None
+        except Exception:
+            _log.exception("the gate failed")
+            return MISTAKE
+
+    def client_address(self, environ: dict[str, Any]) -> str:
+        """Where a request comes from, before the proxies that are trusted."""
+        told = [one.strip() for one in environ.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        if 0 < self._trusted_proxies <= len(told):
+            return told[-self._trusted_proxies] or str(environ["REMOTE_ADDR"])
+        return str(environ["REMOTE_ADDR"])
+
+    def uploads_of(self, address: str) -> int:
+        """How many bodies are arriving from an address."""
+        return sum(one.uploading == address for one in list(self.active_channels.values()))
+
+    def fix_addr(self, addr: tuple[Any, ...]) -> tuple[Any, ...]:
+        """An IPv4 address as such, also where the socket is one of IPv6."""
+        return (addr[0].removeprefix("::ffff:"), *addr[1:])
+
+    def readable(self) -> bool:
+        if len(self._map) >= self.adj.connection_limit:
+            self._make_room()
+        return bool(super().readable())
+
+    def maintenance(self, now: float) -> None:
+        """End what takes too long; waitress calls this every second."""
+        for channel in list(self.active_channels.values()):
+            channel.end_if_overdue(now)
+
+    def _make_room(self) -> None:
+        """Close the oldest of the connections that have not asked for anything yet, or again."""
+        idle = [one for one in self.active_channels.values() if not one.is_busy()]
+        idle.sort(key=lambda one: one.idle_since())
+        for channel in idle[: 1 + len(idle) // 10]:
+            channel.handle_close()
+
+    def _is_drained(self) -> bool:
+        if self._drain_until == math.inf:
+            return False
+        if self.accepting:
+            self.asyncore.dispatcher.close(self)  # the listening socket only
+            self.draining.set()
+        self.maintenance(time.time())
+        busy = 0
+        for channel in list(self.active_channels.values()):
+            if channel.is_busy():
+                busy += 1
+            else:
+                channel.handle_close()
+        late = time.monotonic() >= self._drain_until
+        if busy and late:
+            _log.warning("connections were cut off", extra={"fields": {"connections": busy}})
+        return late or not busy
+
+    def _end(self) -> None:
+        for channel in list(self.active_channels.values()):
+            channel.handle_close()
+        self.task_dispatcher.shutdown(timeout=1)
+        if not self.task_dispatcher.threads:  # one that runs on would write to it
+            self.trigger.close()
+
+
+def _adjustments(host: str) -> Any:
+    """How waitress is set up."""
+    adj = Adjustments(
+        server_name=host,
+        ident="tfod",
+        clear_untrusted_proxy_headers=False,  # the app looks at them only if told to
+        recv_bytes=256 << 10,
+        inbuf_overflow=64 << 10,  # what is longer goes to a file without a name
+        outbuf_overflow=256 << 10,
+        outbuf_high_watermark=64 << 20,  # so that slow readers hold no thread
+        connection_limit=_CONNECTIONS,
+        cleanup_interval=1,
+        channel_request_lookahead=1,  # notices clients that leave while they are served
+        max_request_header_size=MAX_HEAD_BYTES,
+    )
+    adj.max_request_body_size = math.inf  # judged here, without what chunks add
+    return adj

@@ -1,0 +1,44 @@
+"""A worker process: ``python -m tfod_validator.service.worker``.
+
+The supervisor starts it with the settings in the environment. Little is imported here at first,
+since the processes of checks import their parent's main module again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from tfod_validator.service import logs
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.supervisor import SUPERVISOR_FD
+
+DRAIN_SECONDS = 25.0
+"""Checks that run may take so long when the process is told to end; then they run again later."""
+
+
+def main() -> int:
+    """Work until SIGTERM comes, or the supervisor is gone; return the exit status."""
+    from tfod_validator.service.check_worker import Worker
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it too, and tells us
+    logs.configure()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    worker = Worker(Settings.from_environment())
+
+    def follow() -> None:
+        os.read(int(os.environ[SUPERVISOR_FD]), 1)  # ends when the supervisor does
+        worker.give_up()
+        stop.set()
+
+    if SUPERVISOR_FD in os.environ:
+        threading.Thread(target=follow, daemon=True, name="supervisor").start()
+    worker.run(stop, DRAIN_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
