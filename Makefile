@@ -1,11 +1,14 @@
-# Two commands do everything: `make demo` and `make test`.
+# Three commands do everything: `make serve`, `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
 COVERAGE = -m coverage
 
-.PHONY: demo test check test-new test-old test-lowest test-pythons coverage benchmarks docs clean
+.PHONY: serve demo test check test-new test-old test-lowest test-pythons coverage benchmarks docs clean
+
+serve: $(VENV)/serve.installed
+	$(BIN)/tfod serve
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -53,13 +56,17 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 
+$(VENV)/serve.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python $(PIP) -e '.[validator]'
+	touch $@
+
 $(VENV)/demo.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python $(PIP) -e '.[datumaro]'
 	touch $@
 
 $(VENV)/test.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python $(PIP) -e '.[test]'
-	touch $(VENV)/demo.installed $@
+	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 .venv-datumaro-0.3/installed: pyproject.toml tests/datumaro-0.3.txt
 	$(PYTHON) -m venv .venv-datumaro-0.3

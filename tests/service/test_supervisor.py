@@ -15,14 +15,17 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.errors import TfodError
 from tfod_validator import cli
+from tfod_validator.serve_command import settings_from
 from tfod_validator.service import logs
 from tfod_validator.service.premises import listen, locked
-from tfod_validator.service.settings import Settings
+from tfod_validator.service.settings import Limits, Settings
 
 _PATIENCE = 60
 _SUPERVISOR = """
@@ -389,6 +392,63 @@ class TestCannotBegin:
     def test_nothing_to_do(self, capsys) -> None:
         assert cli.main(["serve", "--web", "0", "--workers", "0"]) == 2
         assert "nothing is left to do" in capsys.readouterr().err
+
+
+class TestSettings:
+    def settings(self, *options: str, **environment: str) -> Settings:
+        return settings_from(cli.build_parser().parse_args(["serve", *options]), environment)
+
+    def test_without_any(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        found = self.settings()
+        assert found.data == tmp_path / "tfod-data"
+        assert found.limits == Limits()
+        assert "localhost" in found.hosts  # and no name that others could give to 127.0.0.1
+        assert found == replace(Settings(found.data), hosts=found.hosts)
+
+    def test_options_win(self) -> None:
+        environment = {"TFOD_CHECKS": "3", "TFOD_THREADS": "4", "TFOD_MAX_FILES": "5"}
+        found = self.settings("--checks", "6", "--max-files", "7", **environment)
+        assert (found.checks, found.threads, found.limits.max_files) == (6, 4, 7)
+
+    def test_names_of_the_service(self) -> None:
+        assert self.settings("--host", "0.0.0.0").hosts == ()
+        assert self.settings("--trusted-proxies", "1").hosts == ()
+        assert self.settings("--hosts", "a.example, b.example").hosts == ("a.example", "b.example")
+        assert "127.0.0.2" in self.settings("--host", "127.0.0.2").hosts
+
+    def test_secrets(self, tmp_path: Path) -> None:
+        (tmp_path / "tokens").write_text("one,two\nthree\n")
+        (tmp_path / "key").write_text("a key\n")
+        places = {
+            "TFOD_TOKENS_FILE": str(tmp_path / "tokens"),
+            "TFOD_SECRET_KEY_FILE": str(tmp_path / "key"),
+        }
+        found = self.settings(**places)
+        assert found.tokens == ("one", "two", "three")
+        assert found.secret_key == "a key"
+        assert self.settings(TFOD_TOKENS="").tokens == ()
+        with pytest.raises(TfodError, match="not both"):
+            self.settings(TFOD_TOKENS="one", **places)
+
+    def test_says_who_may_come_in(self, tmp_path: Path) -> None:
+        with socket.create_server(("0.0.0.0", 0)) as other:
+            port = str(other.getsockname()[1])
+            options = ["serve", "--host", "0.0.0.0", "--port", port, "--data", str(tmp_path / "d")]
+            command = [sys.executable, "-m", "tfod_validator.cli", *options]
+            for tokens, lines in (("", 2), ("one", 1)):
+                environment = {**os.environ, "TFOD_TOKENS": tokens}
+                done = subprocess.run(command, capture_output=True, text=True, env=environment)
+                assert len(done.stderr.splitlines()) == lines
+                assert ("tfod: warning: whoever reaches 0.0.0.0" in done.stderr) == (not tokens)
+
+    def test_packages_that_are_missing(self, monkeypatch, capsys) -> None:
+        monkeypatch.setitem(sys.modules, "huey", None)
+        monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+        assert cli.main(["serve"]) == 2
+        assert capsys.readouterr().err == (
+            "tfod: the service needs huey, SQLAlchemy; pip install 'tfod[validator]'\n"
+        )
 
 
 def test_port_of_the_greeting_is_the_real_one() -> None:

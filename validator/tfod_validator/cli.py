@@ -68,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"tfod: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_FAILED
+    except MemoryError:
+        print(
+            "tfod: there is not enough memory; try fewer --jobs, or less at a time", file=sys.stderr
+        )
+        return EXIT_FAILED
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

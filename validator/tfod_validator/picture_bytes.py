@@ -126,6 +126,8 @@ def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None
             warnings.simplefilter("ignore")
             with image.open(io.BytesIO(data), formats=_FORMATS) as picture:
                 picture.load()
+    except MemoryError:
+        raise  # that says nothing of the picture
     except image.DecompressionBombError:
         limit = f"{2 * image.MAX_IMAGE_PIXELS:,}"
         return DecodeFailure(f"its header announces more than {limit} pixels, a decompression bomb")

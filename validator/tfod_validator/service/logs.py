@@ -13,6 +13,8 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, TextIO
 
+_LEVELS = {"waitress": logging.WARNING, "waitress.queue": logging.ERROR, "huey": logging.ERROR}
+"""Of libraries that tell every step."""
 _log = logging.getLogger("tfod")
 
 
@@ -41,10 +43,18 @@ def configure(stream: TextIO | None = None) -> None:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(True)
-    for name in ("waitress.queue", "huey"):  # they tell every step
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for name, level in _LEVELS.items():
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger("waitress").addFilter(_without_address)
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_in_thread
+
+
+def _without_address(record: logging.LogRecord) -> bool:
+    """Take out the address that failed: those of reports are secrets."""
+    if record.exc_info:
+        record.msg, record.args = "a request failed", ()
+    return True
 
 
 def _log_uncaught(

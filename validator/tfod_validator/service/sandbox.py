@@ -29,7 +29,10 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
 _TELL_EVERY = 0.2
 _LOOK_EVERY = 0.5
-_IMPORTED_LATER = ("lxml.etree", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin", "jinja2")
+_IMPORTED_LATER = (
+    *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
+    *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "lxml.etree", "jinja2"),
+)
 _DIED = "The check's process died"
 OnProgress = Callable[[int, int], bool]
 """Told of bytes and records that were read so far, and often besides; False ends the check."""

@@ -51,7 +51,6 @@ def run(make_app: Callable[[Settings], Any], descriptor: int) -> int:
     except TfodError as error:
         _log.error("%s", error)
         return 1
-    draining = app.extensions["tfod.draining"] = threading.Event()
     server = Server(
         app,
         socket.socket(fileno=descriptor),
@@ -59,7 +58,7 @@ def run(make_app: Callable[[Settings], Any], descriptor: int) -> int:
         limits=settings.limits,
         gate=app.extensions.get("tfod.gate"),
         trusted_proxies=settings.trusted_proxies,
-        draining=draining,
+        draining=app.extensions.setdefault("tfod.draining", threading.Event()),
     )
     signal.signal(signal.SIGTERM, lambda *_: server.drain(DRAIN_SECONDS))
     _say_ready()

@@ -151,9 +151,10 @@ class _ErrorTask(ErrorTask):  # type: ignore[misc]
         request.error = as_refusal(request.error)
         fields = {
             "method": getattr(request, "command", ""),
+            "endpoint": "none",  # addresses of reports are secrets: no path is logged
             "status": request.error.status,
-            "address": self.channel.addr[0],
-            "refused": True,
+            "refused": request.error.limit or request.error.title,
+            "client": self.channel.addr[0],
         }
         _access_log.info("request", extra={"fields": fields})
         super().execute()
