@@ -117,8 +117,9 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
     host = _text(chosen, environment, "host", "127.0.0.1")
     trusted_proxies = _number(chosen, environment, "trusted_proxies", 0)
     hosts = list_of(_text(chosen, environment, "hosts", ""))
-    if not hosts and not trusted_proxies and _is_loopback(host):
-        hosts = tuple(dict.fromkeys((*_LOOPBACK_NAMES, host)))  # no other name leads here honestly
+    if hosts or (not trusted_proxies and _is_loopback(host)):
+        # On loopback no other name leads here honestly; elsewhere health checks use these.
+        hosts = tuple(dict.fromkeys((*hosts, *_LOOPBACK_NAMES, host)))
     return Settings(
         data=Path(_text(chosen, environment, "data", "tfod-data")).absolute(),
         database_url=environment.get("TFOD_DATABASE_URL", ""),

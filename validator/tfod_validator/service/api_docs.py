@@ -164,7 +164,7 @@ def _type(spec: Document, schema: Document) -> str:
         if several in schema:
             return " or ".join(dict.fromkeys(_type(spec, one) for one in schema[several]))
     if "enum" in schema:
-        return " | ".join(str(one) for one in schema["enum"])
+        return " | ".join(str(one) for one in schema["enum"] if one != "")
     kind = schema.get("type", "anything")
     if isinstance(kind, list):
         return " or ".join(kind)

@@ -21,10 +21,10 @@ from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 from tfod_validator.service.validation import Outcome, Validation, short_id
 
-LEASE_SECONDS = 15.0
+LEASE_SECONDS = 10.0
 """A validation whose worker has not been heard of for so long is begun again."""
 _RENEW_EVERY = 0.5
-_SWEEP_EVERY = 5.0
+_SWEEP_EVERY = 2.0
 _CLEAN_EVERY = 60.0
 _ORPHANED_AFTER = 60.0
 _ABANDONED_AFTER = 3600.0

@@ -128,4 +128,6 @@ def address_of(listener: socket.socket) -> str:
 def shown(folder: Path) -> str:
     """A folder as users would write it where they are."""
     relative = os.path.relpath(folder)
+    if relative == ".":
+        return "this folder"
     return str(folder) if relative.startswith("..") else f"./{relative}"

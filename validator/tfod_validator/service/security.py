@@ -36,8 +36,8 @@ DOCUMENT_POLICY = (
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",  # addresses of reports are secrets
-    "Cross-Origin-Opener-Policy": "same-origin",
+    # Addresses of reports are secrets. "no-referrer" would make forms come from the origin "null".
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
@@ -169,7 +169,9 @@ def _add_headers(response: Response) -> Response:
     if request.endpoint != "static":
         response.headers.setdefault("Cache-Control", "no-store")
     if request.is_secure:
+        # Browsers know these under https alone, and complain of the second elsewhere.
         response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+        response.headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
     return response
 
 

@@ -230,6 +230,13 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         if is_over:
             self.handle_close()
 
+    def readable(self) -> bool:
+        # Closed while the loop asks whom to listen to: the next client may get its descriptor.
+        return bool(self.connected and super().readable())
+
+    def writable(self) -> bool:
+        return bool(self.connected and super().writable())
+
     def received(self, data: bytes) -> bool:
         if not self.ended:
             return bool(super().received(data))

@@ -10,10 +10,11 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 
 from tfod_validator.service import logs
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.supervisor import SUPERVISOR_FD
+from tfod_validator.service.settings import ENVIRONMENT_PREFIX, Settings
+from tfod_validator.service.supervisor import READY_FD, SUPERVISOR_FD
 
 DRAIN_SECONDS = 25.0
 """Checks that run may take so long when the process is told to end; then they run again later."""
@@ -27,7 +28,9 @@ def main() -> int:
     logs.configure()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    worker = Worker(Settings.from_environment())
+    settings = Settings.from_environment()
+    worker = Worker(settings)
+    _forget_secrets(settings)
 
     def follow() -> None:
         os.read(int(os.environ[SUPERVISOR_FD]), 1)  # ends when the supervisor does
@@ -38,6 +41,15 @@ def main() -> int:
         threading.Thread(target=follow, daemon=True, name="supervisor").start()
     worker.run(stop, DRAIN_SECONDS)
     return 0
+
+
+def _forget_secrets(settings: Settings) -> None:
+    """Leave nothing in the environment that a check, which reads what strangers send, could tell."""
+    for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
+        if name not in (SUPERVISOR_FD, READY_FD):
+            del os.environ[name]
+    known = replace(settings, tokens=(), secret_key="", database_url="", redis_url="")
+    os.environ.update(known.to_environment())
 
 
 if __name__ == "__main__":

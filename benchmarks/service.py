@@ -1,0 +1,210 @@
+"""Measures the service under load beside a plain Flask app that echoes the same body.
+
+    python benchmarks/service.py [--seconds 10] [--clients 50]
+
+Both run on waitress with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
+asks. The service stores each upload and queues it, and its worker checks meanwhile. Ends by
+telling how long the queue took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.writer import write_records
+
+_BOUNDARY = "tfod-benchmark"
+_THREADS = 64
+_ECHO = """
+import sys
+from flask import Flask, request
+from waitress import serve
+app = Flask("echo")
+app.post("/")(lambda: request.get_data())
+serve(app, host="127.0.0.1", port=int(sys.argv[1]), threads=int(sys.argv[2]))
+"""
+_POST = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "multipart/form-data; boundary={boundary}"
+local file = io.open("{body}", "rb")
+wrk.body = file:read("*a")
+done = function(summary, latency)
+  io.write(string.format("RESULT %d %d %d %.0f %.0f %d\\n", summary.requests, summary.duration,
+    summary.errors.status, latency:percentile(50), latency:percentile(99),
+    summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
+end
+"""
+
+
+def main() -> int:
+    options = _parse_arguments()
+    if shutil.which("wrk") is None:
+        print("wrk is not installed; apt-get install wrk", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="tfod-benchmark-") as name:
+        folder = Path(name)
+        body = folder / "body"
+        body.write_bytes(_form(folder))
+        print(f"{options.clients} clients, {body.stat().st_size:,} bytes a request", flush=True)
+        script = _script(folder, body)
+        with _echo() as url:
+            echo = _load(url, script, options)
+        _tell("plain Flask echo, POST", echo)
+        with _service(folder) as url:
+            _measure_service(url, script, options, echo[0])
+    return 0
+
+
+def _measure_service(
+    url: str, script: Path, options: argparse.Namespace, echo: float
+) -> None:
+    uploads = _load(f"{url}/api/v1/validations", script, options)
+    _tell("service, POST of the same", uploads, f"{uploads[0] / echo:.2f} of the echo")
+    began = time.monotonic()
+    states = _states(url)
+    while states["queued"] or states["running"]:
+        time.sleep(0.2)
+        states = _states(url)
+    checked = int(states["finished"])
+    print(f"  its queue was empty {time.monotonic() - began:.1f} s later: {checked} checked")
+    plain = script.with_name("get.lua")
+    plain.write_text("done = function" + script.read_text().partition("done = function")[2])
+    _tell("service, GET /healthz", _load(f"{url}/healthz", plain, options))
+    _tell("service, GET /", _load(f"{url}/", plain, options))
+
+
+def _states(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        text = answer.read().decode()
+    return {
+        state: float(value)
+        for state, value in re.findall(r'tfod_validations\{state="(\w+)"\} (\S+)', text)
+    }
+
+
+def _tell(what: str, found: tuple[float, float, float, int], more: str = "") -> None:
+    rate, median, slowest, errors = found
+    line = f"{what:28} {rate:8.0f} /s   median {median:6.1f} ms   99 % {slowest:7.1f} ms"
+    print(f"{line}   errors {errors}   {more}".rstrip(), flush=True)
+
+
+def _load(
+    url: str, script: Path, options: argparse.Namespace
+) -> tuple[float, float, float, int]:
+    """Requests a second, median and 99th percentile in ms, requests without a good answer."""
+    command = ["wrk", "-t2", f"-c{options.clients}", f"-d{options.seconds}s", "--timeout", "30s"]
+    found = subprocess.run(
+        [*command, "-s", str(script), url], capture_output=True, text=True, check=True
+    )
+    result = re.search(r"RESULT (.*)", found.stdout)
+    assert result, found.stdout
+    requests, micros, refused, median, slowest, broken = map(float, result[1].split())
+    return requests / micros * 1e6, median / 1000, slowest / 1000, int(refused + broken)
+
+
+def _script(folder: Path, body: Path) -> Path:
+    path = folder / "post.lua"
+    path.write_text(_POST.format(boundary=_BOUNDARY, body=body))
+    return path
+
+
+def _form(folder: Path) -> bytes:
+    """A form with a zip of twenty records."""
+    records = [
+        encode_example(
+            {
+                "image/filename": bytes_feature([f"{number}.jpg".encode()]),
+                "image/height": int64_feature([480]),
+                "image/width": int64_feature([640]),
+                "image/object/bbox/xmin": float_feature([0.1, 0.2]),
+                "image/object/bbox/xmax": float_feature([0.5, 0.6]),
+                "image/object/bbox/ymin": float_feature([0.1, 0.2]),
+                "image/object/bbox/ymax": float_feature([0.5, 0.6]),
+                "image/object/class/text": bytes_feature([b"cat", b"dog"]),
+                "image/object/class/label": int64_feature([1, 2]),
+            }
+        )
+        for number in range(20)
+    ]
+    shard = Path(write_records(folder, "default", records)[0]).read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("default.tfrecord", shard)
+        archive.writestr("label_map.pbtxt", "item {id: 1 name: 'cat'} item {id: 2 name: 'dog'}")
+    head = (
+        f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name=file; filename=anno.zip\r\n"
+        "Content-Type: application/zip\r\n\r\n"
+    )
+    return head.encode() + packed.getvalue() + f"\r\n--{_BOUNDARY}--\r\n".encode()
+
+
+@contextmanager
+def _echo() -> Iterator[str]:
+    with _process([sys.executable, "-c", _ECHO, str(port := _free_port()), str(_THREADS)]):
+        _wait_for(port)
+        yield f"http://127.0.0.1:{port}/"
+
+
+@contextmanager
+def _service(folder: Path) -> Iterator[str]:
+    port = _free_port()
+    command = [sys.executable, "-m", "tfod_validator.cli", "serve", "--port", str(port)]
+    many = "1000000"
+    limits = ["--max-queued", many, "--max-queued-per-client", many]
+    with _process([*command, "--data", str(folder / "data"), "--threads", str(_THREADS), *limits]):
+        _wait_for(port)
+        time.sleep(2)
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _process(command: list[str]) -> Iterator[None]:
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _wait_for(port: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens at {port}")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=50)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

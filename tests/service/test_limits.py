@@ -1,0 +1,262 @@
+"""Each limit is reached once: what clients are told, and that the service goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import select
+import socket
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+from PIL import Image
+from tfod_validator.service.check_worker import Worker
+from tfod_validator.service.settings import Limits, Settings
+
+from tests.conftest import encode, picture
+from tests.service.conftest import Service, running_service, zip_of
+from tests.service.heavy import framed, record_of, slow_shard
+from tests.service.test_api import problem
+from tests.service.test_web_server import answer_on
+from tests.zip_forge import Item, deflate, forge, quoting_zip
+
+Start = Callable[..., Service]
+_MIB = 1 << 20
+_SMALL = {
+    "max_body_bytes": 4 * _MIB,
+    "max_upload_seconds": 2,
+    "max_files": 3,
+    "max_uploads_per_client": 2,
+    "max_archive_entries": 5,
+    "max_archive_ratio": 20,
+    "max_archive_bytes": 10 * _MIB,
+    "max_records": 1000,
+    "max_record_bytes": 5000,
+    "max_findings": 5,
+    "max_pictures": 2,
+    "max_wait_seconds": 2,
+    "max_event_streams": 1,
+}
+
+
+def options(limits: dict[str, int]) -> list[str]:
+    """Limits as options of the command line."""
+    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in limits.items())
+    return [word for pair in pairs for word in pair]
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that allows little."""
+    with running_service(tmp_path_factory.mktemp("strict"), *options(_SMALL)) as running:
+        yield running
+
+
+def send(service: Service, head: str, body: bytes = b"") -> socket.socket:
+    """A connection on which an upload has begun."""
+    port = int(service.url.rpartition(":")[2])
+    one = socket.create_connection(("127.0.0.1", port), 60)
+    target = "POST /api/v1/validations?filename=a.tfrecord HTTP/1.1"
+    one.sendall(f"{target}\r\nHost: localhost\r\n{head}\r\n\r\n".encode() + body)
+    return one
+
+
+def records_of(service: Service, *shards: bytes, **more: Any) -> Any:
+    """The answer to an upload of shards."""
+    files = [("file", (f"{number}.tfrecord", one)) for number, one in enumerate(shards)]
+    return service.upload(files, **more).json()
+
+
+class TestUploads:
+    def test_length(self, strict: Service) -> None:
+        response = strict.upload({"file": ("a.tfrecord", bytes(4 * _MIB))})
+        assert problem(response, 413)["limit"] == "max_body_bytes"
+
+    def test_length_that_is_not_told(self, strict: Service) -> None:
+        url = f"{strict.url}/api/v1/validations?filename=a.tfrecord"
+        pieces = (bytes(100_000) for _ in range(50))
+        assert problem(requests.post(url, data=pieces, timeout=60), 413)["limit"] == (
+            "max_body_bytes"
+        )
+
+    def test_time(self, strict: Service) -> None:
+        with send(strict, "Content-Length: 100") as one:
+            while not select.select([one], [], [], 0.2)[0]:
+                one.sendall(b"a")
+            answer = answer_on(one)
+        assert (answer.status, answer.problem()["limit"]) == (408, "max_upload_seconds")
+
+    def test_files(self, strict: Service) -> None:
+        files = [("file", (f"{number}.tfrecord", b"x")) for number in range(4)]
+        assert problem(strict.upload(files), 413)["limit"] == "max_files"
+
+    def test_uploads_at_the_same_time(self, strict: Service) -> None:
+        held = [send(strict, "Content-Length: 100", b"a") for _ in range(2)]
+        end = time.monotonic() + 30
+        while (response := strict.upload({"file": ("a", b"x")})).status_code != 429:
+            assert time.monotonic() < end  # the two have not arrived yet
+        assert problem(response, 429)["limit"] == "max_uploads_per_client"
+        assert int(response.headers["Retry-After"]) > 0
+        for one in held:
+            one.close()
+        while strict.upload({"file": ("a", b"x")}).status_code == 429:
+            assert time.monotonic() < end
+
+    def test_waits_and_streams_of_events(self, start_service: Start) -> None:
+        running = start_service("--workers", "0", *options(_SMALL))
+        began = time.monotonic()
+        response = running.upload({"file": ("a", b"x")}, wait=60)
+        assert response.status_code == 202
+        assert time.monotonic() - began < 30
+        links = response.json()["links"]
+        with requests.get(running.url + links["events"], stream=True, timeout=60) as first:
+            assert first.status_code == 200
+            refused = problem(running.get(links["events"]), 503)
+        assert refused["limit"] == "max_event_streams"
+
+
+class TestQueue:
+    def test_crowds(self, start_service: Start) -> None:
+        limits = options({"max_queued_per_client": 2, "max_queued": 3})
+        running = start_service("--workers", "0", "--trusted-proxies", "1", *limits)
+        file = {"file": ("a.tfrecord", b"x")}
+
+        def ask(address: str) -> requests.Response:
+            found: requests.Response = running.upload(file, {"X-Forwarded-For": address}, wait=0)
+            return found
+
+        assert [ask("10.0.0.1").status_code for _ in range(2)] == [202, 202]
+        refused = ask("10.0.0.1")
+        assert problem(refused, 429)["limit"] == "max_queued_per_client"
+        assert int(refused.headers["Retry-After"]) > 0
+        assert ask("10.0.0.2").status_code == 202
+        assert problem(ask("10.0.0.3"), 429)["limit"] == "max_queued"
+
+    def test_checks_of_a_client_at_the_same_time(self, start_service: Start) -> None:
+        limits = options({"max_running_per_client": 1})
+        running = start_service("--trusted-proxies", "1", "--checks", "3", *limits)
+        slow = slow_shard(5_000)
+        found = []
+        for address in ("10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2"):
+            files = {"file": ("a.tfrecord", slow)}
+            response = running.upload(files, {"X-Forwarded-For": address}, wait=0)
+            found.append(response.json()["id"])
+        over = [running.wait_until_over(key) for key in found]
+        spans = sorted((one["started"], one["ended"]) for one in over[:3])
+        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert over[3]["started"] < spans[-1][0]  # another client does not wait for all of them
+
+
+class TestArchives:
+    def judged(self, service: Service, content: bytes) -> dict[str, Any]:
+        response = service.upload({"file": ("a.zip", content)}, fail="error")
+        assert response.status_code == 422
+        assert response.json()["valid"] is False
+        findings = response.json()["report"]["findings"]
+        return {one["code"]: one["message"] for one in findings}
+
+    def test_entries(self, strict: Service) -> None:
+        found = self.judged(strict, zip_of({f"{n}.txt": b"x" for n in range(6)}))
+        assert "more than 5 entries" in found["ZIP009"]
+
+    def test_ratio(self, strict: Service) -> None:
+        found = self.judged(strict, zip_of({"a.tfrecord": bytes(8 * _MIB)}))
+        assert "20 times are allowed" in found["ZIP007"]
+
+    def test_bytes(self, strict: Service) -> None:
+        packed = zip_of({f"{n}.tfrecord": bytes(3_900_000) for n in range(3)})
+        assert "more than 10485760 bytes" in self.judged(strict, packed)["ZIP008"]
+
+    def test_bombs_cost_nothing(self, service: Service) -> None:
+        before = service.memory()
+        for bomb in (overlapping(), quoting_zip(), zip_of({"a.tfrecord": bytes(300 * _MIB)})):
+            found = service.upload({"file": ("a.zip", bomb)}, decode="true").json()
+            assert found["valid"] is False
+            assert any(code.startswith("ZIP") for code in found["report"]["counts"]["by_code"])
+            assert not list(service.data.glob("*/*.tfrecord"))
+        assert service.memory() - before < 100 * _MIB
+
+
+def overlapping() -> bytes:
+    """42 kB whose 250 entries share one kernel of 10 MB (Fifield)."""
+    kernel = deflate(bytes(10_000_000))
+    first = Item("0.tfrecord", packed=kernel, size=10_000_000, crc=zlib.crc32(bytes(10_000_000)))
+    others = [dataclasses.replace(first, name=f"{n}.tfrecord", start=0) for n in range(1, 250)]
+    return forge(first, *others)
+
+
+class TestChecks:
+    def test_records(self, strict: Service) -> None:
+        shard = record_of() * 1001
+        found = records_of(strict, shard)
+        assert found["state"] == "failed"
+        failure = found["failure"]
+        assert (failure["status"], failure["limit"]) == (422, "max_records")
+        response = strict.upload({"file": ("a.tfrecord", shard)}, fail="error")
+        assert problem(response, 422)["limit"] == "max_records"
+
+    def test_length_of_a_record(self, strict: Service) -> None:
+        found = records_of(strict, record_of() + record_of(6000) + record_of())
+        said = [one for one in found["report"]["findings"] if one["code"] == "TFR012"]
+        assert "5000" in said[0]["message"]
+
+    def test_findings_are_counted(self, strict: Service) -> None:
+        report = records_of(strict, record_of() * 500)["report"]
+        assert sum(report["counts"]["by_code"].values()) > 500
+        assert len(report["findings"]) <= 5
+
+    def test_pictures(self, strict: Service) -> None:
+        assert len(records_of(strict, framed(broken_picture()) * 20)["pictures"]) <= 2
+
+    def test_time_and_memory(self, start_service: Start) -> None:
+        limits = {"max_check_seconds": 2, "max_check_bytes": 300 * _MIB}
+        running = start_service(*options(limits))
+        slow = records_of(running, slow_shard())
+        assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
+        large = records_of(running, framed(huge_picture()), decode="true")
+        assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
+        assert records_of(running, record_of())["state"] == "finished"
+        assert not list((running.data / "uploads").iterdir())
+
+
+def broken_picture() -> bytes:
+    """A record whose box is inverted."""
+    one = io.BytesIO()
+    Image.new("RGB", (20, 10)).save(one, "JPEG")
+    encoded = {"image/encoded": one.getvalue(), "image/format": "jpeg"}
+    corners = {"xmin": 0.9, "xmax": 0.1, "ymin": 0.9, "ymax": 0.1}
+    boxed = {f"image/object/bbox/{name}": [value] for name, value in corners.items()}
+    return encode(picture("a.jpg", 10, 20) | encoded | boxed)
+
+
+def huge_picture() -> bytes:
+    """A record with a PNG of a few kilobytes that has 178 million pixels."""
+    one = io.BytesIO()
+    Image.new("L", (13_350, 13_350)).save(one, "PNG")
+    encoded = {"image/encoded": one.getvalue(), "image/format": "png"}
+    return encode(picture("a.png", 13_350, 13_350) | encoded)
+
+
+def test_reports_expire(start_service: Start) -> None:
+    running = start_service("--report-seconds", "1")
+    found = running.upload({"file": ("a.tfrecord", record_of())}, wait=0).json()
+    end = time.monotonic() + 30
+    while running.get(found["links"]["self"]).status_code == 200:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    for name in ("self", "html", "events", "page"):
+        assert running.get(found["links"][name]).status_code == 404
+    Worker(Settings(data=running.data)).clean()
+    assert 'tfod_validations{state="finished"} 0.0' in running.get("/metrics").text
+    assert not list((running.data / "uploads").iterdir())
+
+
+def test_no_limit_is_forgotten() -> None:
+    elsewhere = {"max_attempts", "min_free_bytes"}  # in test_steady.py
+    reached = {*_SMALL, "max_queued_per_client", "max_queued", "max_running_per_client"}
+    reached |= {"max_check_bytes", "max_check_seconds", "report_seconds"}
+    assert {one.name for one in dataclasses.fields(Limits)} == reached | elsewhere

@@ -1,0 +1,264 @@
+"""Plugs are pulled: whatever was accepted gets its report, and nothing is left over."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tfod_validator.service import check_worker
+from tfod_validator.service.check_worker import Worker
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+
+from tests.service.conftest import Service, running_service
+from tests.service.heavy import record_of, slow_shard
+from tests.service.test_api import problem
+
+Start = Callable[..., Service]
+_WORKER = "tfod_validator.service.worker"
+_PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def slow() -> bytes:
+    """A shard of which the check takes some seconds."""
+    return slow_shard(100_000)
+
+
+def begin(service: Service, content: bytes) -> str:
+    """Upload a shard; return its id."""
+    response = service.upload({"file": ("a.tfrecord", content)}, wait=0)
+    assert response.status_code == 202
+    return str(response.json()["id"])
+
+
+def state_of(service: Service, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = service.get(f"/api/v1/validations/{key}").json()
+    return found
+
+
+def wait_for(is_so: Callable[[], object], service: Service) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, service.lines[-20:]
+        time.sleep(0.05)
+
+
+def wait_until_read(service: Service, key: str) -> None:
+    """Wait until the check has read something."""
+    wait_for(lambda: state_of(service, key)["progress"]["records"]["done"], service)
+
+
+def worker_of(service: Service) -> int:
+    """The worker process; its check and the server of forks are children of it."""
+    found = [pid for pid in service.children(_WORKER) if parent_of(pid) == service.process.pid]
+    assert len(found) == 1
+    return found[0]
+
+
+def check_of(service: Service) -> int:
+    """The process of the check that runs."""
+    (server,) = [pid for pid in service.children("forkserver") if is_child(pid, service)]
+    (check,) = [pid for pid in service.children() if parent_of(pid) == server]
+    return check
+
+
+def is_child(pid: int, service: Service) -> bool:
+    return parent_of(pid) == worker_of(service)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def attempts_of(service: Service, key: str) -> int:
+    store = Store(Settings(data=service.data))
+    found = store.find(key)
+    store.close()
+    assert found is not None
+    return found.attempts
+
+
+def leftovers(data: Path) -> list[Path]:
+    """Files of uploads that are there."""
+    return [*(data / "uploads").iterdir(), *(data / "incoming").iterdir()]
+
+
+def tidy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do at once what workers do when files have been there for a while."""
+    for name in ("_ABANDONED_AFTER", "_ORPHANED_AFTER"):
+        monkeypatch.setattr(check_worker, name, 0.0)
+    Worker(Settings(data=data)).clean()
+
+
+def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
+    start_service: Start, slow: bytes
+) -> None:
+    running = start_service("--checks", "1")
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
+    found = running.wait_until_over(key)
+    assert (found["state"], found["failure"]["status"]) == ("failed", 500)
+    assert "SIGKILL" in found["failure"]["detail"]
+
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    check = check_of(running)
+    address = f"{running.url}/api/v1/validations/{key}"
+    assert requests.delete(address, timeout=60).status_code == 204
+    wait_for(lambda: check not in running.children(), running)
+    problem(requests.get(address, timeout=60), 404)
+
+    assert running.upload({"file": ("a.tfrecord", record_of())}).json()["state"] == "finished"
+    assert leftovers(running.data) == []
+
+
+def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
+    running = start_service()
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    worker, check = worker_of(running), check_of(running)
+    os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: check not in running.children(), running)
+    assert running.wait_until_over(key)["state"] == "finished"
+    assert attempts_of(running, key) == 2
+    assert leftovers(running.data) == []
+
+
+def test_a_check_that_takes_its_worker_along(start_service: Start, slow: bytes) -> None:
+    running = start_service("--max-attempts", "1")
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(worker_of(running), signal.SIGKILL)
+    found = running.wait_until_over(key)
+    assert (found["state"], found["failure"]["status"]) == ("failed", 500)
+    assert "begun 1 times" in found["failure"]["detail"]
+    wait_for(lambda: leftovers(running.data) == [], running)
+
+
+def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
+    running = start_service("--checks", "1")
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    answers: list[requests.Response] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(running.upload({"file": ("b", record_of())}, wait=50))
+    )
+    waiting.start()
+    wait_for(lambda: len(leftovers(running.data)) == 2, running)
+    assert running.stop() == 0
+    waiting.join(_PATIENCE)
+    assert answers[0].status_code == 202
+    assert running.children() == []
+    store = Store(Settings(data=running.data))
+    ended, waits = store.find(key), store.find(answers[0].json()["id"])
+    assert ended is not None and ended.state == "finished"
+    assert waits is not None and waits.state == "queued"
+    again = start_service()
+    assert again.wait_until_over(waits.id)["state"] == "finished"
+    assert leftovers(running.data) == []
+
+
+def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: bytes) -> None:
+    running = start_service()
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(running.process.pid, signal.SIGKILL)
+    wait_for(lambda: not running.children(), running)
+    store = Store(Settings(data=running.data))
+    found = store.find(key)
+    assert found is not None and (found.state, found.attempts) == ("queued", 0)
+
+
+def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    data = tmp_path / "data"
+    accepted: list[str] = []
+    for _ in range(4):
+        with running_service(data) as running:
+            clients = [
+                threading.Thread(target=upload_on_and_on, args=(running, slow, accepted, number))
+                for number in range(4)
+            ]
+            for one in clients:
+                one.start()
+            time.sleep(chance.uniform(0.1, 2.5))
+            os.kill(running.process.pid, signal.SIGKILL)
+            running.process.wait()
+            for one in clients:
+                one.join(_PATIENCE)
+            wait_for(lambda service=running: not service.children(), running)
+    assert accepted
+    with running_service(data) as running:
+        for key in accepted:
+            found = running.wait_until_over(key)
+            assert found["state"] == "finished", found
+            assert found["report"]["counts"]["records"] == found["progress"]["records"]["done"]
+        wait_for(lambda: counted(running, "queued") + counted(running, "running") == 0, running)
+        tidy(data, monkeypatch)
+        assert leftovers(data) == []
+
+
+def upload_on_and_on(service: Service, slow: bytes, accepted: list[str], number: int) -> None:
+    """Upload until the service is gone; remember what it has accepted."""
+    name, content = ("slow", slow) if number == 0 else ("small", record_of())
+    with suppress(requests.RequestException):
+        while True:
+            response = service.upload({"file": (f"{name}.tfrecord", content)}, wait=0)
+            if response.status_code != 202:
+                return
+            accepted.append(response.json()["id"])
+            time.sleep(0.05 if number else 2)
+
+
+def counted(service: Service, state: str) -> float:
+    text = service.get("/metrics").text
+    start = f'tfod_validations{{state="{state}"}} '
+    return next(float(line[len(start) :]) for line in text.splitlines() if line.startswith(start))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 12 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    with running_service(small_disk / "data", "--min-free-bytes", str(1 << 20)) as running:
+        url = f"{running.url}/api/v1/validations?filename=a.tfrecord"
+        length = {"file": ("a.tfrecord", bytes(9 << 20))}
+        assert problem(running.upload(length), 507)["limit"] == "min_free_bytes"
+        for size in (7, 20):  # the first arrives, and has no room as a file
+            body = (bytes(1 << 20) for _ in range(size))
+            problem(requests.post(url, data=body, timeout=60), 507)
+            assert leftovers(running.data) == []
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        problem(running.upload({"file": ("a.tfrecord", record_of())}), 507)
+        assert running.get("/readyz").json()["checks"]["disk"] == "failing"
+        assert running.get("/healthz").status_code == 200
+        filler.unlink()
+        over = running.upload({"file": ("a.tfrecord", record_of())}).json()
+        assert over["state"] == "finished"
+        assert leftovers(running.data) == []
