@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import select
 import socket
 import time
@@ -147,7 +148,7 @@ class TestQueue:
             found.append(response.json()["id"])
         over = [running.wait_until_over(key) for key in found]
         spans = sorted((one["started"], one["ended"]) for one in over[:3])
-        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
         assert over[3]["started"] < spans[-1][0]  # another client does not wait for all of them
 
 

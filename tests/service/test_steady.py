@@ -136,7 +136,9 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
     assert leftovers(running.data) == []
 
 
-def test_a_check_that_takes_its_worker_along(start_service: Start, slow: bytes) -> None:
+def test_a_check_that_takes_its_worker_along(
+    start_service: Start, slow: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = start_service("--max-attempts", "1")
     key = begin(running, slow)
     wait_until_read(running, key)
@@ -144,7 +146,8 @@ def test_a_check_that_takes_its_worker_along(start_service: Start, slow: bytes) 
     found = running.wait_until_over(key)
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
     assert "begun 1 times" in found["failure"]["detail"]
-    wait_for(lambda: leftovers(running.data) == [], running)
+    tidy(running.data, monkeypatch)
+    assert leftovers(running.data) == []
 
 
 def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
@@ -160,7 +163,7 @@ def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
     assert running.stop() == 0
     waiting.join(_PATIENCE)
     assert answers[0].status_code == 202
-    assert running.children() == []
+    wait_for(lambda: not running.children(), running)
     store = Store(Settings(data=running.data))
     ended, waits = store.find(key), store.find(answers[0].json()["id"])
     assert ended is not None and ended.state == "finished"

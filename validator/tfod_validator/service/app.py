@@ -72,7 +72,8 @@ def _note(response: Response) -> Response:
     """Log a request, and count it. Addresses of reports are secrets: the endpoint is logged."""
     seconds = time.monotonic() - g.get("began", time.monotonic())
     endpoint = request.endpoint or "none"
-    metrics.REQUESTS.labels(request.method, endpoint, response.status_code).inc()
+    method = metrics.method_label(request.method)
+    metrics.REQUESTS.labels(method, endpoint, response.status_code).inc()
     metrics.REQUEST_SECONDS.labels(endpoint).observe(seconds)
     response.headers["X-Request-Id"] = g.get("number", "")
     fields = {

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -69,7 +70,8 @@ class Worker:
         consumer.stop_flag.set()
         self._end(consumer.worker_threads, drain_seconds)
         sweeper.join()
-        self._store.forget_worker(self._name)
+        with suppress(SQLAlchemyError):  # it is forgotten later anyway
+            self._store.forget_worker(self._name)
 
     def give_up(self) -> None:
         """Give back what runs, at once."""

@@ -41,8 +41,10 @@ def register(app: Flask) -> None:
         return _answer(ProblemError(error.code, detail, headers=headers))
 
     @app.errorhandler(SQLAlchemyError)
-    def _database(_: SQLAlchemyError) -> Response:
+    def _database(error: SQLAlchemyError) -> Response:
         _log.exception("the database does not answer")
+        if "disk is full" in str(error):  # in SQLite's words
+            return _answer(ProblemError(507, "The service's disk is full; try again later."))
         detail = "The database does not answer; try again in a moment."
         return _answer(ProblemError(503, detail, headers={"Retry-After": "5"}))
 

@@ -181,9 +181,10 @@ def refuse_crowds(settings: Settings, store: Store, client: str) -> None:
         ProblemError: that is so.
     """
     limits = settings.limits
+    of_client, in_all = store.waiting(client)
     for name, count, most, whose in (
-        ("max_queued_per_client", store.waiting(client), limits.max_queued_per_client, " of yours"),
-        ("max_queued", store.waiting(), limits.max_queued, ""),
+        ("max_queued_per_client", of_client, limits.max_queued_per_client, " of yours"),
+        ("max_queued", in_all, limits.max_queued, ""),
     ):
         if count >= most:
             detail = f"{count:,} validations{whose} wait already; try again when some are done."

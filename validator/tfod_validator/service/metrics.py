@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 from tfod_validator.service.store import Store
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+_METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 REQUESTS = Counter(
@@ -53,6 +55,11 @@ class _States(Collector):
         yield family
 
 
+def method_label(method: str) -> str:
+    """A method as a label. Clients may invent others without end, and each label is kept."""
+    return method if method in _METHODS else "other"
+
+
 def exposition(store: Store) -> bytes:
     """All metrics of all processes, in Prometheus's text format."""
     registry = CollectorRegistry()
@@ -61,3 +68,19 @@ def exposition(store: Store) -> bytes:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
     return generate_latest(registry) + generate_latest(REGISTRY)
+
+
+def _reserve_space() -> None:
+    """Have this process's files wholly on the disk.
+
+    They are mapped into memory: where the disk is full when a part of one is written for the first
+    time, the system kills the process.
+    """
+    folder = os.environ.get(_SHARED)
+    if folder and hasattr(os, "posix_fallocate"):
+        for path in Path(folder).glob(f"*_{os.getpid()}.db"):
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+_reserve_space()

@@ -36,7 +36,8 @@ class Queue:
             self.huey = RedisHuey(_NAME, connection_pool=pool, results=False)
         else:
             file = str(settings.data / "queue.sqlite3")
-            self.huey = SqliteHuey(_NAME, filename=file, results=False, timeout=30)
+            # A message that a power failure takes is no loss: workers look by themselves, too.
+            self.huey = SqliteHuey(_NAME, filename=file, results=False, timeout=30, fsync=False)
 
         def look() -> None:  # its name and module are what the queue holds
             if work is not None:

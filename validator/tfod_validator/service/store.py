@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import sqlalchemy as sql
@@ -89,10 +91,17 @@ class Store:
             hide_parameters=True,  # or logs would hold what reports are called
             connect_args={} if self._is_sqlite else {"connect_timeout": 10},
         )
+        # Of one process's threads one writes at a time: SQLite lets others wait in their sleep.
+        self._turn = threading.Lock() if self._is_sqlite else nullcontext()
         self._reading = self._engine.execution_options(reads=True)
         if self._is_sqlite:
             sql.event.listen(self._engine, "connect", _prepare_sqlite)
             sql.event.listen(self._engine, "begin", _begin_at_once)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._turn, self._engine.begin() as connection:
+            yield connection
 
     @property
     def engine(self) -> Engine:
@@ -101,7 +110,7 @@ class Store:
 
     def create_tables(self) -> None:
         """Create what is missing; several processes may do so at the same time."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             if not self._is_sqlite:
                 # An advisory lock, since CREATE TABLE IF NOT EXISTS is no atom in PostgreSQL.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
@@ -120,7 +129,7 @@ class Store:
         self, key: str, client: str, request: Request, bytes_total: int, expires: float
     ) -> Validation:
         """Remember a new upload, as queued."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(
                 _validations.insert().values(
                     id=key,
@@ -147,17 +156,13 @@ class Store:
             packed = connection.scalar(sql.select(_documents.c.content).where(chosen))
         return None if packed is None else zlib.decompress(packed)
 
-    def waiting(self, client: str | None = None) -> int:
-        """How many validations wait, of one client or in all."""
-        return self._count(QUEUED, client)
-
-    def _count(self, state: State, client: str | None) -> int:
-        chosen = _validations.c.state == state
-        if client is not None:
-            chosen &= _validations.c.client == client
+    def waiting(self, client: str) -> tuple[int, int]:
+        """How many validations wait: of one client, and in all."""
+        his = sql.func.sum(sql.case((_validations.c.client == client, 1), else_=0))
+        query = sql.select(his, sql.func.count()).where(_validations.c.state == QUEUED)
         with self._reading.connect() as connection:
-            query = sql.select(sql.func.count()).select_from(_validations).where(chosen)
-            return connection.scalar(query) or 0
+            of_client, in_all = connection.execute(query).one()
+            return of_client or 0, in_all
 
     def counts(self) -> dict[str, int]:
         """How many validations there are in each state."""
@@ -180,7 +185,7 @@ class Store:
         """
         table = _validations
         now = time.time()
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             if not self._is_sqlite:
                 # What runs is counted, and taken, by one after the other.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
@@ -216,7 +221,7 @@ class Store:
             lease: until when.
             done: bytes and records that were read.
         """
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             changed = connection.execute(
                 _validations.update()
                 .where(_held(key, holder))
@@ -231,7 +236,7 @@ class Store:
             for name, content in outcome.documents.items()
         ]
         failure = None if outcome.failure is None else json.dumps(outcome.failure)
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             changed = connection.execute(
                 _validations.update()
                 .where(_held(key, holder))
@@ -253,7 +258,7 @@ class Store:
 
     def give_back(self, key: str, holder: str) -> bool:
         """Let a validation that was begun wait again; False if it is no longer the holder's."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             changed = connection.execute(
                 _validations.update()
                 .where(_held(key, holder))
@@ -275,7 +280,7 @@ class Store:
         """
         table = _validations
         lost = (table.c.state == RUNNING) & (table.c.lease < time.time())
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(
                 table.update()
                 .where(lost & (table.c.attempts >= most_attempts))
@@ -297,14 +302,14 @@ class Store:
 
     def delete(self, key: str) -> bool:
         """Forget a validation and its documents; False if there is none."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             return bool(
                 connection.execute(_validations.delete().where(_validations.c.id == key)).rowcount
             )
 
     def delete_expired(self) -> list[str]:
         """Forget what is too old; returns which."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             gone = connection.execute(
                 _validations.delete()
                 .where(_validations.c.expires <= time.time())
@@ -323,7 +328,7 @@ class Store:
     def see_worker(self, name: str, long_ago: float) -> None:
         """Note that a worker lives, and forget those that were last seen long ago."""
         now = time.time()
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             known = connection.execute(
                 _workers.update().where(_workers.c.name == name).values(seen=now)
             )
@@ -333,7 +338,7 @@ class Store:
 
     def forget_worker(self, name: str) -> None:
         """Note that a worker has ended."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(_workers.delete().where(_workers.c.name == name))
 
     def workers_since(self, then: float) -> int:

@@ -44,8 +44,9 @@ class Incoming:
         return path.open("w+b", buffering=1 << 20)
 
     def keep(self, file: BinaryIO, name: str, role: str) -> UploadedFile:
-        """Take a file that was written, and close it."""
+        """Take a file that was written, once it is on the disk, and close it."""
         file.flush()
+        os.fsync(file.fileno())  # the database will say that it is there
         size = os.fstat(file.fileno()).st_size
         file.close()
         stored = Path(str(file.name))
@@ -58,6 +59,8 @@ class Incoming:
         """Move the folder where complete uploads are."""
         os.utime(self._folder)  # its age there begins now
         self._folder.rename(self._published)
+        for folder in (self._published, self._published.parent):
+            _sync(folder)
 
     def discard(self) -> None:
         """Remove all that has arrived."""
@@ -110,6 +113,15 @@ def with_names_of_their_own(files: Iterable[UploadedFile]) -> Iterator[UploadedF
             name = f"{stem} ({number}){ending}"
         taken.add(name)
         yield replace(file, name=name)
+
+
+def _sync(folder: Path) -> None:
+    """Let the disk know the names in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _old(folder: Path, age: float) -> Iterator[Path]:
