@@ -70,9 +70,7 @@ def main() -> int:
     return 0
 
 
-def _measure_service(
-    url: str, script: Path, options: argparse.Namespace, echo: float
-) -> None:
+def _measure_service(url: str, script: Path, options: argparse.Namespace, echo: float) -> None:
     uploads = _load(f"{url}/api/v1/validations", script, options)
     _tell("service, POST of the same", uploads, f"{uploads[0] / echo:.2f} of the echo")
     began = time.monotonic()
@@ -103,9 +101,7 @@ def _tell(what: str, found: tuple[float, float, float, int], more: str = "") -> 
     print(f"{line}   errors {errors}   {more}".rstrip(), flush=True)
 
 
-def _load(
-    url: str, script: Path, options: argparse.Namespace
-) -> tuple[float, float, float, int]:
+def _load(url: str, script: Path, options: argparse.Namespace) -> tuple[float, float, float, int]:
     """Requests a second, median and 99th percentile in ms, requests without a good answer."""
     command = ["wrk", "-t2", f"-c{options.clients}", f"-d{options.seconds}s", "--timeout", "30s"]
     found = subprocess.run(

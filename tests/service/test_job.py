@@ -34,7 +34,9 @@ def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
     return Request(tuple(found), **more)
 
 
-def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any) -> Outcome:
+def check(
+    folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any
+) -> Outcome:
     told: list[tuple[int, int]] = []
     request = request_of(folder, files, **more)
     outcome = run_check(folder, request, limits or Limits(), lambda *done: told.append(done))

@@ -36,7 +36,7 @@ _SMALL = {
     "max_archive_ratio": 20,
     "max_archive_bytes": 10 * _MIB,
     "max_records": 1000,
-    "max_record_bytes": 5000,
+    "max_record_bytes": _MIB,
     "max_findings": 5,
     "max_pictures": 2,
     "max_wait_seconds": 2,
@@ -201,9 +201,9 @@ class TestChecks:
         assert problem(response, 422)["limit"] == "max_records"
 
     def test_length_of_a_record(self, strict: Service) -> None:
-        found = records_of(strict, record_of() + record_of(6000) + record_of())
+        found = records_of(strict, record_of() + record_of(3 * _MIB) + record_of())
         said = [one for one in found["report"]["findings"] if one["code"] == "TFR012"]
-        assert "5000" in said[0]["message"]
+        assert "limit of 1,048,576" in said[0]["message"]
 
     def test_findings_are_counted(self, strict: Service) -> None:
         report = records_of(strict, record_of() * 500)["report"]

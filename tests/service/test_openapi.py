@@ -29,9 +29,7 @@ def test_as_described(service: Service, mode: GenerationMode) -> None:
     for one in schema.get_all_operations():
         operation = one.ok()
 
-        @settings(
-            max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck)
-        )
+        @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: schemathesis.Case) -> None:
             case.call_and_validate(timeout=90)

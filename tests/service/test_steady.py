@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -23,6 +24,8 @@ from tfod_validator.service.store import Store
 from tests.service.conftest import Service, running_service
 from tests.service.heavy import record_of, slow_shard
 from tests.service.test_api import problem
+from tests.service.test_limits import send
+from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
 _WORKER = "tfod_validator.service.worker"
@@ -137,15 +140,20 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
 
 
 def test_a_check_that_takes_its_worker_along(
-    start_service: Start, slow: bytes, monkeypatch: pytest.MonkeyPatch
+    start_service: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = start_service("--max-attempts", "1")
-    key = begin(running, slow)
-    wait_until_read(running, key)
-    os.kill(worker_of(running), signal.SIGKILL)
+    idle = start_service("--workers", "0")
+    key = begin(idle, record_of())
+    idle.stop()
+    store = Store(Settings(data=idle.data))
+    for _ in range(2):
+        assert store.claim("a worker that is gone", time.time() - 1, 4) is not None
+        assert store.recover(3, {}) == [key]
+    assert store.claim("another", time.time() - 1, 4) is not None
+    running = start_service()
     found = running.wait_until_over(key)
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
-    assert "begun 1 times" in found["failure"]["detail"]
+    assert "begun 3 times" in found["failure"]["detail"]
     tidy(running.data, monkeypatch)
     assert leftovers(running.data) == []
 
@@ -190,7 +198,7 @@ def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.Mon
     chance = random.Random(seed)
     data = tmp_path / "data"
     accepted: list[str] = []
-    for _ in range(4):
+    for _ in range(2):
         with running_service(data) as running:
             clients = [
                 threading.Thread(target=upload_on_and_on, args=(running, slow, accepted, number))
@@ -254,6 +262,9 @@ def test_a_full_disk(small_disk: Path) -> None:
             body = (bytes(1 << 20) for _ in range(size))
             problem(requests.post(url, data=body, timeout=60), 507)
             assert leftovers(running.data) == []
+        with send(running, "Transfer-Encoding: chunked", b"b00000\r\n" + bytes(11 << 20)) as slow:
+            assert answer_on(slow).status == 507  # though it sends nothing more
+        wait_for(lambda: shutil.disk_usage(small_disk).free > 8 << 20, running)
         filler = small_disk / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while file.write(bytes(4096)):

@@ -37,7 +37,9 @@ def read_form(
     try:
         for event in _events(request, max_files + _SPARE_PARTS):
             reader.take(event)
-    except (ValueError, UnicodeError) as error:
+    except UnicodeError:
+        raise ProblemError(400, "A name in the form is not in UTF-8; send it in UTF-8.") from None
+    except ValueError as error:
         detail = f"The form is malformed ({str(error)[:100]}); send it as RFC 7578 says."
         raise ProblemError(400, detail) from None
     except RequestEntityTooLarge:
@@ -48,10 +50,10 @@ def read_form(
 
 
 def _events(request: FlaskRequest, max_parts: int) -> Iterator[Event]:
-    boundary = request.mimetype_params.get("boundary", "").encode("ascii")
-    if not boundary:
+    boundary = request.mimetype_params.get("boundary", "")
+    if not boundary or not boundary.isascii():
         raise ValueError("no boundary is named")
-    decoder = MultipartDecoder(boundary, _MAX_TEXT_BYTES + _STEP, max_parts=max_parts)
+    decoder = MultipartDecoder(boundary.encode(), _MAX_TEXT_BYTES + _STEP, max_parts=max_parts)
     is_over = False
     while not is_over:
         piece = request.stream.read(_STEP)

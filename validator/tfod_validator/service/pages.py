@@ -185,6 +185,7 @@ def _local(target: str) -> str:
     """Where to go next, on this service and nowhere else."""
     parts = urlsplit(target)
     is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
+    is_path = is_path and target.isprintable()
     return target if is_path and not parts.netloc and not parts.scheme else url_for("pages.index")
 
 

@@ -64,6 +64,12 @@ def too_long(limits: Limits, length: int) -> Refusal | None:
     return refuse(413, detail, "max_body_bytes")
 
 
+def no_room() -> Refusal:
+    """The refusal of a body for which the disk has no room any more."""
+    detail = "The service's disk has no room for this upload; try again later."
+    return refuse(507, detail, "min_free_bytes")
+
+
 def too_slow(limits: Limits) -> Refusal:
     """The refusal of a body that takes too long."""
     most = limits.max_upload_seconds

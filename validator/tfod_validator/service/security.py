@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import tempfile
@@ -95,8 +96,18 @@ def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
 def client_of(given: WsgiRequest, tokens: tuple[str, ...]) -> str:
     """Who asks: by the token, or else by the address; as a hash, since it is kept."""
     token = bearer_token(given)
-    told = f"token {token}" if is_known_token(token, tokens) else f"address {given.remote_addr}"
+    known = is_known_token(token, tokens)
+    told = f"token {token}" if known else f"address {network_of(given.remote_addr or '')}"
     return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def network_of(address: str) -> str:
+    """What one client has: an address of IPv4, or a /64 of IPv6, in which it may take any."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if parsed.version == 4 else str(ipaddress.IPv6Network((int(parsed), 64), False))
 
 
 def bearer_token(given: WsgiRequest) -> str:

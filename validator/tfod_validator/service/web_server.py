@@ -17,12 +17,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from shutil import disk_usage
+from tempfile import gettempdir
 from typing import Any
 
 from waitress.adjustments import Adjustments
 from waitress.buffers import OverflowableBuffer
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
@@ -35,12 +37,14 @@ from tfod_validator.service.refusals import (
     NOT_STORED,
     as_refusal,
     head_too_slow,
+    no_room,
     refuse,
     silent_too_long,
     too_long,
     too_slow,
 )
 from tfod_validator.service.refusals import Refusal as Refusal
+from tfod_validator.service.security import network_of
 from tfod_validator.service.settings import Limits
 
 _LINGER_BYTES = 1 << 30
@@ -95,6 +99,8 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, head: bytes) -> None:
         super().parse_header(head)
         if self.chunked:
+            if "CONTENT_LENGTH" in self.headers:  # a proxy before us may believe the other one
+                raise ParsingError("Content-Length and Transfer-Encoding")
             self.body_rcv = _ChunkedReceiver(_GatheringBuffer(self.adj.inbuf_overflow))
         elif self.body_rcv is None:
             self.expect_continue = False  # waitress would wait for a body that never comes
@@ -188,6 +194,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             self.uploading = address
         return refusal
 
+    def arrived_bytes(self) -> int:
+        """The length of the body that is arriving, so far."""
+        request = self.request
+        return len(request.body_rcv) if self.uploading and request is not None else 0
+
     def is_busy(self) -> bool:
         """Whether a request runs, a body arrives, or an answer leaves."""
         return bool(
@@ -219,11 +230,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             self._close_if(silent > (server.idle_seconds if has_asked else server.head_seconds))
         elif not request.headers_finished:
             if now - request.began > server.head_seconds:
-                self._refuse(head_too_slow(server.head_seconds))
+                self.refuse(head_too_slow(server.head_seconds))
         elif now - request.began > server.limits.max_upload_seconds:
-            self._refuse(too_slow(server.limits))
+            self.refuse(too_slow(server.limits))
         elif silent > server.idle_seconds:
-            self._refuse(silent_too_long(server.idle_seconds))
+            self.refuse(silent_too_long(server.idle_seconds))
 
     def _close_if(self, is_over: bool) -> None:
         """Close at once; waitress itself would wait until the client reads."""
@@ -258,7 +269,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         self.uploading = ""
         super().handle_close()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """Answer the request that is arriving."""
         with self.requests_lock:
             request, self.request = self.request, None
@@ -365,9 +376,10 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
     def client_address(self, environ: dict[str, Any]) -> str:
         """Where a request comes from, before the proxies that are trusted."""
         told = [one.strip() for one in environ.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        address = str(environ["REMOTE_ADDR"])
         if 0 < self._trusted_proxies <= len(told):
-            return told[-self._trusted_proxies] or str(environ["REMOTE_ADDR"])
-        return str(environ["REMOTE_ADDR"])
+            address = told[-self._trusted_proxies] or address
+        return network_of(address)
 
     def uploads_of(self, address: str) -> int:
         """How many bodies are arriving from an address."""
@@ -386,6 +398,13 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         """End what takes too long; waitress calls this every second."""
         for channel in list(self.active_channels.values()):
             channel.end_if_overdue(now)
+        self._spare_the_disk()
+
+    def _spare_the_disk(self) -> None:
+        """Where the disk fills up while bodies arrive, refuse the longest of them."""
+        arriving = [one for one in self.active_channels.values() if one.arrived_bytes()]
+        if arriving and disk_usage(gettempdir()).free < self.limits.min_free_bytes:
+            max(arriving, key=_Channel.arrived_bytes).refuse(no_room())
 
     def _make_room(self) -> None:
         """Close the oldest of the connections that have not asked for anything yet, or again."""

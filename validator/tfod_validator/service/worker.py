@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _forget_secrets(settings: Settings) -> None:
-    """Leave nothing in the environment that a check, which reads what strangers send, could tell."""
+    """Leave nothing in the environment that checks, which read what strangers send, could tell."""
     for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
         if name not in (SUPERVISOR_FD, READY_FD):
             del os.environ[name]
