@@ -1,13 +1,17 @@
-"""Uploads that take their time, and long ones that are never held in memory."""
+"""Uploads that take their time, long ones that are never held in memory, and patience."""
 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterator
 
 from tfod.records import masked_crc32c
 
 from tests.conftest import encode, objects, picture
+from tests.service.conftest import Service
+
+_PATIENCE = 120
 
 
 def framed(payload: bytes) -> bytes:
@@ -35,3 +39,11 @@ def long_body(length: int, told: Callable[[int], None] = lambda _: None) -> Iter
     for number in range(length // len(one)):
         yield one
         told((number + 1) * len(one))
+
+
+def wait_for(is_so: Callable[[], object], service: Service) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + _PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, service.lines[-20:]
+        time.sleep(0.05)

@@ -402,6 +402,10 @@ def test_forms_work_without_https(start_service: Start, open_page: Any) -> None:
 
 def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
     page = open_page()
+    choosers: list[Any] = []
+    page.on(
+        "filechooser", lambda one: choosers.append(one)
+    )  # from the beginning: it takes a moment to be heard
     page.goto(service.url)
 
     def focused() -> str:
@@ -413,9 +417,12 @@ def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
     page.keyboard.press("Tab")
     assert focused() == "file"
     assert page.locator(".drop").evaluate("one => getComputedStyle(one).borderColor") != ""
-    with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Space")
-    chooser.value.set_files({"name": "anno.zip", "buffer": bad(), **NAMED})
+    page.keyboard.press("Space")
+    for _ in range(60):
+        if choosers:
+            break
+        page.wait_for_timeout(500)
+    choosers[0].set_files({"name": "anno.zip", "buffer": bad(), **NAMED})
     for _ in range(20):
         if focused() == "Check":
             break

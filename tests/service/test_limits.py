@@ -20,7 +20,7 @@ from tfod_validator.service.settings import Limits, Settings
 
 from tests.conftest import encode, picture
 from tests.service.conftest import Service, running_service, zip_of
-from tests.service.heavy import framed, record_of, slow_shard
+from tests.service.heavy import framed, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_web_server import answer_on
 from tests.zip_forge import Item, deflate, forge, quoting_zip
@@ -221,7 +221,7 @@ class TestChecks:
         large = records_of(running, framed(huge_picture()), decode="true")
         assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
         assert records_of(running, record_of())["state"] == "finished"
-        assert not list((running.data / "uploads").iterdir())
+        wait_for(lambda: not list((running.data / "uploads").iterdir()), running)
 
 
 def broken_picture() -> bytes:

@@ -21,9 +21,8 @@ import requests
 
 from tests.conftest import encode, picture
 from tests.service.conftest import Service, free_port, require, running_service
-from tests.service.heavy import framed, long_body, record_of, slow_shard
+from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
-from tests.service.test_steady import wait_for
 from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
@@ -45,7 +44,7 @@ def scaled(
         )
         wait_for(lambda: web.get("/readyz").status_code == 200, web)
         yield web, workers
-    assert not list((data / "uploads").iterdir())
+        wait_for(lambda: not list((data / "uploads").iterdir()), workers)
 
 
 def upload_many(service: Service, content: bytes, count: int = _MANY) -> list[str]:
@@ -156,7 +155,7 @@ def test_the_database_is_away(start_service: Start, postgresql: str) -> None:
         door.open()
         keys.append(running.upload({"file": ("a", record_of())}, wait=0).json()["id"])
         all_finish(running, keys)
-        assert not list((running.data / "uploads").iterdir())
+        wait_for(lambda: not list((running.data / "uploads").iterdir()), running)
 
 
 class Door:

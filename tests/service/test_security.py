@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -176,6 +177,24 @@ class TestAddresses:
             told = {"X-Forwarded-For": f"10.0.0.{number}", "Forwarded": f"for=10.0.0.{number}"}
             for headers in (told, bearer(f"new-{number}")):
                 problem(running.upload(_FILE, headers, wait=0), 429)
+
+
+def test_hosts() -> None:
+    known = ("localhost", "[::1]", "::1", "Example.org", ".example.net")
+    right = ("localhost", "localhost:80", "[::1]", "[::1]:80", "EXAMPLE.org", "a.example.net:1")
+    assert all(security.is_known_host(one, known) for one in right)
+    wrong = ("", "localhost.evil", "evil", "example.org.", "[::2]:80", "evilexample.net")
+    assert not any(security.is_known_host(one, known) for one in wrong)
+
+
+def test_loopback_of_ipv6(start_service: Start) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    running = start_service("--host", "::1", "--workers", "0")
+    assert running.url.startswith("http://[::1]:")
+    assert running.upload(_FILE, wait=0).status_code == 202
 
 
 def test_a_network_of_ipv6_is_one_client() -> None:

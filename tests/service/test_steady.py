@@ -22,7 +22,7 @@ from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 
 from tests.service.conftest import Service, running_service
-from tests.service.heavy import record_of, slow_shard
+from tests.service.heavy import record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_limits import send
 from tests.service.test_web_server import answer_on
@@ -48,13 +48,6 @@ def begin(service: Service, content: bytes) -> str:
 def state_of(service: Service, key: str) -> dict[str, Any]:
     found: dict[str, Any] = service.get(f"/api/v1/validations/{key}").json()
     return found
-
-
-def wait_for(is_so: Callable[[], object], service: Service) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, service.lines[-20:]
-        time.sleep(0.05)
 
 
 def wait_until_read(service: Service, key: str) -> None:
@@ -124,7 +117,7 @@ def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
     problem(requests.get(address, timeout=60), 404)
 
     assert running.upload({"file": ("a.tfrecord", record_of())}).json()["state"] == "finished"
-    assert leftovers(running.data) == []
+    wait_for(lambda: leftovers(running.data) == [], running)
 
 
 def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
@@ -136,7 +129,7 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
     wait_for(lambda: check not in running.children(), running)
     assert running.wait_until_over(key)["state"] == "finished"
     assert attempts_of(running, key) == 2
-    assert leftovers(running.data) == []
+    wait_for(lambda: leftovers(running.data) == [], running)
 
 
 def test_a_check_that_takes_its_worker_along(
@@ -155,7 +148,7 @@ def test_a_check_that_takes_its_worker_along(
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
     assert "begun 3 times" in found["failure"]["detail"]
     tidy(running.data, monkeypatch)
-    assert leftovers(running.data) == []
+    wait_for(lambda: leftovers(running.data) == [], running)
 
 
 def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
@@ -178,7 +171,7 @@ def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
     assert waits is not None and waits.state == "queued"
     again = start_service()
     assert again.wait_until_over(waits.id)["state"] == "finished"
-    assert leftovers(running.data) == []
+    wait_for(lambda: leftovers(running.data) == [], running)
 
 
 def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: bytes) -> None:
@@ -261,7 +254,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         for size in (7, 20):  # the first arrives, and has no room as a file
             body = (bytes(1 << 20) for _ in range(size))
             problem(requests.post(url, data=body, timeout=60), 507)
-            assert leftovers(running.data) == []
+            wait_for(lambda: leftovers(running.data) == [], running)
         with send(running, "Transfer-Encoding: chunked", b"b00000\r\n" + bytes(11 << 20)) as slow:
             assert answer_on(slow).status == 507  # though it sends nothing more
         wait_for(lambda: shutil.disk_usage(small_disk).free > 8 << 20, running)
@@ -275,4 +268,4 @@ def test_a_full_disk(small_disk: Path) -> None:
         filler.unlink()
         over = running.upload({"file": ("a.tfrecord", record_of())}).json()
         assert over["state"] == "finished"
-        assert leftovers(running.data) == []
+        wait_for(lambda: leftovers(running.data) == [], running)

@@ -140,7 +140,7 @@ def create() -> Response:
     if found.is_over:
         response = _answer(found)
     elif fail:
-        detail = f"The check has not ended within {wait:g} s; it goes on at {location['Location']}."
+        detail = f"The check has not ended in time; it goes on at {location['Location']}."
         raise ProblemError(409, detail, headers=location)
     else:
         response = _json(job(found), 202)

@@ -47,9 +47,9 @@ def create_app(settings: Settings) -> Flask:
             "tfod.queue": Queue(settings),
             "tfod.draining": threading.Event(),
             "tfod.streams": threading.BoundedSemaphore(
-                min(limits.max_event_streams, max(1, settings.threads // 2))
+                min(limits.max_event_streams, max(1, settings.threads // 4))
             ),
-            "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 4)),
+            "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 2)),
         }
     )
     app.before_request(_begin)

@@ -142,9 +142,10 @@ class Worker:
 
     def _finish(self, found: Validation, outcome: Outcome, seconds: float) -> None:
         key = found.id
-        if not self._patiently(lambda: self._store.finish(key, self._name, outcome)):
+        is_kept = self._patiently(lambda: self._store.finish(key, self._name, outcome))
+        self._patiently(lambda: self._remove_files(key))
+        if not is_kept:
             return  # it was deleted, or another worker has begun it again
-        uploads.remove(self._settings, key)
         verdict = {True: "valid", False: "invalid", None: "failed"}[outcome.valid]
         metrics.CHECKS.labels(verdict).inc()
         metrics.CHECK_SECONDS.observe(seconds)
@@ -159,6 +160,12 @@ class Worker:
             "attempt": found.attempts,
         }
         _log.info("checked", extra={"fields": fields})
+
+    def _remove_files(self, key: str) -> bool:
+        """Remove the files of an upload, unless it is still to be checked."""
+        if key not in self._store.needs_files([key]):
+            uploads.remove(self._settings, key)
+        return True
 
     def _patiently(self, action: Callable[[], bool]) -> bool:
         """Do what needs the database, again if it does not answer for a while.

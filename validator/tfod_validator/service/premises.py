@@ -33,6 +33,12 @@ def make_folders(settings: Settings) -> None:
             raise _unusable(folder, "this user may not write here")
 
 
+def empty(folder: Path) -> None:
+    """Remove what is in a folder."""
+    for path in folder.iterdir():
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _unusable(folder: Path, why: str | None) -> TfodError:
     return TfodError(f"{folder}: {why}; choose a folder that can be written with --data")
 

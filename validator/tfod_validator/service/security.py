@@ -55,7 +55,6 @@ def register(app: Flask, settings: Settings) -> None:
         SESSION_COOKIE_NAME="tfod",
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
-        TRUSTED_HOSTS=list(settings.hosts) or None,
     )
     if settings.trusted_proxies:
         count = settings.trusted_proxies
@@ -91,6 +90,16 @@ def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
     known = [hashlib.sha256(one.encode()).digest() for one in tokens]
     same = [hmac.compare_digest(given, one) for one in known]  # all of them, in any case
     return any(same)
+
+
+def is_known_host(host: str, known: tuple[str, ...]) -> bool:
+    """Whether a header Host names one of the hosts; ``.example.org`` is all below example.org.
+
+    Flask's own check knows no addresses of IPv6.
+    """
+    name = urlsplit(f"//{host}").hostname or ""
+    names = [one.lower().strip("[]") for one in known]
+    return name in names or any(one.startswith(".") and name.endswith(one) for one in names)
 
 
 def client_of(given: WsgiRequest, tokens: tuple[str, ...]) -> str:
@@ -151,6 +160,8 @@ def needs_token(endpoint: str | None) -> bool:
 
 def _refuse() -> Any:
     settings: Settings = current_app.extensions["tfod.settings"]
+    if settings.hosts and not is_known_host(request.host, settings.hosts):
+        raise ProblemError(400, "The service does not go by this name; see the option --hosts.")
     tokens = settings.tokens if needs_token(request.endpoint) else ()
     problem = refusal(request, tokens, bool(tokens) and is_signed_in())
     if problem is None:

@@ -44,7 +44,7 @@ class Limits:
     max_record_bytes: int = _limit(256 << 20, "larger records are not read")
     max_findings: int = _limit(1000, "a report lists at most so many; all are counted")
     max_pictures: int = _limit(12, "pictures with their boxes drawn, in a report")
-    max_check_bytes: int = _limit(2 << 30, "memory that a check may use")
+    max_check_bytes: int = _limit(2 << 30, "memory that a check may use; it needs 400 MiB")
     max_check_seconds: int = _limit(15 * _MINUTE, "a check may take so long")
     max_attempts: int = _limit(3, "a check is begun so often if the service itself dies meanwhile")
     max_wait_seconds: int = _limit(_MINUTE, "a request may wait so long for its report")
@@ -79,7 +79,7 @@ class Settings:
     hosts: tuple[str, ...] = ()
     trusted_proxies: int = 0
     checks: int = 2
-    threads: int = 64
+    threads: int = 128
     limits: Limits = field(default_factory=Limits)
 
     @property

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfod_validator.service.premises import (
     address_of,
+    empty,
     listen,
     locked,
     make_folders,
@@ -85,6 +86,8 @@ def run(
         listener = stack.enter_context(listen(host, port)) if web else None
         make_folders(settings)
         is_ours = stack.enter_context(locked(settings))
+        if is_ours:
+            empty(settings.incoming)  # nobody sends what a service that was killed was receiving
         metrics = stack.enter_context(metrics_folder(settings, is_ours))
         children = [_Child("web process", web_module, listens=True) for _ in range(web)]
         children += [_Child("worker", worker_module) for _ in range(workers)]
