@@ -516,3 +516,23 @@ def log_lines() -> Iterator[Callable[[], list[Any]]]:
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     logger.removeHandler(handler)
     logger.setLevel(level)
+
+
+def test_lines_are_whole_and_all_there() -> None:
+    """Many threads log at once, and the process ends right behind them."""
+    code = (
+        "import logging, threading\n"
+        "from tfod_validator.service import logs\n"
+        "logs.configure()\n"
+        "def tell(name):\n"
+        "    for number in range(500):\n"
+        "        more = {'fields': {'of': name, 'at': number}}\n"
+        "        logging.getLogger('tfod').info('x', extra=more)\n"
+        "threads = [threading.Thread(target=tell, args=(name,)) for name in range(8)]\n"
+        "[one.start() for one in threads]\n"
+        "[one.join() for one in threads]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    for name in range(8):
+        assert [one["at"] for one in lines if one["of"] == name] == list(range(500))

@@ -33,6 +33,8 @@ _IMPORTED_LATER = (
     *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
     *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "lxml.etree", "jinja2"),
 )
+_NICENESS = 10
+"""Whoever waits for a page goes before those who wait for a check."""
 _DIED = "The check's process died"
 OnProgress = Callable[[int, int], bool]
 """Told of bytes and records that were read so far, and often besides; False ends the check."""
@@ -143,6 +145,7 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)  # whoever began it decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.nice(_NICENESS)
     _limit_resources(limits)
     told = 0.0
 
