@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
-from tfod.writer import write_records
+from tfod.writer import RecordWriter, write_records
 
 # No deadlines: machines are noisy. The same examples in each CI run; others on every desk.
 settings.register_profile("desk", deadline=None)
@@ -81,6 +82,15 @@ def objects(
 def picture(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
     """The features of a picture without its bytes."""
     return {"image/filename": name, "image/height": height, "image/width": width}
+
+
+def frame(*payloads: bytes) -> bytes:
+    """A shard of these payloads."""
+    stream = io.BytesIO()
+    writer = RecordWriter(stream)
+    for payload in payloads:
+        writer.write(payload)
+    return stream.getvalue()
 
 
 @pytest.fixture

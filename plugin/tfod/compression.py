@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import io
 import zlib
-from typing import BinaryIO
+from typing import Protocol
 
 _INPUT_STEP = 1 << 18
 # 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
@@ -38,6 +38,49 @@ def detect_compression(head: bytes) -> Compression:
     return Compression.NONE
 
 
+class ReadableStream(Protocol):
+    """What is read from: any binary file, or something like one."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class PeekedStream:
+    """A stream whose first bytes were looked at; they are read again.
+
+    Whoever has opened the stream closes it.
+
+    Attributes:
+        head: so many bytes as were asked for, or fewer of a shorter stream.
+    """
+
+    def __init__(self, stream: ReadableStream, size: int) -> None:
+        self._stream = stream
+        self._readinto = getattr(stream, "readinto", None)
+        self.head = b""
+        while len(self.head) < size and (part := stream.read(size - len(self.head))):
+            self.head += part
+        self._rest = self.head
+
+    def read(self, size: int) -> bytes:
+        if self._rest:
+            found, self._rest = self._rest[:size], self._rest[size:]
+            return found
+        return self._stream.read(size)
+
+    def readinto(self, target: memoryview) -> int:
+        if self._rest or self._readinto is None:
+            found = self.read(len(target))
+            target[: len(found)] = found
+            return len(found)
+        count: int = self._readinto(target) or 0
+        return count
+
+    def close(self) -> None:
+        pass  # see above
+
+
 class InflatingStream(io.RawIOBase):
     """Reads the plain bytes of a gzip (also of several members) or zlib stream.
 
@@ -46,7 +89,7 @@ class InflatingStream(io.RawIOBase):
         EOFError: the stream ends before its end mark.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
         self._inflater = zlib.decompressobj(_AUTO_DETECT)
         self._pending = b""

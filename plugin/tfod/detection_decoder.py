@@ -134,7 +134,7 @@ class _Reader:
         boxes: np.ndarray = rows.T
         return boxes
 
-    def per_object(self, key: str, values: list, count: int) -> list | None:  # type: ignore[type-arg]
+    def per_object(self, key: str, values: list[Any], count: int) -> list[Any] | None:
         """Hand the values on if there is none or one for each object."""
         if values and len(values) != count:
             raise self.example.error(

@@ -16,12 +16,18 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
 
-from tfod.compression import Compression, InflatingStream, detect_compression
+from tfod.compression import (
+    Compression,
+    InflatingStream,
+    PeekedStream,
+    ReadableStream,
+    detect_compression,
+)
 from tfod.damage import (
     HEADER_BYTES,
     Damage,
@@ -137,7 +143,7 @@ def read_records(
 
 
 def read_record_stream(
-    stream: BinaryIO,
+    stream: ReadableStream,
     name: str,
     size: int | None = None,
     *,
@@ -147,24 +153,23 @@ def read_record_stream(
     """Walk through the records of an open binary stream that is at the start of a shard.
 
     Args:
-        stream: anything with ``read`` and ``readinto``; need not seek.
+        stream: anything with ``read``, better with ``readinto`` too; need not seek.
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
         on_damage: as in :func:`read_records`.
         max_record_bytes: likewise.
     """
     report = on_damage or _raise
-    head = _read_exactly(stream, HEADER_BYTES)
-    if not head:
+    rejoined = PeekedStream(stream, HEADER_BYTES)
+    if not rejoined.head:
         report(empty_file(name))
         return
-    compression = shard_compression(head)
-    rejoined = _Rejoined(head, stream)
+    compression = shard_compression(rejoined.head)
     if compression is Compression.NONE:
         whole = ShardPart(0, _ENDLESS if size is None else size, 0)
         yield from _Walk(rejoined, name, whole, on_damage, max_record_bytes).records()
         return
-    inflating: Source = InflatingStream(rejoined)  # type: ignore[arg-type]
+    inflating: Source = InflatingStream(rejoined)
     try:
         whole = ShardPart(0, _ENDLESS, 0)
         yield from _Walk(inflating, name, whole, on_damage, max_record_bytes).records()
@@ -174,41 +179,6 @@ def read_record_stream(
 
 def _raise(damage: Damage) -> None:
     raise damage.to_error() from None
-
-
-class _Rejoined:
-    """A stream with the bytes that were read ahead put back in front."""
-
-    def __init__(self, head: bytes, stream: BinaryIO) -> None:
-        self._head = head
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        if self._head:
-            head, self._head = self._head, b""
-            return head
-        return self._stream.read(size)
-
-    def readinto(self, target: memoryview) -> int:
-        if self._head:
-            head, self._head = self._head, b""
-            target[: len(head)] = head
-            return len(head)
-        return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-def _read_exactly(stream: BinaryIO, size: int) -> bytes:
-    parts = []
-    while size > 0:
-        part = stream.read(size)
-        if not part:
-            break
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 class _Walk:

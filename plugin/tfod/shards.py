@@ -261,7 +261,9 @@ def missing_of_sets(paths: list[str]) -> list[str]:
     missing = []
     for (_, total), there in sets.items():
         number, example = next(iter(there.items()))
-        digits = len(re.search(r"-(\d+)-of-", example)[1])  # type: ignore[index]
+        numbering = re.search(r"-(\d+)-of-", example)
+        assert numbering is not None  # the name was taken apart by it
+        digits = len(numbering[1])
         before, _, behind = example.partition(f"-{number:0{digits}d}-of-")
         # A name may promise any number: only so many are looked for.
         absent = (other for other in range(total) if other not in there)

@@ -15,17 +15,10 @@ from hypothesis import strategies as st
 from tfod.damage import Damage, DamageKind
 from tfod.headers import find_headers, split_shard
 from tfod.records import is_record_header, masked_crc32c, read_record_stream, read_records
-from tfod.writer import RecordWriter
+
+from tests.conftest import frame
 
 PAYLOADS = [bytes([number]) * (30 + 7 * number) for number in range(6)]
-
-
-def frame(*payloads: bytes) -> bytes:
-    stream = io.BytesIO()
-    writer = RecordWriter(stream)
-    for payload in payloads:
-        writer.write(payload)
-    return stream.getvalue()
 
 
 STARTS = [len(frame(*PAYLOADS[:count])) for count in range(len(PAYLOADS) + 1)]

@@ -19,17 +19,10 @@ from tfod.records import (
     read_record_stream,
     read_records,
 )
-from tfod.writer import RecordWriter
+
+from tests.conftest import frame
 
 payload_lists = st.lists(st.binary(max_size=300), max_size=8)
-
-
-def frame(*payloads: bytes) -> bytes:
-    stream = io.BytesIO()
-    writer = RecordWriter(stream)
-    for payload in payloads:
-        writer.write(payload)
-    return stream.getvalue()
 
 
 def read(data: bytes) -> list[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from tfod.compression import Compression
+from tfod.compression import Compression, PeekedStream
 from tfod.damage import HEADER_BYTES
 from tfod.errors import LabelMapError
 from tfod.headers import ShardPart
@@ -144,10 +144,10 @@ def _examine_stream(
     progress: Progress,
 ) -> None:
     limit = examiner.instructions.max_record_bytes
-    peeked = _Peeked(stream)
+    peeked = PeekedStream(stream, HEADER_BYTES)
     _note_compression(examiner, peeked.head, name)
     records = read_record_stream(
-        peeked,  # type: ignore[arg-type]
+        peeked,
         name,
         size,
         on_damage=examiner.damaged,
@@ -177,30 +177,6 @@ def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
     if compression is not Compression.NONE:
         said = name.lower().endswith(_COMPRESSED_ENDINGS)
         examiner.judge_at(CompressedShard(compression.value, said), Place(name))
-
-
-class _Peeked:
-    """A stream whose first bytes were looked at."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.head = self._rest = stream.read(HEADER_BYTES)
-
-    def read(self, size: int) -> bytes:
-        if self._rest:
-            found, self._rest = self._rest[:size], self._rest[size:]
-            return found
-        return self._stream.read(size)
-
-    def readinto(self, target: memoryview) -> int:
-        if self._rest:
-            found = self.read(len(target))
-            target[: len(found)] = found
-            return len(found)
-        return self._stream.readinto(target) or 0  # type: ignore[attr-defined]
-
-    def close(self) -> None:
-        """Nothing: who has opened the stream reads on, and closes it."""
 
 
 def _examine_archive(

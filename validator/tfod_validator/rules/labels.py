@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod import keys
-from tfod.label_map import LabelMap
+from tfod.label_map import LabelMap, LabelMapItem
 
 from tfod_validator.finding import Place, Problem, Severity
 from tfod_validator.rules.registry import rule
@@ -362,7 +362,7 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
             yield Problem(f"{told} are two classes", keys.CLASS_TEXT, texts[-1])
 
 
-def _items(file: LabelMapFile) -> Sequence:  # type: ignore[type-arg]
+def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
 
 
