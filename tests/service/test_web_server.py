@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod_validator.service.refusals import Refusal
 from tfod_validator.service.settings import Limits
-from tfod_validator.service.web_server import Refusal, Server
+from tfod_validator.service.web_server import Server
 
 _PATIENCE = 30
 _NO_ENTRY = Refusal(401, "Unauthorized", "Send a token.", (("WWW-Authenticate", "Bearer"),))

@@ -14,13 +14,13 @@ from tfod_validator.profile import READY
 from tfod_validator.profile_file import profile_to_document
 from tfod_validator.rules.registry import FAMILIES, Rule, all_rules
 from tfod_validator.service import uploads
+from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.intake import FILENAME, OPTIONS, accept
 from tfod_validator.service.parameters import Operation, Parameter, operation, require_known
 from tfod_validator.service.problems import CONTENT_TYPE, ProblemError
 from tfod_validator.service.representation import job, progress
 from tfod_validator.service.security import DOCUMENT_POLICY
-from tfod_validator.service.settings import Limits, Settings
-from tfod_validator.service.store import Store
+from tfod_validator.service.settings import Limits
 from tfod_validator.service.validation import PICTURE, REPORTS, Validation
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
@@ -135,7 +135,7 @@ def create() -> Response:
     known = (_WAIT, _FAIL, _FORMAT)
     wait, fail, _ = (one.read(request.args) for one in known)
     found = accept(request, known, fail_on=fail)
-    found = _wait_for(found, min(wait, _settings().limits.max_wait_seconds))
+    found = _wait_for(found, min(wait, current_settings().limits.max_wait_seconds))
     location = {"Location": url_for("api.validation", key=found.id)}
     if found.is_over:
         response = _answer(found)
@@ -184,9 +184,9 @@ def validation(key: str) -> Response:
 )
 def delete(key: str) -> Response:
     """Remove all of it; a check that runs ends."""
-    if not _store().delete(key):
+    if not current_store().delete(key):
         raise _no_such_validation()
-    uploads.remove(_settings(), key)
+    uploads.remove(current_settings(), key)
     return Response(status=204)
 
 
@@ -261,7 +261,7 @@ def events(key: str) -> Response:
 def picture(key: str, number: int) -> Response:
     """A picture, decoded and encoded again by the service."""
     find(key)
-    content = _store().document(key, PICTURE.format(number))
+    content = current_store().document(key, PICTURE.format(number))
     if content is None:
         raise ProblemError(404, "The report has no picture of this number.")
     return Response(content, mimetype="image/jpeg")
@@ -319,7 +319,7 @@ def find(key: str) -> Validation:
     Raises:
         ProblemError: there is none.
     """
-    found = _store().find(key)
+    found = current_store().find(key)
     if found is None:
         raise _no_such_validation()
     return found
@@ -341,7 +341,7 @@ def _wait_for(found: Validation, seconds: float) -> Validation:
         while not found.is_over and time.monotonic() < end and not draining.is_set():
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(_LOOK_EVERY, pause * 1.3)
-            found = _store().find(found.id) or found
+            found = current_store().find(found.id) or found
     finally:
         waiting.release()
     return found
@@ -363,7 +363,7 @@ def _document(found: Validation, kind: str) -> Response:
     """The report in a format."""
     if found.failure is not None:
         raise _failure_of(found)
-    content = _store().document(found.id, REPORTS[kind])
+    content = current_store().document(found.id, REPORTS[kind])
     if content is None:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     response = Response(content, content_type=_TYPES[kind])
@@ -402,7 +402,7 @@ def _events_of(found: Validation) -> Iterator[str]:
             spoken = time.monotonic()
             yield ": still there\n\n"  # and it shows whether the client is
         time.sleep(_LOOK_EVERY)
-        again = _store().find(found.id)
+        again = current_store().find(found.id)
         if again is None:
             yield 'event: end\ndata: {"state": "deleted"}\n\n'
             return
@@ -423,13 +423,3 @@ def _rule(one: Rule) -> dict[str, str]:
 def _json(document: object, status: int = 200) -> Response:
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return Response(text + "\n", status, content_type="application/json")
-
-
-def _store() -> Store:
-    store: Store = current_app.extensions["tfod.store"]
-    return store
-
-
-def _settings() -> Settings:
-    settings: Settings = current_app.extensions["tfod.settings"]
-    return settings

@@ -12,9 +12,9 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from tfod_validator.service.intake import refuse_by_head
 from tfod_validator.service.problems import ProblemError
+from tfod_validator.service.refusals import Refusal
 from tfod_validator.service.security import has_mark, needs_token, refusal
 from tfod_validator.service.settings import Settings
-from tfod_validator.service.web_server import Refusal
 
 _TAKES_UPLOADS = frozenset(("api.create", "pages.accept"))
 _MAX_OTHER_BYTES = 64 << 10

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from flask import Blueprint, Response, current_app
 
 from tfod_validator.service import metrics
+from tfod_validator.service.current import current_queue, current_settings, current_store
 from tfod_validator.service.openapi import describe_api
 from tfod_validator.service.parameters import Operation, operation
-from tfod_validator.service.queue import Queue
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
 from tfod_validator.service.uploads import free_bytes
 
 health = Blueprint("health", __name__)
@@ -48,9 +46,9 @@ def live() -> Response:
 )
 def ready() -> Response:
     """Ask all that an upload needs."""
-    settings: Settings = current_app.extensions["tfod.settings"]
-    store: Store = current_app.extensions["tfod.store"]
-    queue: Queue = current_app.extensions["tfod.queue"]
+    settings = current_settings()
+    store = current_store()
+    queue = current_queue()
     checks = {
         "database": _answers(store.ping),
         "queue": _answers(lambda: len(queue)),
@@ -73,7 +71,7 @@ def ready() -> Response:
 )
 def metrics_page() -> Response:
     """What all processes have counted."""
-    store: Store = current_app.extensions["tfod.store"]
+    store = current_store()
     return Response(metrics.exposition(store), content_type=metrics.CONTENT_TYPE)
 
 

@@ -16,10 +16,10 @@ from werkzeug.wrappers import Request as WsgiRequest
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
 from tfod_validator.service import metrics, security
+from tfod_validator.service.current import current_queue, current_settings, current_store
 from tfod_validator.service.form import FILE_ROLES, read_form
 from tfod_validator.service.parameters import Parameter, require_known
 from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.queue import Queue
 from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 from tfod_validator.service.uploads import Incoming, free_bytes, with_names_of_their_own
@@ -69,8 +69,8 @@ def accept(
     Raises:
         ProblemError: the upload is refused; nothing of it is left.
     """
-    settings: Settings = current_app.extensions["tfod.settings"]
-    store: Store = current_app.extensions["tfod.store"]
+    settings = current_settings()
+    store = current_store()
     client = security.client_of(request, settings.tokens)
     require_known(request.args, (*known, *OPTIONS, FILENAME))
     FILENAME.read(request.args)
@@ -95,9 +95,9 @@ def accept(
 def _take(
     request: FlaskRequest, incoming: Incoming, key: str, client: str, fail_on: str | None
 ) -> Validation:
-    settings: Settings = current_app.extensions["tfod.settings"]
-    store: Store = current_app.extensions["tfod.store"]
-    queue: Queue = current_app.extensions["tfod.queue"]
+    settings = current_settings()
+    store = current_store()
+    queue = current_queue()
     if request.mimetype == "multipart/form-data":
         files, values = _form(request, incoming)
     else:
@@ -118,7 +118,7 @@ def _take(
 
 def _form(request: FlaskRequest, incoming: Incoming) -> tuple[list[UploadedFile], dict[str, str]]:
     """The files and the texts of a form."""
-    settings: Settings = current_app.extensions["tfod.settings"]
+    settings = current_settings()
     files, texts = read_form(request, incoming, settings.limits.max_files)
     values = dict(request.args)
     for role, text in texts:

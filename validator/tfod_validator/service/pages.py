@@ -34,9 +34,8 @@ from tfod_validator.render.wording import plural, size
 from tfod_validator.rules.registry import FAMILIES, all_rules
 from tfod_validator.rules_pages import by_family, profile_changes
 from tfod_validator.service import api_docs, intake, openapi, security, uploads
+from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
 from tfod_validator.service.validation import BODY, FAILED, FINISHED, QUEUED, Validation
 
 pages = Blueprint("pages", __name__)
@@ -55,7 +54,7 @@ def _prepare(state: BlueprintSetupState) -> None:
     state.app.context_processor(
         lambda: {
             "version": __version__,
-            "signed_in": bool(_settings().tokens) and security.is_signed_in(),
+            "signed_in": bool(current_settings().tokens) and security.is_signed_in(),
         }
     )
 
@@ -63,10 +62,10 @@ def _prepare(state: BlueprintSetupState) -> None:
 @pages.get("/")
 def index() -> str:
     """Where files are dropped."""
-    found = [_store().find(key) for key in session.get("recent", ())]
+    found = [current_store().find(key) for key in session.get("recent", ())]
     return render_template(
         "index.html",
-        limits=_settings().limits,
+        limits=current_settings().limits,
         profiles=READY.values(),
         recent=[one for one in found if one is not None],
     )
@@ -95,7 +94,7 @@ def report(key: str) -> str:
     head, sections = "", ""
     if one.state == FINISHED:
         # It was rendered by the check, with every text in it escaped.
-        body = (_store().document(key, BODY) or b"").decode("utf-8")
+        body = (current_store().document(key, BODY) or b"").decode("utf-8")
         head, _, sections = body.partition(AFTER_HEAD)
     return render_template(
         "report.html",
@@ -111,8 +110,8 @@ def report(key: str) -> str:
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
     one = _find(key)
-    _store().delete(one.id)
-    uploads.remove(_settings(), one.id)
+    current_store().delete(one.id)
+    uploads.remove(current_settings(), one.id)
     session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
     return redirect(url_for("pages.index"), 303)
 
@@ -141,7 +140,7 @@ def docs() -> str:
 @pages.route("/sign-in", methods=["GET", "POST"])
 def sign_in() -> Any:
     """Ask for a token, where tokens are needed."""
-    tokens = _settings().tokens
+    tokens = current_settings().tokens
     if not tokens:
         raise ProblemError(404, "This service asks for no token; nobody needs to sign in.")
     target = _local(request.args.get("next", ""))
@@ -173,7 +172,7 @@ def report_style() -> AnyResponse:
 
 
 def _find(key: str) -> Validation:
-    one = _store().find(key)
+    one = current_store().find(key)
     if one is None:
         raise ProblemError(
             404, "There is no such report: it was deleted, its time is over, or the link is wrong."
@@ -220,13 +219,3 @@ def _spans(text: str) -> Markup:
         Markup('<span class="code">{}</span>').format(part) if number % 2 else part
         for number, part in enumerate(parts)
     )
-
-
-def _settings() -> Settings:
-    settings: Settings = current_app.extensions["tfod.settings"]
-    return settings
-
-
-def _store() -> Store:
-    store: Store = current_app.extensions["tfod.store"]
-    return store

@@ -6,9 +6,9 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from flask import current_app, url_for
+from flask import url_for
 
-from tfod_validator.service.store import Store
+from tfod_validator.service.current import current_store
 from tfod_validator.service.validation import REPORTS, Validation
 
 
@@ -54,7 +54,7 @@ def progress(validation: Validation) -> dict[str, Any]:
 
 
 def _report(key: str) -> Any:
-    store: Store = current_app.extensions["tfod.store"]
+    store = current_store()
     content = store.document(key, REPORTS["json"])
     return None if content is None else json.loads(content)
 

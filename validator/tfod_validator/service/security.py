@@ -18,6 +18,7 @@ from flask import Flask, Response, current_app, redirect, request, session, url_
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Request as WsgiRequest
 
+from tfod_validator.service.current import current_settings
 from tfod_validator.service.problems import ProblemError
 from tfod_validator.service.settings import Settings
 
@@ -159,7 +160,7 @@ def needs_token(endpoint: str | None) -> bool:
 
 
 def _refuse() -> Any:
-    settings: Settings = current_app.extensions["tfod.settings"]
+    settings = current_settings()
     if settings.hosts and not is_known_host(request.host, settings.hosts):
         raise ProblemError(400, "The service does not go by this name; see the option --hosts.")
     tokens = settings.tokens if needs_token(request.endpoint) else ()

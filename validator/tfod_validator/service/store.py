@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection, Engine, Row
+from sqlalchemy.engine import Connection, Row
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tfod_validator.service.settings import Settings
@@ -102,11 +102,6 @@ class Store:
     def _writing(self) -> Iterator[Connection]:
         with self._turn, self._engine.begin() as connection:
             yield connection
-
-    @property
-    def engine(self) -> Engine:
-        """SQLAlchemy's engine."""
-        return self._engine
 
     def create_tables(self) -> None:
         """Create what is missing; several processes may do so at the same time."""

@@ -8,7 +8,6 @@ closing a connection on unread bytes resets it, and the client would never see t
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import math
@@ -16,161 +15,43 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from shutil import disk_usage
 from tempfile import gettempdir
 from typing import Any
 
 from waitress.adjustments import Adjustments
-from waitress.buffers import OverflowableBuffer
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.receiver import ChunkedReceiver
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, ThreadedTaskDispatcher
-from waitress.utilities import BadRequest
+from waitress.task import ThreadedTaskDispatcher
 
 from tfod_validator.service.refusals import (
-    FULL,
     MAX_HEAD_BYTES,
     MISTAKE,
-    NOT_STORED,
-    as_refusal,
+    Refusal,
     head_too_slow,
     no_room,
-    refuse,
     silent_too_long,
-    too_long,
     too_slow,
 )
-from tfod_validator.service.refusals import Refusal as Refusal
 from tfod_validator.service.security import network_of
 from tfod_validator.service.settings import Limits
+from tfod_validator.service.web_request import RefusalTask, RequestParser
 
 _LINGER_BYTES = 1 << 30
-_MAX_CHUNK_LINE_BYTES, _MAX_TRAILER_BYTES = 1 << 10, 8 << 10
-_CHUNKED_BYTES = 8 << 10  # taking small chunks off a longer text costs its square
 _CONNECTIONS = 1000
 _LOOK_UP_SECONDS = 0.25
 _log = logging.getLogger("tfod.web")
-_access_log = logging.getLogger("tfod.access")
 
 
 Gate = Callable[[dict[str, Any]], Refusal | None]
 """Judges a request by its head, as a WSGI environment; it runs in the loop and must not wait."""
 
 
-class _GatheringBuffer(OverflowableBuffer):  # type: ignore[misc]
-    """Writes many small chunks as one."""
-
-    def __init__(self, overflow: int) -> None:
-        super().__init__(overflow)
-        self._parts: list[bytes] = []
-
-    def append(self, data: bytes) -> None:
-        self._parts.append(data)
-
-    def flush(self) -> None:
-        if self._parts:
-            parts, self._parts = self._parts, []
-            super().append(b"".join(parts))
-
-
-class _ChunkedReceiver(ChunkedReceiver):  # type: ignore[misc]
-    """A body in chunks, however small."""
-
-    def received(self, data: bytes) -> int:
-        consumed: int = super().received(data)
-        self.buf.flush()
-        return consumed
-
-
-class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """One request as it arrives."""
-
-    error: Any
-    expect_continue: bool
-
-    def __init__(self, adj: Any, channel: _Channel) -> None:
-        super().__init__(adj)
-        self._channel = channel
-        self.began = time.time()
-
-    def parse_header(self, head: bytes) -> None:
-        super().parse_header(head)
-        if self.chunked:
-            if "CONTENT_LENGTH" in self.headers:  # a proxy before us may believe the other one
-                raise ParsingError("Content-Length and Transfer-Encoding")
-            self.body_rcv = _ChunkedReceiver(_GatheringBuffer(self.adj.inbuf_overflow))
-        elif self.body_rcv is None:
-            self.expect_continue = False  # waitress would wait for a body that never comes
-
-    def received(self, data: bytes) -> int:
-        was_in_head = self.body_rcv is None
-        consumed = self._receive(data[:_CHUNKED_BYTES] if self.chunked else data)
-        if self.error is None and self.body_rcv is not None:
-            self.error = self._judge_head() if was_in_head else self._judge_chunks()
-        if self.error is not None:
-            self.completed = True
-            self.expect_continue = False
-            self._channel.ended = True
-            consumed = len(data)  # what follows belongs to this request
-        if self.completed:
-            self._channel.uploading = ""
-        return consumed
-
-    def close(self) -> None:
-        with suppress(OSError):  # a full disk is told again when its file is closed
-            super().close()
-
-    def _receive(self, data: bytes) -> int:
-        try:
-            return int(super().received(data))
-        except ValueError as error:  # from int() and urlsplit()
-            self.error = BadRequest(str(error))
-        except OSError as error:
-            _log.exception("an upload cannot be stored")
-            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            self.error = FULL if is_full else NOT_STORED
-        return len(data)
-
-    def _judge_head(self) -> Refusal | None:
-        limits = self._channel.server.limits
-        return too_long(limits, self.content_length) or self._channel.ask_gate(self)
-
-    def _judge_chunks(self) -> Refusal | None:
-        if not self.chunked:
-            return None
-        receiver = self.body_rcv
-        if len(receiver.control_line) > _MAX_CHUNK_LINE_BYTES:
-            return refuse(400, "A chunk's first line never ends; send chunks as RFC 9112 says.")
-        if len(receiver.trailer) > _MAX_TRAILER_BYTES:
-            return refuse(400, "The fields after the last chunk are too long; leave them out.")
-        return too_long(self._channel.server.limits, len(receiver))
-
-
-class _ErrorTask(ErrorTask):  # type: ignore[misc]
-    """Answers a request that the app never sees."""
-
-    def execute(self) -> None:
-        request = self.request
-        request.error = as_refusal(request.error)
-        fields = {
-            "method": getattr(request, "command", ""),
-            "endpoint": "none",  # addresses of reports are secrets: no path is logged
-            "status": request.error.status,
-            "refused": request.error.limit or request.error.title,
-            "client": self.channel.addr[0],
-        }
-        _access_log.info("request", extra={"fields": fields})
-        super().execute()
-
-
-class _Channel(HTTPChannel):  # type: ignore[misc]
+class Channel(HTTPChannel):  # type: ignore[misc]
     """One connection."""
 
-    error_task_class = _ErrorTask
-    request: _Parser | None
+    error_task_class = RefusalTask
+    request: RequestParser | None
     will_close: bool
     ended = False
     """No further request is taken from this connection."""
@@ -179,11 +60,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     _lingering_since = 0.0
     _dropped_bytes = 0
 
-    def parser_class(self, adj: Any) -> _Parser:
+    def parser_class(self, adj: Any) -> RequestParser:
         """What waitress makes for each request."""
-        return _Parser(adj, self)
+        return RequestParser(adj, self)
 
-    def ask_gate(self, request: _Parser) -> Refusal | None:
+    def ask_gate(self, request: RequestParser) -> Refusal | None:
         """What the gate says to a request of which the head is there."""
         environ = self.task_class(self, request).get_environment()
         environ["wsgi.input"] = io.BytesIO()
@@ -294,7 +175,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 class Server(TcpWSGIServer):  # type: ignore[misc]
     """A WSGI server on a socket that listens already; other processes may share the socket."""
 
-    channel_class = _Channel
+    channel_class = Channel
     head_seconds = 30
     """The head of a request may take so long."""
     idle_seconds = 120
@@ -357,7 +238,7 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         """
         self._drain_until = min(self._drain_until, time.monotonic() + seconds)
 
-    def add_task(self, channel: _Channel) -> None:
+    def add_task(self, channel: Channel) -> None:
         """Have a request answered: errors by the loop itself, at once, others by a thread."""
         waits_for_room = channel.total_outbufs_len > self.adj.outbuf_high_watermark
         if channel.requests[0].error is not None and not waits_for_room:
@@ -404,7 +285,7 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         """Where the disk fills up while bodies arrive, refuse the longest of them."""
         arriving = [one for one in self.active_channels.values() if one.arrived_bytes()]
         if arriving and disk_usage(gettempdir()).free < self.limits.min_free_bytes:
-            max(arriving, key=_Channel.arrived_bytes).refuse(no_room())
+            max(arriving, key=Channel.arrived_bytes).refuse(no_room())
 
     def _make_room(self) -> None:
         """Close the oldest of the connections that have not asked for anything yet, or again."""

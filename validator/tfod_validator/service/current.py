@@ -1,0 +1,27 @@
+"""What the app that answers the current request was made with."""
+
+from __future__ import annotations
+
+from flask import current_app
+
+from tfod_validator.service.queue import Queue
+from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
+
+
+def current_settings() -> Settings:
+    """The settings of the service."""
+    settings: Settings = current_app.extensions["tfod.settings"]
+    return settings
+
+
+def current_store() -> Store:
+    """The database of the service."""
+    store: Store = current_app.extensions["tfod.store"]
+    return store
+
+
+def current_queue() -> Queue:
+    """The queue of the service."""
+    queue: Queue = current_app.extensions["tfod.queue"]
+    return queue
