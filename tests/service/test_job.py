@@ -97,6 +97,14 @@ def test_too_many_records(tmp_path: Path) -> None:
     assert "299" in failure["detail"]
 
 
+def test_a_report_as_long_as_its_class_names(tmp_path: Path) -> None:
+    files = {"a.record": shard_of(tmp_path, text="x" * 200_000)}
+    assert check(tmp_path, files).failure is None
+    failure = check(tmp_path, files, Limits(max_report_bytes=200_000)).failure
+    assert failure is not None
+    assert (failure["status"], failure["limit"]) == (422, "max_report_bytes")
+
+
 def test_a_task_from_two_files(tmp_path: Path) -> None:
     xml = (
         b"<annotations><meta><task><name>t</name><size>1</size><labels><label><name>cat</name>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tfod_validator.work import ShardResult
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
+_Repeated = type[SameName] | type[SameSourceId]
 
 
 def judge_together(
@@ -98,20 +99,18 @@ class _Together:
 def _judge_names(together: _Together, roles: Roles, collector: Collector) -> None:
     """Names that come twice in a subset. The first ones are listed, all are counted."""
     most = collector.findings.most
-    if roles.filename is not None:
-        laters, firsts = repeated(together.hashes("filenames"))
+    kinds: tuple[tuple[str | None, str, Callable[[int], str], _Repeated], ...] = (
+        (roles.filename, "filenames", together.filename, SameName),
+        (roles.source_id, "source_ids", together.source_id, SameSourceId),
+    )
+    for key, names, name_at, subject in kinds:
+        if key is None:
+            continue
+        laters, firsts = repeated(together.hashes(names))
         for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
-            name = together.filename(later)
-            same = SameName(name, roles.filename, together.place(first))
+            same = subject(name_at(later), key, together.place(first))
             collector.judge(same, together.place(later))
-        together.count(SameName, laters[most:], collector)
-    if roles.source_id is not None:
-        laters, firsts = repeated(together.hashes("source_ids"))
-        for later, first in zip(laters[:most].tolist(), firsts[:most].tolist(), strict=True):
-            source_id = together.source_id(later)
-            same_id = SameSourceId(source_id, roles.source_id, together.place(first))
-            collector.judge(same_id, together.place(later))
-        together.count(SameSourceId, laters[most:], collector)
+        together.count(subject, laters[most:], collector)
 
 
 def _judge_pictures(by_subset: Mapping[str, Sequence[Examined]], collector: Collector) -> None:

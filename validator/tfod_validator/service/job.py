@@ -39,8 +39,6 @@ from tfod_validator.service.validation import (
 from tfod_validator.sources import Inventory, Location, inventory_of
 from tfod_validator.task import Task, load_task
 
-_LONGEST_REPORT = 16 << 20
-"""As JSON. Whoever uploads gigabytes of class names would get gigabytes of report."""
 Progress = Callable[[int, int], None]
 """Told of all bytes and records that were read so far."""
 
@@ -153,12 +151,13 @@ def _outcome(
     known = profile or READY.get(report.profile.name)
     roles = known.roles if known else Roles()
     as_json = render_json(report).encode("utf-8", "replace")
-    if len(as_json) > _LONGEST_REPORT:
+    most = limits.max_report_bytes
+    if len(as_json) > most:  # of gigabytes of class names it would have gigabytes
         detail = (
-            f"The report would have {len(as_json) >> 20:,} MiB; {_LONGEST_REPORT >> 20} are "
-            "allowed. Class names or names of files are very long, or very many; check fewer."
+            f"The report would be longer than the {most:,} bytes allowed: names of classes or "
+            "files are very long, or very many; check fewer."
         )
-        return failed(422, detail)
+        return failed(422, detail, limit="max_report_bytes")
     samples = choose_samples(report, inventory, roles, limits.max_pictures)
     # Seen from /reports/KEY, wherever a proxy may have put the service.
     links = [f"../api/v1/validations/{key}/pictures/{number}" for number in range(len(samples))]
