@@ -239,12 +239,12 @@ def run_start_up_hook() -> Sample:
 
     files = [Path(folder) / "tfod_datumaro.pth" for folder in site.getsitepackages()]
     line = next(file for file in files if file.exists()).read_text()
-    assert "_tfod_datumaro_hook" not in sys.modules  # the process was started without it
+    assert "_tfod_import_hook" not in sys.modules  # the process was started without it
     os.environ["TFOD_ACTIVATE"] = "1"
     begin = time.perf_counter()
     exec(line)
     seconds = time.perf_counter() - begin
-    assert "_tfod_datumaro_hook" in sys.modules
+    assert "_tfod_import_hook" in sys.modules
     return Sample(seconds, 1)
 
 

@@ -7,38 +7,44 @@ The library in one look::
     for detection in tfod.read_detections("train.record-*"):
         print(detection.filename, detection.boxes, detection.class_text)
 
-See ``docs/library.md``. Importing this package loads neither Datumaro nor TensorFlow nor Flask.
+See ``docs/library.md``. Importing this package loads nothing else: its names are loaded when they
+are first used, so that a process that may never need them, of a CVAT server say, pays nothing.
 """
 
 from __future__ import annotations
 
-from tfod.compression import Compression
-from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection_decoder import decode_detection
-from tfod.detection_encoder import encode_detection
-from tfod.errors import (
-    LabelMapError,
-    RecordError,
-    ShardError,
-    ShardsNotFoundError,
-    TfodError,
-)
-from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
-from tfod.label_map import (
-    LabelMap,
-    LabelMapItem,
-    load_label_map,
-    packaged_label_maps,
-    parse_label_map,
-    read_label_map,
-)
-from tfod.records import Record, read_record_stream, read_records
-from tfod.shard_file import ByteSpan, RecordIndex
-from tfod.shards import ShardSet, find_label_map, find_shards
-from tfod.stream import read_detections, read_examples
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tfod.version import __version__
-from tfod.wire import Kind
-from tfod.writer import RecordWriter, ShardSetWriter, WriteError, write_records
+
+if TYPE_CHECKING:
+    from tfod.compression import Compression
+    from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
+    from tfod.detection_decoder import decode_detection
+    from tfod.detection_encoder import encode_detection
+    from tfod.errors import (
+        LabelMapError,
+        RecordError,
+        ShardError,
+        ShardsNotFoundError,
+        TfodError,
+    )
+    from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
+    from tfod.label_map import (
+        LabelMap,
+        LabelMapItem,
+        load_label_map,
+        packaged_label_maps,
+        parse_label_map,
+        read_label_map,
+    )
+    from tfod.records import Record, read_record_stream, read_records
+    from tfod.shard_file import ByteSpan, RecordIndex
+    from tfod.shards import ShardSet, find_label_map, find_shards
+    from tfod.stream import read_detections, read_examples
+    from tfod.wire import Kind
+    from tfod.writer import RecordWriter, ShardSetWriter, WriteError, write_records
 
 __all__ = [
     "ByteSpan",
@@ -81,3 +87,52 @@ __all__ = [
     "read_records",
     "write_records",
 ]
+
+_NAMES_OF_MODULES = {
+    "tfod.compression": ("Compression",),
+    "tfod.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
+    "tfod.detection_decoder": ("decode_detection",),
+    "tfod.detection_encoder": ("encode_detection",),
+    "tfod.errors": (
+        "LabelMapError",
+        "RecordError",
+        "ShardError",
+        "ShardsNotFoundError",
+        "TfodError",
+    ),
+    "tfod.example": (
+        "Example",
+        "bytes_feature",
+        "encode_example",
+        "float_feature",
+        "int64_feature",
+    ),
+    "tfod.label_map": (
+        "LabelMap",
+        "LabelMapItem",
+        "load_label_map",
+        "packaged_label_maps",
+        "parse_label_map",
+        "read_label_map",
+    ),
+    "tfod.records": ("Record", "read_record_stream", "read_records"),
+    "tfod.shard_file": ("ByteSpan", "RecordIndex"),
+    "tfod.shards": ("ShardSet", "find_label_map", "find_shards"),
+    "tfod.stream": ("read_detections", "read_examples"),
+    "tfod.wire": ("Kind",),
+    "tfod.writer": ("RecordWriter", "ShardSetWriter", "WriteError", "write_records"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -30,7 +30,7 @@ def test_contents(wheel: Path) -> None:
         "tfod/label_maps/coco.pbtxt",
         "tfod_validator/cli.py",
         "tfod_validator/profile.schema.json",
-        "_tfod_datumaro_hook.py",
+        "_tfod_import_hook.py",
         "tfod_datumaro.pth",
     } <= names
     assert not [name for name in names if name.startswith(("tests", "examples", "benchmarks"))]
@@ -61,4 +61,4 @@ def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_p
         check=True,
     )
     assert done.stdout.startswith(str(tmp_path))
-    assert "'coco'" in done.stdout and "_tfod_datumaro_hook" in done.stdout
+    assert "'coco'" in done.stdout and "_tfod_import_hook" in done.stdout

@@ -85,9 +85,9 @@ def test_a_program_without_datumaro_pays_next_to_nothing() -> None:
     """Not timed against a limit here (benchmarks do): it must load nothing at all."""
     code = (
         "import sys; print(sorted(m for m in sys.modules if 'tfod' in m or m == 'numpy'),"
-        "sum(type(f).__module__ == '_tfod_datumaro_hook' for f in sys.meta_path))"
+        "sum(type(f).__module__ == '_tfod_import_hook' for f in sys.meta_path))"
     )
-    assert python(code) == "['_tfod_datumaro_hook'] 1"
+    assert python(code) == "['_tfod_import_hook'] 1"
     assert python(code, TFOD_ACTIVATE="0") == "[] 0"
 
 
@@ -110,20 +110,20 @@ def test_the_hook_line_never_fails() -> None:
     line = (PLUGIN / "tfod_datumaro.pth").read_text()
     assert line.count("\n") == 1 and line.startswith("import ")
     namespace: dict[str, object] = {}
-    hidden = sys.modules.pop("_tfod_datumaro_hook", None)
-    sys.modules["_tfod_datumaro_hook"] = None  # type: ignore[assignment]
+    hidden = sys.modules.pop("_tfod_import_hook", None)
+    sys.modules["_tfod_import_hook"] = None  # type: ignore[assignment]
     try:
         exec(line, namespace)
     finally:
-        del sys.modules["_tfod_datumaro_hook"]
+        del sys.modules["_tfod_import_hook"]
         if hidden is not None:
-            sys.modules["_tfod_datumaro_hook"] = hidden
+            sys.modules["_tfod_import_hook"] = hidden
 
 
 def test_the_finder_finds_nothing_by_itself() -> None:
-    import _tfod_datumaro_hook as hook
+    import _tfod_import_hook as hook
 
-    finder = hook._Finder()
+    finder = hook._Finder({"datumaro.cli.commands": print})
     assert finder.find_spec("json") is None
     hook.install()
     assert sum(isinstance(one, hook._Finder) for one in sys.meta_path) == 1

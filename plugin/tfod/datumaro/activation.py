@@ -1,7 +1,7 @@
 """Making Datumaro know our formats right after ``pip install``, and speak plainly when they fail.
 
 Datumaro 1.x has no plugin folders and no entry points; the 0.3 line has folders only inside its
-own package and its projects. So a start-up hook (``_tfod_datumaro_hook``, run by a ``.pth`` file)
+own package and its projects. So a start-up hook (``_tfod_import_hook``, run by a ``.pth`` file)
 waits until somebody imports Datumaro and then calls the functions here, module by module.
 """
 
