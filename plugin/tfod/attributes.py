@@ -18,8 +18,13 @@ from tfod.wire import Kind
 _ATTRIBUTE_OF_NAME = {attribute.name: attribute for attribute in keys.OBJECT_ATTRIBUTES}
 
 
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+
+
 def is_attribute_value(value: Any) -> bool:
     """Whether a value can be an attribute: anything that JSON can say."""
+    if type(value) in _PLAIN:  # nearly always, and many times a picture
+        return True
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):

@@ -228,6 +228,9 @@ def int64_feature(values: Iterable[int]) -> bytes:
     Raises:
         OverflowError: a value needs more than 64 bits.
     """
+    values = list(values)
+    if values and min(values) >= 0 and max(values) < 0x80:  # ids and flags: a byte each
+        return _feature(b"\x1a", _packed_field(bytes(values)))
     parts = []
     for value in values:
         if not -(1 << 63) <= value < 1 << 63:
