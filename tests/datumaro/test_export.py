@@ -249,6 +249,29 @@ class TestObjects:
         (loaded,) = load(tmp_path)
         assert int(loaded.annotations[0].image.sum()) == 200
 
+    def test_rotation_in_an_attribute_turns_the_mask_too(self, tmp_path) -> None:
+        """CVAT and the 0.3 line: degrees about the centre, clockwise."""
+        shape = Bbox(80, 40, 40, 20, label=0, attributes={"rotation": 45.0})
+        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        left, _, right, _ = (found.boxes * (200, 100, 200, 100))[0]
+        assert right - left == pytest.approx(60 * 2**-0.5, abs=0.01)
+        (loaded,) = load(tmp_path)
+        mask = loaded.annotations[0].image
+        assert int(mask.sum()) == pytest.approx(800, abs=60)
+        assert mask[50 + 10, 100 + 10] and not mask[50 - 10, 100 + 10]
+
+    def test_rotated_ellipses_export_what_encloses_them(self, tmp_path) -> None:
+        from datumaro.components import annotation
+
+        if not hasattr(annotation, "Ellipse"):
+            pytest.skip("this Datumaro has no ellipses")
+        shape = annotation.Ellipse(80, 40, 120, 60, label=0, attributes={"rotation": 90.0})
+        (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
+        corners = (found.boxes * (200, 100, 200, 100)).round(1).tolist()
+        assert corners == [[90, 30, 110, 70]]
+        (loaded,) = load(tmp_path)
+        assert int(loaded.annotations[0].image.sum()) == pytest.approx(628, abs=40)
+
     def test_boxes_that_are_none_go_through_the_error_policy(self, tmp_path) -> None:
         class Tolerant(ExportErrorPolicy):
             said: list[str] = []  # noqa: RUF012

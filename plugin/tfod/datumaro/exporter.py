@@ -273,24 +273,29 @@ class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
         )
 
     def _say_what_was_lost(self) -> None:
-        """One closing message that counts what the format could not take."""
+        """One closing message."""
+        losses = self._losses()
+        if losses:
+            _log.warning("%s: %s", self.NAME, "; ".join(losses))
+
+    def _losses(self) -> list[str]:
+        """What the format could not take, counted."""
         objects = self._objects
-        parts = []
+        losses = []
         if objects.not_carried:
-            parts.append("not written, the format has no place for them: " + _counts(
+            losses.append("not written, the format has no place for them: " + _counts(
                 objects.not_carried))  # fmt: skip
         if objects.not_carried_attributes:
-            parts.append("attributes not written: " + _counts(objects.not_carried_attributes))
+            losses.append("attributes not written: " + _counts(objects.not_carried_attributes))
         if objects.enclosed:
-            parts.append("written as their enclosing box: " + _counts(objects.enclosed))
+            losses.append("written as their enclosing box: " + _counts(objects.enclosed))
         if objects.unlabelled:
-            parts.append(
+            losses.append(
                 f"without a class, written as id 0 with an empty text: {objects.unlabelled}"
             )
         if objects.outside:
-            parts.append(f"boxes that reach outside the picture, written so: {objects.outside}")
-        if parts:
-            _log.warning("%s: %s", self.NAME, "; ".join(parts))
+            losses.append(f"boxes that reach outside the picture, written so: {objects.outside}")
+        return losses
 
 
 def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:

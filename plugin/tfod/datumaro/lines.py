@@ -16,6 +16,7 @@ from datumaro.components import errors as errors
 from datumaro.components import media as _media
 from datumaro.components.format_detection import FormatDetectionConfidence
 from datumaro.util.image import decode_image, encode_image, load_image
+from datumaro.util.mask_tools import mask_to_polygons
 
 try:
     from datumaro.components.dataset_base import DatasetBase, DatasetItem
@@ -58,6 +59,7 @@ __all__ = [
     "image_without_data",
     "make_boxes",
     "make_item",
+    "mask_to_polygons",
     "picture_bytes",
     "picture_path",
     "round_points",

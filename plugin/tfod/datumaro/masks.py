@@ -8,14 +8,12 @@ from typing import Any
 import attr
 import numpy as np
 
+from tfod.corners import Corners
 from tfod.datumaro.lines import annotation, decode_image
 from tfod.detection_decoder import decode_detection
 from tfod.errors import ShardError
 from tfod.example import Example
 from tfod.shard_file import ByteSpan
-
-Corners = tuple[float, float, float, float]
-"""Left, top, right, bottom in pixels, half-open."""
 
 
 @attr.s(slots=True, order=False, eq=False)

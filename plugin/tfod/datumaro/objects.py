@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from tfod.attributes import is_attribute_value
+from tfod.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.lines import encode_image
-from tfod.datumaro.masks import BoxedMask, Corners
+from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 from tfod.errors import TfodError
+from tfod.raster import box_outline, ellipse_outline
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -35,6 +37,7 @@ class ExportedObject:
     attributes: dict[str, Any]
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
+    turned: Sequence[float] | None = None  # outline of a rotated shape: x, y, x, y, …
     points: Any = None
 
 
@@ -125,25 +128,30 @@ class ObjectBuilder:
             left, top, right, bottom = one.points
             return ExportedObject(one.label, (left, top, right, bottom), attributes, shape=one)
         corners = _as_corners(one.get_bbox())
+        turned = None
         if kind == "rotated_bbox":
-            corners = _enclosing_rotated(one.cx, one.cy, one.w, one.h, one.r)
-        elif kind == "bbox" and _is_angle(attributes["rotation"]):
-            # The 0.3 line and CVAT keep a box's rotation (degrees) in an attribute.
+            half_width, half_height = one.w / 2, one.h / 2
+            upright = (one.cx - half_width, one.cy - half_height,
+                       one.cx + half_width, one.cy + half_height)  # fmt: skip
+            turned = box_outline(upright, one.r)
+        elif _is_angle(attributes.get("rotation")):
+            # The 0.3 line and CVAT keep a shape's rotation (degrees) in an attribute.
             attributes = dict(attributes)
-            angle = float(attributes.pop("rotation"))
-            kind = "rotated_bbox"
-            corners = _enclosing_rotated(one.x + one.w / 2, one.y + one.h / 2, one.w, one.h, angle)
+            turned = _turned(kind, corners, float(attributes.pop("rotation")))
+            kind = "rotated_bbox" if kind == "bbox" else kind
+        if turned is not None:
+            corners = enclosing_points(turned)
         if kind != "bbox":
             self.enclosed[kind] += 1
-        return ExportedObject(one.label, corners, attributes, shape=one)
+        return ExportedObject(one.label, corners, attributes, shape=one, turned=turned)
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
-        corners = _enclosing([_outline_corners(part) for part in parts])
+        corners = enclosing([_outline_corners(part) for part in parts])
         label, number = parts[0].label, parts[0].id
         free = [o for o in objects if o.shape is not None and not o.outlines and o.label == label]
         same = [o for o in free if number and o.shape.id == number]
-        best = max(same or free, key=lambda o: _overlap(o.corners, corners), default=None)
-        if best is not None and (same or _overlap(best.corners, corners) >= _MIN_OVERLAP):
+        best = max(same or free, key=lambda o: overlap(o.corners, corners), default=None)
+        if best is not None and (same or overlap(best.corners, corners) >= _MIN_OVERLAP):
             best.outlines.extend(parts)
             best.attributes = {**parts[0].attributes, **best.attributes}
             return
@@ -159,7 +167,7 @@ class ObjectBuilder:
         free = [o for o in objects if o.points is None and o.label == one.label]
         same = [o for o in free if one.id and o.shape is not None and o.shape.id == one.id]
         corners = _as_corners(one.get_bbox())
-        best = max(same or free, key=lambda o: _overlap(o.corners, corners), default=None)
+        best = max(same or free, key=lambda o: overlap(o.corners, corners), default=None)
         if best is not None:
             best.points = one
             best.attributes = {**one.attributes, **best.attributes}
@@ -208,8 +216,10 @@ class ObjectBuilder:
             mask = drawn if mask is None else mask | drawn
         if mask is None:
             left, top, right, bottom = one.corners
-            outline = [left, top, right, top, right, bottom, left, bottom]
-            if one.shape is not None and one.shape.type.name != "bbox":
+            outline: Sequence[float] = [left, top, right, top, right, bottom, left, bottom]
+            if one.turned is not None:
+                outline = one.turned
+            elif one.shape is not None and one.shape.type.name != "bbox":
                 # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
                 outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
             mask = _draw(outline, size)
@@ -272,17 +282,13 @@ def _as_corners(box: Sequence[float]) -> Corners:
     return x, y, x + width, y + height
 
 
-def _enclosing(boxes: Sequence[Corners]) -> Corners:
-    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
-    return min(lefts), min(tops), max(rights), max(bottoms)
-
-
-def _enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) -> Corners:
-    angle = math.radians(degrees)
-    cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
-    half_width = (w * cosine + h * sine) / 2
-    half_height = (w * sine + h * cosine) / 2
-    return cx - half_width, cy - half_height, cx + half_width, cy + half_height
+def _turned(kind: str, upright: Corners, degrees: float) -> list[float]:
+    """The outline of a box or an ellipse that is turned about its centre."""
+    if kind == "bbox":
+        return box_outline(upright, degrees)
+    left, top, right, bottom = upright
+    center = (left + right) / 2, (top + bottom) / 2
+    return ellipse_outline(*center, (right - left) / 2, (bottom - top) / 2, degrees)
 
 
 def _outline_corners(part: Any) -> Corners:
@@ -290,23 +296,7 @@ def _outline_corners(part: Any) -> Corners:
         return _as_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
-    image = np.asarray(part.image)
-    rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))
-    if not len(rows):
-        return 0.0, 0.0, 0.0, 0.0
-    # Half-open: the pixel at the edge belongs to the object.
-    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
-
-
-def _overlap(a: Corners, b: Corners) -> float:
-    """Intersection over union of two boxes."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
-    if width <= 0 or height <= 0:
-        return 0.0
-    both = width * height
-    areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
-    return both / (areas - both)
+    return enclosing_pixels(np.asarray(part.image))
 
 
 def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
