@@ -5,7 +5,13 @@ from __future__ import annotations
 from tfod import keys
 from tfod.attributes import Corrections, encode_attribute
 from tfod.detection import Detection, Keypoints
-from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    text_feature,
+)
 
 
 def encode_detection(detection: Detection) -> bytes:
@@ -62,7 +68,7 @@ def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
     for side, key in enumerate(keys.BOX):
         features[key] = float_feature(detection.boxes[:, side])
     if detection.class_text is not None:
-        features[keys.CLASS_TEXT] = bytes_feature(text.encode() for text in detection.class_text)
+        features[keys.CLASS_TEXT] = text_feature(detection.class_text)
     if detection.class_label is not None:
         features[keys.CLASS_LABEL] = int64_feature(detection.class_label)
     if detection.masks is not None:

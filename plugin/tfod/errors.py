@@ -72,3 +72,17 @@ def _rebuild(cls: type[ShardError], cause: str, fields: dict[str, Any]) -> Shard
     """Unpickle: exceptions with keyword arguments need help to cross process borders."""
     names = ("shard", "record", "offset", "feature", "remedy")
     return cls(cause, **{name: fields[name] for name in names})
+
+
+def in_plain_words(error: BaseException | None) -> str | None:
+    """One line about an error of ours, or of the file system, that an exception is or came from.
+
+    None for any other: a defect of Datumaro's is for its own traceback.
+    """
+    while error is not None:
+        if isinstance(error, TfodError):
+            return str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            return f"{error.filename}: {error.strerror}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None

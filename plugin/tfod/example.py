@@ -217,6 +217,17 @@ def bytes_feature(values: Iterable[bytes]) -> bytes:
     )
 
 
+def text_feature(values: Iterable[str]) -> bytes:
+    """Encode a Feature that holds a bytes_list of texts that recur, such as class names."""
+    return _feature(b"\x0a", b"".join(map(_text_entry, values)))
+
+
+@functools.lru_cache(4096)
+def _text_entry(text: str) -> bytes:
+    value = text.encode()
+    return b"\n" + encode_varint(len(value)) + value
+
+
 def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
     """Encode a Feature that holds a float_list; the values are rounded to float32."""
     return _feature(b"\x12", _packed_field(np.asarray(values, "<f4").tobytes()))
@@ -253,18 +264,23 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
     Keys are written in the mapping's order, so that equal input gives equal bytes.
     """
     parts: list[bytes] = [b""]
-    total = 0
     for key, feature in features.items():
-        head = _entry_head(key) + encode_varint(len(feature))
-        size = encode_varint(len(head) + len(feature))
-        parts += (b"\n", size, head, feature)
-        total += 1 + len(size) + len(head) + len(feature)
-    parts[0] = b"\n" + encode_varint(total)
+        length = len(feature)
+        # Pictures have all lengths, and would drive the short ones out of the memory.
+        head = _entry_head(key, length) if length < _RECURRING else _make_head(key, length)
+        parts += (head, feature)
+    parts[0] = b"\n" + encode_varint(sum(map(len, parts)))
     return b"".join(parts)
 
 
-@functools.lru_cache(4096)
-def _entry_head(key: str) -> bytes:
-    """A map entry up to the length of its value: the same for a key in every record."""
+_RECURRING = 1024
+
+
+def _make_head(key: str, length: int) -> bytes:
+    """A map entry up to its value, a feature of so many bytes."""
     name = key.encode()
-    return b"\n" + encode_varint(len(name)) + name + b"\x12"
+    entry = b"\n" + encode_varint(len(name)) + name + b"\x12" + encode_varint(length)
+    return b"\n" + encode_varint(len(entry) + length) + entry
+
+
+_entry_head = functools.lru_cache(4096)(_make_head)

@@ -15,6 +15,7 @@ from tfod.picture_header import (
 )
 
 __all__ = [
+    "DEFAULT_EXTENSION",
     "EXTENSION_OF_FORMAT",
     "FORMAT_OF_EXTENSION",
     "PictureHeader",
@@ -34,6 +35,9 @@ _SIGNATURES = (
 )
 # No two signatures begin with the same byte.
 _BY_FIRST_BYTE = {signature[0]: (signature, read) for signature, _, read in _SIGNATURES}
+
+DEFAULT_EXTENSION = ".jpg"
+"""Of a picture that says nothing."""
 
 EXTENSION_OF_FORMAT = {
     "jpeg": ".jpg",

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, in_plain_words
 
 OUR_FORMATS = ("tf_detection_api", "roboflow_tfrecord")
 # Modules of Datumaro's own that import TensorFlow as soon as they are loaded.
@@ -144,7 +144,7 @@ def patch_main(module: Any) -> None:
         try:
             return original(args)
         except Exception as error:
-            if _plainly(error) is None:
+            if in_plain_words(error) is None:
                 raise
             return 1
         finally:
@@ -158,24 +158,10 @@ class _OneLine(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, BaseException):
-            plain = _plainly(record.msg)
+            plain = in_plain_words(record.msg)
             if plain is not None:
                 record.msg, record.args = plain, ()
         return True
-
-
-def _plainly(error: BaseException | None) -> str | None:
-    """One line about an error of ours, or of the file system, that an exception is or came from.
-
-    None for any other: a defect of Datumaro's is for its own traceback.
-    """
-    while error is not None:
-        if isinstance(error, TfodError):
-            return str(error)
-        if isinstance(error, OSError) and error.strerror and error.filename:
-            return f"{error.filename}: {error.strerror}"
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return None
 
 
 def _mark(function: Any) -> Any:

@@ -34,11 +34,11 @@ from tfod.datumaro.options import (
     check_image_extension,
 )
 from tfod.datumaro.pictures import PictureEncoder, format_name, media_size
-from tfod.datumaro.reader import DEFAULT_EXTENSION
 from tfod.detection import Detection
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap, load_label_map
+from tfod.picture import DEFAULT_EXTENSION
 from tfod.writer import ShardSetWriter
 
 _log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from tfod.attributes import is_attribute_value
 from tfod.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.datumaro.categories import ExportClass, ExportClasses
-from tfod.datumaro.lines import encode_image
+from tfod.datumaro.lines import AnnotationType, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 from tfod.errors import TfodError
@@ -69,12 +69,18 @@ class ObjectBuilder:
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
         """Make the objects of a picture of this height and width."""
+        annotations = list(annotations)
+        rows = None if self._save_masks else _plain_boxes(annotations)
+        if rows is not None:  # nearly always
+            labels = [one.label for one in annotations]
+            own = [one.attributes for one in annotations]
+            return self._assemble(rows, labels, own, [], size)
         groups: dict[Any, list[Any]] = {}
         image_labels: list[ImageLabel] = []
         parts: list[ExportedObject | list[Any]] = []  # objects, and groups that make some
         for one in annotations:
             kind = one.type.name
-            if kind == "bbox" and not one.group:  # nearly always
+            if kind == "bbox" and not one.group:
                 parts.append(self._box(one))
             elif kind == "label":
                 image_labels.append(self._image_label(one))
@@ -88,7 +94,9 @@ class ObjectBuilder:
         found: list[ExportedObject] = []
         for part in parts:
             found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
-        return self._assemble([one for one in found if self._is_box(one)], image_labels, size)
+        return self._assemble_objects(
+            [one for one in found if self._is_box(one)], image_labels, size
+        )
 
     def _class_of(self, label: int) -> ExportClass:
         if not 0 <= label < len(self._classes.classes):
@@ -98,8 +106,7 @@ class ObjectBuilder:
         return self._classes.classes[label]
 
     def _is_box(self, one: ExportedObject) -> bool:
-        left, top, right, bottom = one.corners
-        if left <= right and top <= bottom and math.isfinite(right - left + bottom - top):
+        if _are_corners(one.corners):
             return True
         values = ", ".join(f"{value:g}" for value in one.corners)
         self._report(f"a box is inverted or not finite (left, top, right, bottom = {values})")
@@ -174,37 +181,55 @@ class ObjectBuilder:
         else:
             objects.append(ExportedObject(one.label, corners, dict(one.attributes), points=one))
 
-    def _assemble(
+    def _assemble_objects(
         self,
         found: list[ExportedObject],
         image_labels: list[ImageLabel],
         size: tuple[int, int],
     ) -> ExportedObjects:
+        assembled = self._assemble(
+            [one.corners for one in found],
+            [one.label for one in found],
+            [one.attributes for one in found],
+            image_labels,
+            size,
+        )
+        masks: list[PngMask | None] | None = None
+        if self._save_masks:
+            masks = [self._mask(one, size) for one in found]
+        return replace(assembled, masks=masks or None, keypoints=self._keypoints(found, size))
+
+    def _assemble(
+        self,
+        rows: Sequence[Sequence[float]],
+        labels: Sequence[int | None],
+        attributes: Sequence[Mapping[str, Any]],
+        image_labels: list[ImageLabel],
+        size: tuple[int, int],
+    ) -> ExportedObjects:
+        """Objects of corners in pixels, labels and attributes alone."""
         height, width = size
-        corners = np.array([one.corners for one in found], np.float64).reshape(-1, 4)
+        corners = np.array(rows, np.float64).reshape(-1, 4)
         boxes = corners / np.array((width, height, width, height), np.float64)
+        if len(rows) and (boxes.min() < 0 or boxes.max() > 1):
+            self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
         texts, ids = [], []
-        for one in found:
-            left, top, right, bottom = one.corners
-            self.outside += left < 0 or top < 0 or right > width or bottom > height
-            if one.label is None:
+        for label in labels:
+            if label is None:
                 self.unlabelled += 1
                 texts.append("")
                 ids.append(self._classes.unlabelled_id)
             else:
-                known = self._class_of(one.label)
+                known = self._class_of(label)
                 texts.append(known.text)
                 ids.append(known.label)
-        masks: list[PngMask | None] | None = None
-        if self._save_masks:
-            masks = [self._mask(one, size) for one in found]
         return ExportedObjects(
             boxes=boxes.astype(np.float32),
             class_text=texts,
             class_label=ids,
-            masks=masks or None,
-            keypoints=self._keypoints(found, size),
-            attributes=self._attributes(found),
+            masks=None,
+            keypoints=None,
+            attributes=self._attributes(attributes),
             image_labels=image_labels,
         )
 
@@ -242,11 +267,15 @@ class ObjectBuilder:
             visibility[row, ids] = [int(value.value) for value in one.points.visibility]
         return Keypoints(xy, visibility, names)
 
-    def _attributes(self, found: list[ExportedObject]) -> dict[str, list[AttributeValue]]:
-        names = dict.fromkeys(name for one in found for name in one.attributes)
+    def _attributes(
+        self, attributes: Sequence[Mapping[str, Any]]
+    ) -> dict[str, list[AttributeValue]]:
+        names: dict[str, None] = {}
+        for one in attributes:
+            names.update(dict.fromkeys(one))
         carried: dict[str, list[AttributeValue]] = {}
         for name in names:
-            values = [_scalar(one.attributes.get(name)) for one in found]
+            values = [_scalar(one.get(name)) for one in attributes]
             unfit = [number for number, value in enumerate(values) if not is_attribute_value(value)]
             for number in unfit:
                 self.not_carried_attributes[name] += 1
@@ -263,6 +292,22 @@ class ObjectBuilder:
                 self.not_carried_attributes[name] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
+
+
+def _plain_boxes(annotations: Sequence[Any]) -> list[Sequence[float]] | None:
+    """Corners of annotations that are all boxes, neither turned nor in a group, and sound."""
+    rows = []
+    box = AnnotationType.bbox
+    for one in annotations:
+        if one.type is not box or one.group or "rotation" in one.attributes:
+            return None
+        rows.append(one.points)
+    return rows if all(map(_are_corners, rows)) else None
+
+
+def _are_corners(corners: Sequence[float]) -> bool:
+    left, top, right, bottom = corners
+    return left <= right and top <= bottom and math.isfinite(right - left + bottom - top)
 
 
 def _is_angle(value: Any) -> bool:

@@ -30,7 +30,7 @@ from tfod.naming import (
     safe_relative_path,
     split_extension,
 )
-from tfod.picture import EXTENSION_OF_FORMAT, picture_size, sniff_format
+from tfod.picture import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, picture_size, sniff_format
 from tfod.records import read_records
 from tfod.shard_file import ByteSpan, ShardIdentity, identify
 from tfod.shards import (
@@ -42,7 +42,6 @@ from tfod.shards import (
 )
 
 _log = logging.getLogger(__name__)
-DEFAULT_EXTENSION = ".jpg"
 
 
 class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
