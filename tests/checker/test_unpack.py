@@ -1,0 +1,73 @@
+"""Unpacking shards from zips: what is needed and nothing else, never outside the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tfod.writer import write_records
+from tfod_validator.archive import ArchiveDamageError, ArchiveLimits
+from tfod_validator.unpack import unpack_shards
+
+from tests.conftest import encode, objects, picture
+from tests.zip_forge import Item, forge, real_zip
+
+LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    record = encode({**picture(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
+    return Path(path).read_bytes()
+
+
+def unpack(tmp_path: Path, data: bytes, limits: ArchiveLimits | None = None) -> dict[str, bytes]:
+    archive, folder = tmp_path / "upload", tmp_path / "deep" / "down"
+    archive.write_bytes(data)
+    unpack_shards(str(archive), str(folder), limits)
+    assert {one.name for one in tmp_path.iterdir()} == {"upload", "deep"}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_shards_and_label_maps_with_their_folders(tmp_path: Path, shard: bytes) -> None:
+    files = {
+        "train/cats.tfrecord": shard,
+        "train/cats_label_map.pbtxt": LABEL_MAP,
+        "data-00000-of-00001": shard,
+        "кадры/без имени": shard,  # a shard by its bytes
+        "README.roboflow.txt": b"hello",
+        "images/a.jpg": b"\xff\xd8\xff",
+        "__MACOSX/._x.tfrecord": b"litter",
+    }
+    found = unpack(tmp_path, real_zip(files.items()))
+    assert found == dict(list(files.items())[:4])
+
+
+def test_names_that_lead_elsewhere_are_left_out(tmp_path: Path, shard: bytes) -> None:
+    items = [
+        Item("../../evil.tfrecord", shard),
+        Item("/tmp/evil.tfrecord", shard),
+        Item("C:\\evil.tfrecord", shard),
+        Item("good.tfrecord", shard),
+    ]
+    assert unpack(tmp_path, forge(*items)) == {"good.tfrecord": shard}
+
+
+def test_a_bomb_ends_at_the_limit(tmp_path: Path) -> None:
+    bomb = real_zip([("bomb.tfrecord", b"\0" * (64 << 20))])
+    with pytest.raises(ArchiveDamageError):
+        unpack(tmp_path, bomb, ArchiveLimits(total_bytes=1 << 20))
+    written = (tmp_path / "deep" / "down" / "bomb.tfrecord").stat().st_size
+    assert written <= 3 << 20
+
+
+def test_a_damaged_entry_is_not_passed_off_as_whole(tmp_path: Path, shard: bytes) -> None:
+    data = bytearray(real_zip([("a.tfrecord", shard)], method=0))
+    data[60] ^= 1
+    with pytest.raises(ArchiveDamageError):
+        unpack(tmp_path, bytes(data))
