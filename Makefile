@@ -21,14 +21,15 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Everything, with Datumaro 1.x and TensorFlow as the oracle.
+# Everything, with Datumaro 1.x and TensorFlow as the oracle; and CVAT's servers between the lines.
 test-new: $(VENV)/test.installed
 	rm -f .coverage .coverage.*
 	$(BIN)/python $(COVERAGE) run -m pytest tests
+	CVAT_DOUBLE=2.15 $(BIN)/python -m pytest -q tests/cvat
 
-# The plugin on the Datumaro that older CVAT servers ship.
+# The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
 test-old: .venv-datumaro-0.3/installed
-	.venv-datumaro-0.3/bin/python $(COVERAGE) run -m pytest tests/datumaro
+	.venv-datumaro-0.3/bin/python $(COVERAGE) run -m pytest tests/datumaro tests/cvat
 
 coverage: $(VENV)/test.installed
 	$(BIN)/python $(COVERAGE) combine --quiet

@@ -118,6 +118,25 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
 
 
+def cvat_rows(data: Data) -> Iterator[Section | Row]:
+    """The Django app in a CVAT server (its contract double)."""
+    yield Section("CVAT server, a whole process", "TensorFlow's")
+    exported = (data.sizes.from_cvat,)
+    ours, theirs = compare(
+        Job("export_from_cvat", exported, peer=True),  # as there, without the start-up hook
+        Job("export_from_cvat_with_tensorflow", exported, peer=True),
+        data.sizes.repeats,
+        _seconds,
+    )
+    what = f"export of {data.sizes.from_cvat:,} frames, {EXPORTED_BOXES} boxes, start included"
+    yield faster(what, ours.seconds, theirs.seconds, 3)
+    samples = [run(Job("register_in_cvat", peer=True)) for _ in range(5)]
+    seconds = min(one.seconds for one in samples)
+    yield at_most("import tfod.cvat and register", seconds * 1e3, None, 30, "ms")
+    memory = min(one.peak_bytes for one in samples)
+    yield at_most("    memory it adds", megabytes(memory), None, 5, "MB")
+
+
 SECTIONS = {
     "import": import_rows,
     "memory": memory_rows,
@@ -125,6 +144,7 @@ SECTIONS = {
     "read": read_rows,
     "check": check_rows,
     "start-up": start_up_rows,
+    "cvat": cvat_rows,
 }
 
 

@@ -22,6 +22,7 @@ class Sizes:
         bare, bare_of_peer: records without a picture.
         files, files_of_peer: picture files.
         exported: pictures of the export of annotations alone.
+        from_cvat: frames of the task that a CVAT server exports.
         repeats: how often each side runs.
         repeats_of_exports: likewise; writing is noisier than reading.
     """
@@ -33,6 +34,7 @@ class Sizes:
     files: int
     files_of_peer: int
     exported: int
+    from_cvat: int
     repeats: int
     repeats_of_exports: int
 
@@ -45,6 +47,7 @@ FULL = Sizes(
     files=1000,
     files_of_peer=200,
     exported=5000,
+    from_cvat=10_000,
     repeats=3,
     repeats_of_exports=6,
 )
@@ -56,6 +59,7 @@ QUICK = Sizes(
     files=300,
     files_of_peer=60,
     exported=1000,
+    from_cvat=2000,
     repeats=2,
     repeats_of_exports=3,
 )

@@ -349,7 +349,8 @@ def _peak_memory() -> int:
 
 def main() -> None:
     name, arguments = sys.argv[1:]
-    sample: Sample = globals()[name](*json.loads(arguments))
+    found = globals().get(name) or getattr(importlib.import_module("cvat_tasks"), name)
+    sample: Sample = found(*json.loads(arguments))
     print(json.dumps(dataclasses.asdict(sample)))
 
 

@@ -50,7 +50,10 @@ def judge_together(
         _judge_names(_Together(members), roles, collector)
     _judge_pictures(by_subset, collector)
     if task is not None:
-        judge_task(task, _rows(shards), class_names(shards, label_maps), collector)
+        classes = class_names(shards, label_maps)
+        if task.labels is not None:
+            classes = _as_labelled(classes, label_maps, task.labels)
+        judge_task(task, _rows(shards), classes, collector)
     if annotations is not None:
         names = (entry.filename for shard in shards for entry in shard.examined.catalogue)
         collector.judge(missing_pictures(annotations, names), Place(annotations.source))
@@ -199,6 +202,18 @@ def _rows(shards: Sequence[ShardResult]) -> Iterator[PictureRow]:
         for entry in examined.catalogue:
             place = Place(examined.shard, entry.record, entry.offset, entry.filename or None)
             yield PictureRow(place, entry.filename, entry.height, entry.width, entry.boxes)
+
+
+def _as_labelled(
+    classes: Counter[str], label_maps: Mapping[str, LabelMapFile], labels: frozenset[str]
+) -> Counter[str]:
+    """The classes by the names that the task has for them: Open Images' are the display names."""
+    found: Counter[str] = Counter()
+    for name, count in classes.items():
+        items = (file.label_map.find(name) for file in label_maps.values() if file.label_map)
+        shown = {item.display_name for item in items if item is not None} & labels
+        found[name if name in labels or len(shown) != 1 else shown.pop()] += count
+    return found
 
 
 def class_names(

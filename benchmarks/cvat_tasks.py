@@ -1,0 +1,126 @@
+"""Measurements of the Django app for CVAT, against the contract double of CVAT that the tests use.
+
+A whole process counts from the moment the system made it. The peer is what CVAT did until it
+dropped the format: a Datumaro dataset of the extractor, exported by Datumaro's own plugin.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from measure import Sample
+from sizes import CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
+
+_DOUBLE = Path(__file__).parents[1] / "tests" / "cvat" / "double"
+_REGISTRY = "cvat.apps.dataset_manager.formats.registry"
+_TICKS = 100  # of /proc/PID/stat, a second
+
+
+def export_from_cvat(count: int) -> Sample:
+    """Export a task without pictures as "TFRecord 1.0", as a worker's process does."""
+    import django
+
+    _use_double("tfod.cvat.settings")
+    django.setup()
+    from cvat.apps.dataset_manager.task import export
+
+    task, spent = _task(count)
+    with tempfile.TemporaryDirectory() as folder:
+        export(task, Path(folder) / "export.zip", "TFRecord 1.0", temp_root=folder)
+        return Sample(_seconds_of_process() - spent, count, count * EXPORTED_BOXES)
+
+
+def export_from_cvat_with_tensorflow(count: int) -> Sample:
+    """The same with Datumaro's own plugin, as ``formats/tfrecord.py`` of CVAT did until 2.11."""
+    import django
+
+    _use_double("cvat.settings.production")
+    django.setup()
+    from cvat.apps.dataset_manager.bindings import GetCVATDataExtractor, TaskData
+    from cvat.apps.dataset_manager.formats.registry import dm_env
+    from cvat.apps.dataset_manager.util import make_zip_archive
+    from datumaro.components.dataset import Dataset
+
+    task, spent = _task(count)
+    with tempfile.TemporaryDirectory() as folder:
+        shards = Path(folder) / "shards"
+        with GetCVATDataExtractor(TaskData(task, task.annotations)) as extractor:
+            dataset = Dataset.from_extractors(extractor, env=dm_env)
+            dataset.export(str(shards), "tf_detection_api", save_media=False)
+        make_zip_archive(str(shards), str(Path(folder) / "export.zip"))
+        assert "tensorflow" in sys.modules
+        assert not any(name.startswith("tfod") for name in sys.modules)
+        return Sample(_seconds_of_process() - spent, count, count * EXPORTED_BOXES)
+
+
+def register_in_cvat() -> Sample:
+    """Add the app to a CVAT that has loaded its registry; time and memory of that alone."""
+    import django
+
+    _use_double("cvat.settings.production")
+    django.setup()
+    registry = __import__(_REGISTRY, fromlist=["EXPORT_FORMATS"])
+    assert not any(name.startswith("tfod") for name in sys.modules)
+    before = _resident()
+    begin = time.perf_counter()
+    from tfod.cvat import apps
+
+    apps.TfodConfig("tfod.cvat", SimpleNamespace(__path__=["."])).ready()
+    seconds = time.perf_counter() - begin
+    assert "TFRecord 1.0" in registry.EXPORT_FORMATS
+    return Sample(seconds, 1, peak_bytes=max(0, _resident() - before))
+
+
+def _use_double(settings: str) -> None:
+    import os
+
+    sys.path[:0] = [str(_DOUBLE), str(_DOUBLE.parents[2])]
+    os.environ["DJANGO_SETTINGS_MODULE"] = settings
+
+
+def _task(count: int) -> tuple[Any, float]:
+    """A task, and the seconds that making it took, which are the database's and no export's."""
+    from cvat.apps.engine.models import Annotations, Label, Picture, Task
+
+    begin = time.perf_counter()
+    frames = [
+        Picture(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
+    ]
+    shapes = [
+        {
+            "type": "rectangle",
+            "frame": number,
+            "label": CLASSES[box % len(CLASSES)],
+            "points": [20.0 * box, 10.0 * box, 20.0 * box + 50.5, 10.0 * box + 40.25],
+            "occluded": False,
+            "outside": False,
+            "z_order": 0,
+            "group": 0,
+            "source": "manual",
+            "rotation": 0.0,
+            "attributes": {},
+            "elements": [],
+            "id": None,
+        }
+        for number in range(count)
+        for box in range(EXPORTED_BOXES)
+    ]
+    task = Task(frames, [Label(name, []) for name in CLASSES], Annotations(shapes, [], []))
+    return task, time.perf_counter() - begin
+
+
+def _seconds_of_process() -> float:
+    """Since the system made this process, to a hundredth."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory now."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmRSS" in line)

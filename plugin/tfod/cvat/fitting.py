@@ -1,0 +1,148 @@
+"""Making annotations fit what they go into, so that CVAT takes all of them or says why."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfod.corners import enclosing_pixels
+from tfod.cvat.instance import AttributeSpec, Instance
+from tfod.datumaro.lines import annotation, mask_to_polygons
+from tfod.datumaro.masks import BoxedMask
+from tfod.errors import TfodError
+
+# CVAT takes these for its own, and would turn or hide the shape.
+_OF_CVAT = ("rotation", "keyframe", "outside", "source", "track_id")
+# What CVAT has a field for.
+_FIELDS = ("occluded", "score")
+_TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
+
+
+class Fitter:
+    """Fits one picture after the other; counts what did not."""
+
+    def __init__(self, instance: Instance, labels: Any, to_polygons: bool) -> None:
+        self._instance = instance
+        self._to_polygons = to_polygons
+        self._names = [one.name for one in labels]
+        self.left_out: Counter[str] = Counter()
+        self.empty_masks = 0
+
+    def fit(self, item: Any) -> list[Any]:
+        """The annotations of an item, ready for CVAT.
+
+        Raises:
+            TfodError: an object has no class, or a mask is not of the picture's size.
+        """
+        return [fit for one in item.annotations for fit in self._fit(one, item)]
+
+    def _fit(self, one: Any, item: Any) -> list[Any]:
+        if one.label is None:
+            raise TfodError(
+                f"picture {item.id!r} has an object without a class (no class text, and an id "
+                "that no label map explains); add label_map.pbtxt to the zip"
+            )
+        specs = self._instance.attributes.get(self._names[one.label])
+        one.attributes = self._attributes(one.attributes, specs)
+        return self._shapes_of_mask(one, item) if isinstance(one, BoxedMask) else [one]
+
+    def _shapes_of_mask(self, mask: BoxedMask, item: Any) -> list[Any]:
+        """A mask as CVAT wants it: with the extent of its pixels as its box, or as polygons.
+
+        What is too thin for a polygon stays a mask, what has no pixel becomes its box.
+        """
+        pixels = np.asarray(mask.image)
+        size = item.media.size if item.media is not None else pixels.shape
+        if pixels.shape != tuple(size):
+            raise TfodError(
+                f"a mask of picture {item.id!r} is {pixels.shape[1]}x{pixels.shape[0]}, the "
+                f"picture {size[1]}x{size[0]}; export the shard again"
+            )
+        if not pixels.any():
+            self.empty_masks += 1
+            box = annotation.Bbox(*mask.get_bbox(), label=mask.label, attributes=mask.attributes)
+            return [box.wrap(group=mask.group)]
+        if self._to_polygons:
+            outlines = mask_to_polygons(pixels)
+            if outlines:
+                return [
+                    annotation.Polygon(
+                        outline,
+                        label=mask.label,
+                        attributes=dict(mask.attributes),
+                        group=mask.group,
+                    )
+                    for outline in outlines
+                ]
+        return [mask.wrap(corners=enclosing_pixels(pixels))]  # the pixels stay in the shard
+
+    def _attributes(
+        self, attributes: Mapping[str, Any], specs: Mapping[str, AttributeSpec] | None
+    ) -> dict[str, Any]:
+        """Attributes that the label has, with values that it allows."""
+        fitting = {}
+        for name, value in attributes.items():
+            spec = None if specs is None else specs.get(name)
+            if spec is not None:
+                fit = fit_value(value, spec)
+            elif name in _FIELDS:
+                fit = value if isinstance(value, (bool, int, float)) else None
+            elif name in _OF_CVAT or not self._instance.takes_new_attributes:
+                fit = None
+            else:
+                fit = value if isinstance(value, (bool, int, float, str)) else None
+            if fit is None:
+                self.left_out[name] += 1
+            else:
+                fitting[name] = fit
+        return fitting
+
+    def losses(self) -> list[str]:
+        """What was left out, counted."""
+        losses = []
+        if self.left_out:
+            counts = ", ".join(f"{count} {name}" for name, count in self.left_out.most_common())
+            losses.append(f"attributes that the labels lack or do not allow: {counts}")
+        if self.empty_masks:
+            losses.append(f"{self.empty_masks} masks without a pixel became their boxes")
+        return losses
+
+
+def fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
+    """A value as CVAT stores it for such an attribute; None when it is none of its values."""
+    text = _text(value)
+    if text is None:
+        return None
+    if spec.input_type == "checkbox":
+        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+    if spec.input_type == "number":
+        return _number(value)
+    if spec.input_type == "text" or not spec.values or text in spec.values:
+        return text
+    for synonyms in ({text.lower()}, _TRUE, _FALSE):
+        if text.lower() in synonyms:
+            for choice in spec.values:
+                if choice.lower() in synonyms:
+                    return choice
+    return None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
+def _number(value: Any) -> int | float | None:
+    with contextlib.suppress(ValueError):
+        number = float(value)
+        if math.isfinite(number):
+            return int(number) if number.is_integer() else number
+    return None

@@ -1,0 +1,81 @@
+"""What CVAT's task, job or project expects of an upload: labels, attributes, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfod_validator.task import Frame, Task
+
+_VIDEO = "interpolation"  # TaskMode.INTERPOLATION
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """An attribute that a label has.
+
+    Attributes:
+        input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
+        values: what may be chosen.
+    """
+
+    input_type: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What is imported into.
+
+    Attributes:
+        noun: ``task``, ``job`` or ``project``.
+        task: labels and frames, as the checker wants them. A project's frames are none: its
+            tasks are yet to be made.
+        attributes: of each label, by name.
+        takes_new_attributes: CVAT makes attributes that a label lacks.
+        numbered_alike: frame 12 of a video is ``frame_000012``, as it is where the task takes
+            every frame from the first one on.
+    """
+
+    noun: str
+    task: Task
+    attributes: Mapping[str, Mapping[str, AttributeSpec]]
+    takes_new_attributes: bool
+    numbered_alike: bool
+
+
+def describe_instance(instance_data: Any) -> Instance:
+    """Describe CVAT's ``TaskData``, ``JobData`` or ``ProjectData``."""
+    noun: str = instance_data.META_FIELD
+    meta = instance_data.meta[noun]
+    # Parts of skeletons have a parent; no annotation of ours can be one.
+    labels = [label for _, label in meta["labels"] if not label.get("parent")]
+    frames: tuple[Frame, ...] | None = None
+    if noun != "project":
+        frames = tuple(
+            Frame(info["path"], number, info["height"], info["width"])
+            for number, info in instance_data.frame_info.items()
+        )
+    video = frames is not None and meta["mode"] == _VIDEO
+    return Instance(
+        noun=noun,
+        task=Task(
+            # CVAT makes the labels of a project that has none.
+            labels=frozenset(label["name"] for label in labels) if labels else None,
+            frames=frames,
+            video=video,
+        ),
+        attributes={
+            label["name"]: {one["name"]: _spec(one) for _, one in label["attributes"]}
+            for label in labels
+        },
+        takes_new_attributes=bool(instance_data.soft_attribute_import),
+        numbered_alike=video and all(one.name == f"frame_{one.number:06d}" for one in frames or ()),
+    )
+
+
+def _spec(attribute: Mapping[str, Any]) -> AttributeSpec:
+    values = attribute.get("values") or ()
+    choices = values.split("\n") if isinstance(values, str) else values
+    return AttributeSpec(str(attribute["input_type"]), tuple(str(one) for one in choices))

@@ -1,0 +1,378 @@
+"""``TaskData`` and ``JobData``: a task or a job as a format sees it.
+
+Facts: ``meta[META_FIELD]`` has texts, also for numbers, and labels as pairs ``("label", {...})``;
+``frame_info`` goes by relative frames and has name and size of each; video frames are named
+``frame_`` and six digits of the absolute frame; deleted frames are in ``frame_info`` but are not
+exported. Frames are matched by name without extension; where the first frame matches, 0 is taken
+for no match when there is a root hint. Old servers group all frames at once into namedtuples, new
+ones stream objects whose shapes are read when they are looked at, in the order of the frames only.
+An importer is relieved of what it added once that is more than 30,000 annotations.
+"""
+
+from __future__ import annotations
+
+import os.path as osp
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cvat
+from cvat.apps.dataset_manager._errors import CvatImportError
+from cvat.apps.dataset_manager.annotation import interpolate
+from cvat.apps.engine.models import (
+    Annotations,
+    AttributeSpec,
+    AttributeType,
+    Job,
+    Label,
+    Task,
+)
+
+DEFAULT_SUBSET = "default"
+INTERNAL_ATTRIBUTES = frozenset(("occluded", "outside", "keyframe", "track_id", "rotation"))
+CreateCallback = Callable[[Annotations], None]
+
+
+class LabelData:
+    """What tasks, jobs and projects have in common: labels and their attributes."""
+
+    Attribute = namedtuple("Attribute", "name, value")
+    soft_attribute_import = False
+
+    def __init__(self, labels: list[Label]) -> None:
+        self._labels = labels
+
+    def _label(self, name: str) -> Label:
+        for label in self._labels:
+            if label.name == name and label.parent is None:
+                return label
+        raise ValueError(f"Label {name!r} is not registered for this task")
+
+    def _import_attributes(self, label: Label, attributes: Any) -> dict[str, Any]:
+        """The attributes that the label knows; in a project, new ones are added to it."""
+        found = {}
+        for name, value in attributes:
+            spec = label.spec(name)
+            if spec is None and self.soft_attribute_import and name not in INTERNAL_ATTRIBUTES:
+                is_truth = value.lower() in ("true", "false")
+                kind = AttributeType.CHECKBOX if is_truth else AttributeType.TEXT
+                spec = AttributeSpec(name, kind)
+                label.attributes.append(spec)
+            if spec is not None:
+                found[name] = _stored_value(label, spec, value)
+        return found
+
+    def _meta_of_labels(self) -> list[tuple[str, dict[str, Any]]]:
+        return [("label", _meta_of_label(label)) for label in self._labels]
+
+
+def _stored_value(label: Label, spec: AttributeSpec, value: str) -> str:
+    if spec.input_type != AttributeType.CHECKBOX or value == spec.default_value:
+        return value
+    if value.lower() not in ("true", "false"):
+        # The name in the message is the label's: so it is in CVAT.
+        raise Exception(f"Failed to convert attribute '{label.name}'='{value.lower()}': ")
+    return value.lower()
+
+
+def _meta_of_label(label: Label) -> dict[str, Any]:
+    specs = [
+        (
+            "attribute",
+            {
+                "name": spec.name,
+                "mutable": str(spec.mutable),
+                "input_type": str(spec.input_type),
+                "default_value": spec.default_value,
+                "values": spec.values,
+            },
+        )
+        for spec in label.attributes
+    ]
+    meta = {"name": label.name, "color": label.color, "type": label.type, "attributes": specs}
+    return meta | ({"parent": label.parent} if label.parent else {})
+
+
+class CommonData(LabelData):
+    """A task or a job."""
+
+    META_FIELD = "task"
+    LabeledShape = namedtuple(
+        "LabeledShape",
+        "type, frame, label, points, occluded, attributes, source, rotation, group, z_order, "
+        "elements, outside, id",
+        defaults=(0, 0, 0, (), False, None),
+    )
+    TrackedShape = namedtuple(
+        "TrackedShape",
+        "type, frame, points, occluded, outside, keyframe, attributes, rotation, source, group, "
+        "z_order, label, track_id, elements, id",
+        defaults=(0, "manual", 0, 0, None, 0, (), None),
+    )
+    Track = namedtuple("Track", "label, group, source, shapes, elements, id", defaults=((), None))
+    Tag = namedtuple("Tag", "frame, label, attributes, source, group, id", defaults=(0, None))
+    _OldFrame = namedtuple(
+        "Frame",
+        "idx, id, frame, name, width, height, labeled_shapes, tags, shapes, labels",
+        defaults=((), {}),
+    )
+    MAX_HELD = 30_000
+    """Of so many annotations the importer is relieved, while it is still at work."""
+
+    def __init__(
+        self, task: Task, annotations: Annotations, create_callback: CreateCallback | None = None
+    ) -> None:
+        super().__init__(task.labels)
+        self._db_task = task
+        self._annotations = annotations
+        self._create_callback = create_callback
+        self._max_held = self.MAX_HELD
+        self.deleted_frames = dict.fromkeys(task.deleted_frames, True)
+        self.frame_step = task.step
+        self.db_data = task.data
+        self.frame_info = {idx: self._info(idx) for idx in self.rel_range}
+        self._frame_mapping = {
+            osp.splitext(info["path"])[0]: idx for idx, info in self.frame_info.items()
+        }
+        self.meta = {self.META_FIELD: self._meta()}
+
+    @property
+    def rel_range(self) -> range:
+        return range(len(self._db_task.frames))
+
+    @property
+    def is_stream(self) -> bool:
+        return cvat.IS_NEW
+
+    @property
+    def db_instance(self) -> Any:
+        return self._db_task
+
+    @property
+    def data(self) -> Annotations:
+        return self._annotations
+
+    def __len__(self) -> int:
+        return len(self.rel_range)
+
+    def _info(self, idx: int) -> dict[str, Any]:
+        frame = self._db_task.frames[idx]
+        name = f"frame_{self.abs_frame_id(idx):06d}" if self._db_task.is_video else frame.name
+        info = {"path": name, "width": frame.width, "height": frame.height}
+        if not self._db_task.is_video:
+            info["id"] = 1000 + idx
+        if cvat.IS_NEW:
+            info["subset"] = self._db_task.subset
+        return info
+
+    def _meta(self) -> dict[str, Any]:
+        return {**meta_of_task(self._db_task), "labels": self._meta_of_labels()}
+
+    def abs_frame_id(self, relative_id: int) -> int:
+        if relative_id not in self.rel_range:
+            raise ValueError(f"Unknown internal frame id {relative_id}")
+        return relative_id * self.frame_step + self._db_task.start_frame
+
+    def rel_frame_id(self, absolute_id: int) -> int:
+        frame, rest = divmod(absolute_id - self._db_task.start_frame, self.frame_step)
+        if rest or frame not in self.rel_range:
+            raise ValueError(f"Unknown frame {absolute_id}")
+        return frame
+
+    def get_included_frames(self) -> set[int]:
+        return {idx for idx in self.rel_range if idx not in self.deleted_frames}
+
+    def group_by_frame(self, include_empty: bool = False) -> Iterator[Any]:
+        """Frames with what is drawn on them, in their order, lowest ``z_order`` first."""
+        drawn: dict[int, list[Any]] = {}
+        for shape in self._drawn_shapes():
+            drawn.setdefault(shape["frame"], []).append(shape)
+        tags: dict[int, list[Any]] = {}
+        for tag in self._annotations.tags:
+            tags.setdefault(tag["frame"], []).append(tag)
+
+        last = 0
+
+        def shapes_on(idx: int) -> list[Any]:
+            nonlocal last
+            assert idx >= last, "annotations come as a stream, in the order of the frames"
+            last = idx
+            found = sorted(drawn.get(idx, ()), key=lambda shape: shape["z_order"])
+            return [self._export_shape(shape) for shape in found]
+
+        def tags_on(idx: int) -> list[Any]:
+            return [self._export_tag(tag) for tag in tags.get(idx, ())]
+
+        wanted = self.get_included_frames()
+        if not include_empty:
+            wanted &= drawn.keys() | tags.keys()
+        frames = (self._frame(idx, shapes_on, tags_on) for idx in sorted(wanted))
+        return frames if cvat.IS_NEW else iter(list(frames))
+
+    def _frame(self, idx: int, shapes: Callable[..., Any], tags: Callable[..., Any]) -> Any:
+        info = self.frame_info[idx]
+        number = self.abs_frame_id(idx)
+        values = (idx, info.get("id", 0), number, info["path"], info["width"], info["height"])
+        if not cvat.IS_NEW:
+            return self._OldFrame(*values, shapes(idx), tags(idx))
+        task = self._db_task
+        return StreamedFrame(
+            *values, task.subset, task.id, partial(shapes, idx), partial(tags, idx)
+        )
+
+    def _drawn_shapes(self) -> Iterator[dict[str, Any]]:
+        yield from self._annotations.shapes
+        for number, track in enumerate(self._annotations.tracks):
+            end = self.rel_range.stop
+            for shape in interpolate(track, end, self.deleted_frames):
+                yield {**shape, "track_id": number}
+
+    @property
+    def shapes(self) -> Iterator[Any]:
+        kept = self._annotations.shapes
+        return (self._export_shape(one) for one in kept if one["frame"] not in self.deleted_frames)
+
+    @property
+    def tags(self) -> Iterator[Any]:
+        kept = self._annotations.tags
+        return (self._export_tag(one) for one in kept if one["frame"] not in self.deleted_frames)
+
+    def _export_shape(self, shape: Mapping[str, Any]) -> Any:
+        kind = self.TrackedShape if "track_id" in shape else self.LabeledShape
+        values = {name: shape[name] for name in kind._fields if name in shape}
+        values["frame"] = self.abs_frame_id(shape["frame"])
+        values["attributes"] = self._export_attributes(shape)
+        return kind(**values)
+
+    def _export_tag(self, tag: Mapping[str, Any]) -> Any:
+        values = {name: tag[name] for name in self.Tag._fields if name in tag}
+        values["frame"] = self.abs_frame_id(tag["frame"])
+        values["attributes"] = self._export_attributes(tag)
+        return self.Tag(**values)
+
+    def _export_attributes(self, one: Mapping[str, Any]) -> list[Any]:
+        return [self.Attribute(name, value) for name, value in one["attributes"].items()]
+
+    def match_frame(
+        self, path: str, root_hint: str | None = None, *, path_has_ext: bool = True
+    ) -> int | None:
+        name = osp.splitext(path)[0] if path_has_ext else path
+        match = self._frame_mapping.get(name)
+        if not match and root_hint and not name.startswith(root_hint):  # also where it is 0
+            match = self._frame_mapping.get(osp.join(root_hint, name))
+        return match
+
+    def match_frame_fuzzy(self, path: str, *, path_has_ext: bool = True) -> int | None:
+        parts = Path(osp.splitext(path)[0] if path_has_ext else path).parts
+        for name, frame in self._frame_mapping.items():
+            if Path(name).parts[-len(parts) :] == parts:
+                return frame
+        return None
+
+    def add_shape(self, shape: Any) -> None:
+        self._annotations.shapes.append(self._imported(shape))
+        self._relieve()
+
+    def add_tag(self, tag: Any) -> None:
+        self._annotations.tags.append(self._imported(tag))
+        self._relieve()
+
+    def add_track(self, track: Any) -> None:
+        raise CvatImportError("of this format no tracks can come")  # see ``track_formats``
+
+    def _imported(self, one: Any) -> dict[str, Any]:
+        values = one._asdict()
+        label = self._label(values["label"])
+        values["frame"] = self.rel_frame_id(int(values["frame"]))
+        values["attributes"] = self._import_attributes(label, values["attributes"])
+        if "points" in values:
+            values["points"] = [float(value) for value in values["points"]]
+        return values
+
+    def _relieve(self) -> None:
+        if len(self._annotations) > self._max_held and self._create_callback:
+            self._create_callback(self._annotations)
+            self._annotations = Annotations()
+
+
+class TaskData(CommonData):
+    """A task; of a job, placeholders are frames like others."""
+
+    def __init__(self, task: Task, *others: Any) -> None:
+        super().__init__(task, *others)
+        for idx in self.rel_range:  # over the placeholders' entries of the same name
+            if idx not in task.placeholders:
+                self._frame_mapping[osp.splitext(self.frame_info[idx]["path"])[0]] = idx
+
+    def get_included_frames(self) -> set[int]:
+        return super().get_included_frames().difference(self._db_task.placeholders)
+
+
+class JobData(CommonData):
+    """A job: the frames of its segment alone."""
+
+    META_FIELD = "job"
+
+    def __init__(
+        self, job: Job, annotations: Annotations, create_callback: CreateCallback | None = None
+    ) -> None:
+        self._db_job = job
+        super().__init__(job.task, annotations, create_callback)
+
+    @property
+    def rel_range(self) -> range:
+        return range(self._db_job.start, self._db_job.stop + 1)
+
+    @property
+    def db_instance(self) -> Any:
+        return self._db_job
+
+    def _meta(self) -> dict[str, Any]:
+        own = {
+            "id": str(self._db_job.id),
+            "size": str(len(self)),
+            "start_frame": str(self.abs_frame_id(self._db_job.start)),
+            "stop_frame": str(self.abs_frame_id(self._db_job.stop)),
+        }
+        return {**super()._meta(), **own}
+
+
+class StreamedFrame:
+    """A frame of a new server: what is drawn on it is read when somebody looks."""
+
+    def __init__(self, idx: int, frame_id: int, frame: int, name: str, *others: Any) -> None:
+        self.idx, self.id, self.frame, self.name = idx, frame_id, frame, name
+        self.width, self.height, self.subset, self.task_id, self._shapes, self._tags = others
+
+    @property
+    def labeled_shapes(self) -> list[Any]:
+        return list(self._shapes())
+
+    @property
+    def tags(self) -> list[Any]:
+        return list(self._tags())
+
+    def moved(self, offset: int, name: str, subset: str) -> StreamedFrame:
+        """The frame as it is in a project."""
+        reads = (
+            lambda: [one._replace(frame=one.frame + offset) for one in self.labeled_shapes],
+            lambda: [one._replace(frame=one.frame + offset) for one in self.tags],
+        )
+        others = (self.width, self.height, subset, self.task_id, *reads)
+        return StreamedFrame(self.idx, self.id, self.frame + offset, name, *others)
+
+
+def meta_of_task(task: Task) -> dict[str, Any]:
+    data = task.data
+    return {
+        "id": str(task.id),
+        "name": task.name,
+        "size": str(data.size),
+        "mode": task.mode,
+        "subset": task.subset or DEFAULT_SUBSET,
+        "start_frame": str(data.start_frame),
+        "stop_frame": str(data.stop_frame),
+        "frame_filter": data.frame_filter,
+    }

@@ -1,0 +1,124 @@
+"""Export and import of a task or a job, as the server's workers do them.
+
+Facts: an import replaces what is there, in a transaction: when it fails, the old annotations are
+back. The importer gets an open file, a temporary folder and ``conv_mask_to_poly``. The user reads
+the message of what is exactly a ``CvatImportError`` or one of Datumaro's dataset errors; of
+anything else, subclasses included, old servers show a traceback and status 500. Of a job only its
+own frames are replaced.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cvat
+from cvat.apps.dataset_manager.util import format_exception_chain
+from cvat.apps.engine.models import Annotations, Job, Project, Task
+
+
+class ServerError(Exception):
+    """Status 500 and a traceback."""
+
+
+@contextmanager
+def transaction(*parts: Task | Project) -> Iterator[None]:
+    """What was stored comes back when the block fails; the error is what the API would answer."""
+    from datumaro.components.errors import DatasetError, DatasetImportError, DatasetNotFoundError
+
+    from cvat.apps.dataset_manager.bindings import CvatImportError
+
+    tasks = [task for part in parts for task in getattr(part, "tasks", [part])]
+    stored = [(task, copy.deepcopy(task.annotations)) for task in tasks]
+    known = [(part, list(part.tasks)) for part in parts if isinstance(part, Project)]
+    try:
+        yield
+    except BaseException as error:
+        for task, annotations in stored:
+            task.annotations = annotations
+        for project, its_tasks in known:
+            project.tasks = its_tasks
+        if isinstance(error, (DatasetError, DatasetImportError, DatasetNotFoundError)):
+            text = format_exception_chain(error) if cvat.IS_NEW else str(error)
+            raise CvatImportError(text) from error
+        if type(error) is CvatImportError or not isinstance(error, Exception):
+            raise
+        raise ServerError(f"{type(error).__name__}: {error}") from error
+
+
+def import_task_annotations(
+    src_file: str | os.PathLike[str],
+    task: Task,
+    format_name: str,
+    conv_mask_to_poly: bool = True,
+    temp_root: str | None = None,
+) -> None:
+    """Replace a task's annotations.
+
+    ``temp_root`` is where the temporary folder is made, for tests that look into it.
+    """
+    from cvat.apps.dataset_manager.bindings import TaskData
+
+    with transaction(task):
+        task.annotations = Annotations()
+        data = TaskData(task, Annotations(), lambda part: task.annotations.add(part))
+        _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
+        task.annotations.add(data.data)
+
+
+def import_job_annotations(
+    src_file: str | os.PathLike[str],
+    job: Job,
+    format_name: str,
+    conv_mask_to_poly: bool = True,
+    temp_root: str | None = None,
+) -> None:
+    """Replace the annotations of a job, and leave those of its task's other jobs alone."""
+    from cvat.apps.dataset_manager.bindings import JobData
+
+    task = job.task
+    with transaction(task):
+        task.annotations = task.annotations.within(job.start, job.stop, inside=False)
+        data = JobData(job, Annotations(), lambda part: task.annotations.add(part))
+        _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
+        task.annotations.add(data.data.within(job.start, job.stop))
+
+
+def _run_importer(
+    src_file: str | os.PathLike[str],
+    data: Any,
+    format_name: str,
+    temp_root: str | None,
+    conv_mask_to_poly: bool,
+) -> None:
+    from cvat.apps.dataset_manager.formats.registry import make_importer
+
+    importer = make_importer(format_name)
+    with open(src_file, "rb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
+        importer(file, temp_dir, data, conv_mask_to_poly=conv_mask_to_poly)
+
+
+def export(
+    instance: Task | Job | Project,
+    dst_file: str | os.PathLike[str],
+    format_name: str,
+    save_images: bool = False,
+    temp_root: str | None = None,
+) -> None:
+    """Export a task, a job or a project into a file."""
+    from cvat.apps.dataset_manager.bindings import JobData, ProjectData, TaskData
+    from cvat.apps.dataset_manager.formats.registry import make_exporter
+
+    if isinstance(instance, Project):
+        data: Any = ProjectData(instance)
+    elif isinstance(instance, Job):
+        data = JobData(instance, instance.task.annotations)
+    else:
+        data = TaskData(instance, instance.annotations)
+    exporter = make_exporter(format_name)
+    with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
+        exporter(file, temp_dir, data, save_images=save_images)

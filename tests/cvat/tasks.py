@@ -1,0 +1,219 @@
+"""Tasks to export and to import into, and plain values of what became of them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tfod
+from cvat.apps.dataset_manager import task as server
+from cvat.apps.dataset_manager.bindings import CvatImportError
+from cvat.apps.engine.models import (
+    Annotations,
+    AttributeSpec,
+    AttributeType,
+    Job,
+    Label,
+    Picture,
+    Project,
+    Task,
+)
+from PIL import Image
+
+from tests.conftest import encode, objects, picture
+from tests.zip_forge import real_zip
+
+BOXES, MASKS = "TFRecord 1.0", "TFRecord Masks 1.0"
+WIDTH, HEIGHT = 64, 48
+FULL = (0.25, 0.25, 0.75, 0.5)
+IN_PIXELS = (16.0, 12.0, 48.0, 24.0)
+"""The box of each object of :func:`record`, normalized and in pixels."""
+LABEL_MAP = b"item { id: 1 name: 'bird' }\nitem { id: 2 name: 'cat' }\n"
+
+
+@lru_cache(maxsize=64)
+def picture_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
+    """A real picture file, another for each seed."""
+    colour = tuple(sum(seed.encode()) * factor % 256 for factor in (1, 7, 31))
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, kind)
+    return out.getvalue()
+
+
+def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Picture:
+    kind = "PNG" if name.lower().endswith(".png") else "JPEG"
+    return Picture(name, width, height, picture_bytes(name, kind, (width, height)))
+
+
+def labels(*names: str) -> list[Label]:
+    """Labels; each has a number, a checkbox and a text."""
+    specs = [
+        AttributeSpec("count", AttributeType.NUMBER, "1"),
+        AttributeSpec("difficult", AttributeType.CHECKBOX, "false"),
+        AttributeSpec("colour", AttributeType.TEXT, ""),
+    ]
+    return [Label(name, list(specs)) for name in names]
+
+
+def shape(
+    kind: str, number: int, label: str, points: Iterable[float], **more: Any
+) -> dict[str, Any]:
+    """A shape as it is stored; ``number`` is the relative frame."""
+    values = {
+        "type": kind,
+        "frame": number,
+        "label": label,
+        "points": [float(value) for value in points],
+        "occluded": False,
+        "outside": False,
+        "z_order": 0,
+        "group": 0,
+        "source": "manual",
+        "rotation": 0.0,
+        "attributes": {},
+        "elements": [],
+        "id": None,
+    }
+    assert more.keys() <= values.keys()
+    return {**values, **more}
+
+
+def box(number: int, label: str, *points: float, **more: Any) -> dict[str, Any]:
+    return shape("rectangle", number, label, points or (8, 6, 40, 30), **more)
+
+
+def tag(number: int, label: str) -> dict[str, Any]:
+    values = {"frame": number, "label": label, "group": 0, "source": "manual"}
+    return {**values, "attributes": {}, "id": None}
+
+
+def track(label: str, *shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    values = {"label": label, "group": 0, "source": "manual", "attributes": {}}
+    return {**values, "frame": min(one["frame"] for one in shapes), "shapes": list(shapes), **more}
+
+
+def make_task(
+    *shapes: dict[str, Any],
+    frames: Sequence[str | Picture] = ("a.jpg", "b.jpg", "c.jpg"),
+    classes: Sequence[str] = ("bird", "cat"),
+    tracks: Sequence[dict[str, Any]] = (),
+    tags: Sequence[dict[str, Any]] = (),
+    **more: Any,
+) -> Task:
+    pictures = [frame(one) if isinstance(one, str) else one for one in frames]
+    annotations = Annotations(list(shapes), list(tracks), list(tags))
+    return Task(pictures, labels(*classes), annotations, **more)
+
+
+class Exported:
+    """An exported zip, opened with our own reader."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with zipfile.ZipFile(path) as archive:
+            self.files = {name: archive.read(name) for name in archive.namelist()}
+        self.subsets = {
+            name.removesuffix(".tfrecord"): self._read(name)
+            for name in self.files
+            if name.endswith(".tfrecord")
+        }
+        self.label_map = tfod.parse_label_map(self.files["label_map.pbtxt"].decode())[0]
+
+    def _read(self, name: str) -> list[tfod.Detection]:
+        if not self.files[name]:
+            return []
+        folder = self.path.with_suffix(".unpacked")
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(self.files[name])
+        return list(tfod.read_detections(str(folder / name)))
+
+    @property
+    def records(self) -> list[tfod.Detection]:
+        """Those of the only subset."""
+        (found,) = self.subsets.values()
+        return found
+
+    def names(self, subset: str | None = None) -> list[str | None]:
+        return [one.filename for one in (self.subsets[subset] if subset else self.records)]
+
+    def boxes(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Class and corners in pixels, by file name; names without an object too."""
+        return {str(one.filename): pixel_boxes(one) for one in self.records}
+
+
+def pixel_boxes(one: tfod.Detection) -> list[tuple[Any, ...]]:
+    assert one.width
+    assert one.height
+    corners = one.boxes * (one.width, one.height, one.width, one.height)
+    rows = corners.round(2).tolist()
+    return [(text, *row) for text, row in zip(one.class_text or (), rows, strict=True)]
+
+
+def export(
+    instance: Task | Job | Project, folder: Path, name: str = BOXES, save_images: bool = False
+) -> Exported:
+    path = folder / "export.zip"
+    root = folder / "export-tmp"
+    root.mkdir(exist_ok=True)
+    server.export(instance, path, name, save_images, temp_root=str(root))
+    assert list(root.iterdir()) == []
+    return Exported(path)
+
+
+def record(name: str, *classes: str, ids: list[int] | None = None, **more: Any) -> bytes:
+    """A record with a box for each class or id, as other writers make them."""
+    own = objects([FULL] * len(ids or classes), list(classes) or None, ids)
+    return encode(picture(name, HEIGHT, WIDTH) | own | more)
+
+
+def upload(folder: Path, files: dict[str, bytes] | bytes) -> Path:
+    """A file as a user sends it: a zip of these files, or these bytes."""
+    path = folder / "upload.zip"
+    path.write_bytes(files if isinstance(files, bytes) else real_zip(files.items()))
+    return path
+
+
+def import_into(instance: Task | Job, path: Path, name: str = BOXES, **more: Any) -> list[Any]:
+    """Import; returns what is stored then, in comparable form."""
+    if isinstance(instance, Job):
+        server.import_job_annotations(path, instance, name, **more)
+        return stored(instance.task)
+    server.import_task_annotations(path, instance, name, **more)
+    return stored(instance)
+
+
+def stored(task: Task) -> list[tuple[Any, ...]]:
+    """Everything drawn in a task: name of the frame, type, label, points, and the like."""
+    return sorted(
+        (
+            task.frames[one["frame"]].name,
+            one["type"],
+            one["label"],
+            tuple(round(value, 2) for value in one["points"]),
+            one["occluded"],
+            tuple(sorted(one["attributes"].items())),
+        )
+        for one in task.annotations.shapes
+    )
+
+
+def refusal(instance: Task | Job, path: Path, name: str = BOXES, **more: Any) -> str:
+    """What the user reads when an import fails; sees to it that nothing was changed."""
+    task = instance.task if isinstance(instance, Job) else instance
+    task.annotations = task.annotations if len(task.annotations) else Annotations([box(0, "bird")])
+    before = repr(task.annotations)
+    with pytest.raises(Exception) as caught:
+        import_into(instance, path, name, **more)
+    assert type(caught.value) is CvatImportError, repr(caught.value)
+    text = str(caught.value)
+    assert repr(task.annotations) == before, "the old annotations are gone"
+    assert text.strip() == text
+    assert "\n" not in text
+    assert "Traceback" not in text
+    assert str(path.parent) not in text, "a path of the server is shown"
+    return text
