@@ -34,15 +34,12 @@ class Instance:
             tasks are yet to be made.
         attributes: of each label, by name.
         takes_new_attributes: CVAT makes attributes that a label lacks.
-        numbered_alike: frame 12 of a video is ``frame_000012``, as it is where the task takes
-            every frame from the first one on.
     """
 
     noun: str
     task: Task
     attributes: Mapping[str, Mapping[str, AttributeSpec]]
     takes_new_attributes: bool
-    numbered_alike: bool
 
 
 def describe_instance(instance_data: Any) -> Instance:
@@ -57,21 +54,19 @@ def describe_instance(instance_data: Any) -> Instance:
             Frame(info["path"], number, info["height"], info["width"])
             for number, info in instance_data.frame_info.items()
         )
-    video = frames is not None and meta["mode"] == _VIDEO
     return Instance(
         noun=noun,
         task=Task(
             # CVAT makes the labels of a project that has none.
             labels=frozenset(label["name"] for label in labels) if labels else None,
             frames=frames,
-            video=video,
+            video=frames is not None and meta["mode"] == _VIDEO,
         ),
         attributes={
             label["name"]: {one["name"]: _spec(one) for _, one in label["attributes"]}
             for label in labels
         },
         takes_new_attributes=bool(instance_data.soft_attribute_import),
-        numbered_alike=video and all(one.name == f"frame_{one.number:06d}" for one in frames or ()),
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tfod_validator.check import Options, check
+from tfod_validator.cvat_import import import_severities
 from tfod_validator.finding import Finding, Severity
-from tfod_validator.profile import OFF, READY, Severities
+from tfod_validator.profile import READY
 from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
 from tfod_validator.sources import Location, inventory_of, is_archive
@@ -22,22 +23,6 @@ _FINDINGS_KEPT = 300
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
 _CAUSES_SHOWN = 3
-
-# What is a defect for training and none for CVAT: the class text decides, boxes are cut at the
-# picture's edge, features that are missing are missed when somebody needs them.
-_HARMLESS: Severities = {
-    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX007", "NAM001", "SET004"), Severity.WARNING),
-    "LAB002": Severity.ERROR,
-    "IMG": OFF,
-    "IMG012": Severity.ERROR,
-}
-# A number is no name, unless it is the frame's in its video as well: CVAT would attach the picture
-# to the frame of that number without a word.
-_NUMBERS_ARE_NO_NAMES: Severities = {"TSK003": Severity.ERROR}
-_PICTURES_COUNT: Severities = {
-    "IMG": Severity.WARNING,
-    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009", "IMG012"), Severity.ERROR),
-}
 
 
 class RefusedError(TfodError):
@@ -55,15 +40,10 @@ def require_sound(path: str, instance: Instance) -> None:
         raise RefusedError(
             "the file is no zip; zip the shards (.tfrecord, .record) with their label_map.pbtxt"
         )
-    severities = dict(_HARMLESS)
-    if instance.noun == "project":
-        severities.update(_PICTURES_COUNT)
-    elif not instance.numbered_alike:
-        severities.update(_NUMBERS_ARE_NO_NAMES)
     options = Options(
         profile=READY["cvat"],
         task=instance.task,
-        severities=severities,
+        severities=import_severities(instance.task),
         max_findings=_FINDINGS_KEPT,
         hash_sources=False,
     )
