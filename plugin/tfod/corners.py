@@ -31,11 +31,11 @@ def enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) 
     return cx - half_width, cy - half_height, cx + half_width, cy + half_height
 
 
-def enclosing_pixels(mask: np.ndarray) -> Corners:
-    """The smallest box around the pixels of a mask; all zeros where it has none."""
+def enclosing_pixels(mask: np.ndarray) -> Corners | None:
+    """The smallest box around the pixels of a mask; None where it has none."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
-        return 0.0, 0.0, 0.0, 0.0
+        return None
     # Half-open: the pixel at the edge belongs to the object.
     return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
 

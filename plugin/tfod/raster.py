@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tfod.corners import Corners
+
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
     """The pixels inside a polygon, which may cross itself (even-odd).
@@ -41,6 +43,27 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
         if 0 <= row < height and 0 <= column < width:
             mask[row, column] = True
     return mask
+
+
+def fill_box(corners: Corners, size: tuple[int, int]) -> np.ndarray:
+    """The pixels inside a box that is not turned, as :func:`fill_polygon` finds them.
+
+    Args:
+        corners: left, top, right, bottom in pixels.
+        size: height and width of the picture.
+
+    Returns:
+        bool of shape (height, width).
+    """
+    mask = np.zeros(size, bool)
+    left, top, right, bottom = (max(0, math.ceil(value - 0.5)) for value in corners)
+    mask[top:bottom, left:right] = True
+    return mask if mask.any() else fill_polygon(box_outline(corners), size)
+
+
+def fills_its_box(mask: np.ndarray, corners: Corners) -> bool:
+    """Whether a mask is nothing but what a box of these corners covers."""
+    return bool(np.array_equal(mask, fill_box(corners, (mask.shape[0], mask.shape[1]))))
 
 
 def ellipse_outline(

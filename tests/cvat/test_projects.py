@@ -311,7 +311,7 @@ def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(("as_polygons", "kind"), [(True, "polygon"), (False, "mask")])
 def test_masks_of_a_dataset(tmp_path: Path, as_polygons: bool, kind: str) -> None:
     project = Project(labels("bird", "cat"))
-    polygon = shape("polygon", 0, "cat", (10, 10, 30, 10, 30, 26, 10, 26))
+    polygon = shape("polygon", 0, "cat", (10, 10, 30, 10, 30, 26, 20, 18, 10, 26))
     project.add(make_task(polygon, frames=["a.jpg"], subset="train"))
     path = export(project, tmp_path, MASKS, save_images=True).path
     second = Project(labels("bird", "cat"))

@@ -189,7 +189,7 @@ def test_an_empty_task_comes_back_empty(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 MASK = (0, 2, 1, 3, 2, 1, 3, 3, 11, 20, 15, 22)
-POLYGON = (10, 10, 30, 10, 30, 26, 10, 26)
+POLYGON = (10, 10, 30, 10, 30, 26, 20, 18, 10, 26)
 
 
 def test_masks_come_back_as_masks(tmp_path: Path) -> None:
@@ -206,6 +206,15 @@ def test_masks_come_back_as_polygons(tmp_path: Path) -> None:
     assert min(corners[::2]) == pytest.approx(10, abs=1.01)
     assert max(corners[::2]) == pytest.approx(30, abs=1.01)
     assert max(corners[1::2]) == pytest.approx(26, abs=1.01)
+
+
+@pytest.mark.parametrize("as_polygons", [True, False])
+def test_rectangles_come_back_as_rectangles_from_their_masks(
+    tmp_path: Path, as_polygons: bool
+) -> None:
+    task = make_task(box(1, "bird", 10.3, 4.8, 31.5, 26.2))
+    (found,) = again(task, tmp_path, MASKS, conv_mask_to_poly=as_polygons)
+    assert (found[1], found[3]) == ("rectangle", (10.3, 4.8, 31.5, 26.2))
 
 
 def test_either_format_reads_what_the_other_wrote(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from tfod.errors import TfodError
 from tfod.naming import safe_relative_path
 
 from tfod_validator.annotations import Annotations, SourcePicture, not_compared
-from tfod_validator.cvat_xml import CvatBox, CvatMeta, CvatTrack, read_cvat_xml
+from tfod_validator.cvat_shapes import CvatShape
+from tfod_validator.cvat_xml import CvatMeta, CvatTrack, read_cvat_xml
 from tfod_validator.safe_xml import parse
 
 _VOC_FOLDER = "Annotations"
@@ -95,7 +96,7 @@ def load_cvat(path: str) -> Annotations:
     """
     meta: CvatMeta | None = None
     pictures: list[SourcePicture] = []
-    tracked: dict[int, list[CvatBox]] = defaultdict(list)
+    tracked: dict[int, list[CvatShape]] = defaultdict(list)
     others = 0
     for part in read_cvat_xml(path):
         if isinstance(part, CvatMeta):
@@ -119,7 +120,7 @@ def load_cvat(path: str) -> Annotations:
 
 
 def _cvat_picture(
-    name: str, size: tuple[int | None, int | None], boxes: Sequence[CvatBox]
+    name: str, size: tuple[int | None, int | None], boxes: Sequence[CvatShape]
 ) -> SourcePicture:
-    corners = [(box.xmin, box.ymin, box.xmax, box.ymax) for box in boxes]
+    corners = [box.corners for box in boxes]
     return SourcePicture.make(name, size, corners, (box.label for box in boxes))

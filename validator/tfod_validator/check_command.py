@@ -14,6 +14,9 @@ from tfod.writer import AtomicFile
 
 from tfod_validator.annotations import load_annotations
 from tfod_validator.archive import ArchiveLimits
+from tfod_validator.bridge.connection import add_connection_options, connect
+from tfod_validator.bridge.live_task import fetch_task
+from tfod_validator.bridge.target import KINDS, Target
 from tfod_validator.check import Options, check
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY, Roles
@@ -23,7 +26,7 @@ from tfod_validator.report import Report
 from tfod_validator.rule_names import require_rule_names
 from tfod_validator.sample_choice import choose_samples
 from tfod_validator.sources import Inventory, take_inventory
-from tfod_validator.task import load_task
+from tfod_validator.task import Task, load_task
 from tfod_validator.work import Progress
 
 EXIT_VALID = 0
@@ -59,6 +62,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     expected.add_argument("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     expected.add_argument("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
+    for kind in KINDS:
+        expected.add_argument(
+            f"--cvat-{kind}",
+            type=_count,
+            metavar="ID",
+            help=f"labels and frames of this {kind} as they are on the server now",
+        )
     expected.add_argument("--images", metavar="DIR", help="the pictures that the shards are about")
     expected.add_argument(
         "--against",
@@ -99,6 +109,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--no-sha256", action="store_true", help="do not hash the sources for the report"
     )
     _add_output(parser)
+    add_connection_options(parser)
     parser.set_defaults(run=_run)
 
 
@@ -163,7 +174,7 @@ def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], 
     """What takes the report: a file is written whole or not at all, a device as it comes."""
     _refuse_sources(path, inventory)
     if path is None:
-        yield _print
+        yield print_text
     elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
             yield lambda text: stream.write(text.encode("utf-8", "replace"))
@@ -178,7 +189,7 @@ def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], 
             raise
 
 
-def _print(text: str) -> None:
+def print_text(text: str) -> None:
     """Write to standard output as UTF-8, whatever the locale says: JSON, XML and HTML are that."""
     if sys.stdout is None:
         raise TfodError("standard output is closed; use --output")
@@ -207,11 +218,10 @@ def _options(arguments: argparse.Namespace) -> Options:
     Raises:
         TfodError: one of them makes no sense.
     """
-    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     return Options(
         profile=load_profile(arguments.profile) if arguments.profile else None,
         label_map=arguments.label_map,
-        task=load_task(*described) if any(described) else None,
+        task=_task(arguments),
         annotations=load_annotations(arguments.against) if arguments.against else None,
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
@@ -227,6 +237,26 @@ def _options(arguments: argparse.Namespace) -> Options:
             entries=arguments.max_archive_entries,
         ),
     )
+
+
+def _task(arguments: argparse.Namespace) -> Task | None:
+    """What is known of the CVAT task: live from its server, or from files.
+
+    Raises:
+        TfodError: it cannot be had, or both are asked for.
+    """
+    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
+    targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
+    if not targets:
+        return load_task(*described) if any(described) else None
+    if len(targets) > 1 or any(described):
+        raise TfodError(
+            "--cvat-task, --cvat-job and --cvat-project stand alone: leave out the others, "
+            "--cvat-xml, --cvat-labels and --images"
+        )
+    with connect(arguments) as server:
+        return fetch_task(server, targets[0]).task
 
 
 def _severity(text: str) -> tuple[str, Severity | None]:

@@ -13,7 +13,7 @@ from tfod.describe import describe
 from tfod.errors import TfodError
 from tfod.version import __version__
 
-from tfod_validator import check_command, rules_command, serve_command
+from tfod_validator import check_command, cvat_command, rules_command, serve_command
 
 EXIT_OK = 0
 EXIT_FAILED = 2
@@ -42,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     describing.set_defaults(run=_describe)
     check_command.add_parser(commands)
+    cvat_command.add_parser(commands)
     rules_command.add_parser(commands)
     serve_command.add_parser(commands)
     return parser

@@ -6,30 +6,25 @@ Exports of a task, a job and a project are read. Source: CVAT's
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.errors import TfodError
 
+from tfod_validator.cvat_shapes import (
+    AREA_KINDS,
+    BOX,
+    CvatShape,
+    read_attributes,
+    read_shape,
+    read_whole,
+)
 from tfod_validator.safe_xml import iterate, open_xml
 
 _MOST_FRAMES = 10_000_000
 _NO_SHAPES = ("tag", "attribute")
-
-
-@dataclass(frozen=True)
-class CvatBox:
-    """A rectangle: class and corners in pixels; a rotated one is its enclosing rectangle."""
-
-    label: str
-    xmin: float
-    ymin: float
-    xmax: float
-    ymax: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,8 @@ class CvatMeta:
         step: how far the numbers of neighbouring frames are apart.
         numbers: of the frames, as in the document; empty when the head does not say.
         height, width: of the video's frames.
+        subset: of the one task.
+        input_types: of attributes, by class and name: ``checkbox``, ``number``, ``text``, …
     """
 
     labels: tuple[str, ...]
@@ -56,6 +53,8 @@ class CvatMeta:
     numbers: range
     height: int | None
     width: int | None
+    subset: str = ""
+    input_types: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def frame_name(self, number: int) -> str:
         """What CVAT calls a frame of a video."""
@@ -63,23 +62,51 @@ class CvatMeta:
 
 
 @dataclass(frozen=True)
+class CvatTag:
+    """A class of the whole picture."""
+
+    label: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class CvatImage:
-    """One ``<image>`` of "CVAT for images"."""
+    """One ``<image>`` of "CVAT for images".
+
+    Attributes:
+        number: of the frame, as the document has it.
+        name, subset: '' where the document has none.
+        height, width: in pixels.
+        shapes: those that cover an area, in order.
+        tags: classes of the whole picture.
+        others: how many shapes there are besides, by tag.
+    """
 
     number: int
     name: str
     subset: str
     height: int | None
     width: int | None
-    boxes: tuple[CvatBox, ...]
-    other_shapes: int
+    shapes: tuple[CvatShape, ...] = ()
+    tags: tuple[CvatTag, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def boxes(self) -> tuple[CvatShape, ...]:
+        """The rectangles."""
+        return tuple(one for one in self.shapes if one.kind == BOX)
+
+    @property
+    def other_shapes(self) -> int:
+        """How many shapes are no rectangles."""
+        return len(self.shapes) - len(self.boxes) + sum(self.others.values())
 
 
 @dataclass(frozen=True)
 class CvatTrack:
     """One ``<track>`` of "CVAT for video": its visible boxes by frame number."""
 
-    boxes: tuple[tuple[int, CvatBox], ...]
+    boxes: tuple[tuple[int, CvatShape], ...]
     other_shapes: int
 
 
@@ -92,17 +119,26 @@ def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
         TfodError: it cannot be read, or is not CVAT's XML; with the line.
     """
     with open_xml(path) as (stream, name):
-        seen_meta = False
-        for element in iterate(stream, name, "annotations", ("meta", "image", "track")):
-            if element.tag == "meta":
-                seen_meta = True
-                yield _read_meta(element, name)
-            elif not seen_meta:
-                raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
-            else:
-                yield (_read_image if element.tag == "image" else _read_track)(element, name)
-        if not seen_meta:
-            raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
+        yield from read_cvat_stream(stream, name)
+
+
+def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | CvatTrack]:
+    """Read a document piece by piece from an open binary stream; the head comes first.
+
+    Raises:
+        TfodError: it is not CVAT's XML; with the line.
+    """
+    seen_meta = False
+    for element in iterate(stream, name, "annotations", ("meta", "image", "track")):
+        if element.tag == "meta":
+            seen_meta = True
+            yield _read_meta(element, name)
+        elif not seen_meta:
+            raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
+        else:
+            yield (_read_image if element.tag == "image" else _read_track)(element, name)
+    if not seen_meta:
+        raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
 
 
 def _read_meta(meta: Any, name: str) -> CvatMeta:
@@ -127,21 +163,31 @@ def _read_meta(meta: Any, name: str) -> CvatMeta:
         first=first,
         step=step,
         numbers=numbers,
-        height=None if size is None else _whole(size.findtext("height"), size, name),
-        width=None if size is None else _whole(size.findtext("width"), size, name),
+        height=None if size is None else read_whole(size.findtext("height"), size, name),
+        width=None if size is None else read_whole(size.findtext("width"), size, name),
+        subset="" if one is None else one.findtext("subset") or "",
+        input_types=_input_types(meta),
     )
+
+
+def _input_types(meta: Any) -> dict[tuple[str, str], str]:
+    return {
+        (label.findtext("name") or "", one.findtext("name") or ""): one.findtext("input_type") or ""
+        for label in meta.iterfind(".//labels/label")
+        for one in label.iterfind("attributes/attribute")
+    }
 
 
 def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
     """Number of the task's frame 0, the step, and the numbers of the frames written here."""
 
     def number(tag: str) -> int | None:
-        return _whole(task.findtext(tag), task, name)
+        return read_whole(task.findtext(tag), task, name)
 
     step = 1
     key, _, value = (task.findtext("frame_filter") or "").partition("=")
     if key.strip() == "step":
-        step = max(1, _whole(value, task, name) or 1)
+        step = max(1, read_whole(value, task, name) or 1)
     start, stop, size = number("start_frame"), number("stop_frame"), number("size")
     if start is None:
         start = 0
@@ -151,74 +197,36 @@ def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
     if len(numbers) > _MOST_FRAMES:
         raise TfodError(f"{name} claims {len(numbers)} frames, above {_MOST_FRAMES}")
     # A job's frames start in the middle of its task.
-    starts = [_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")]
+    starts = [
+        read_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")
+    ]
     return start - min(starts, default=0) * step, step, numbers
 
 
 def _read_image(image: Any, name: str) -> CvatImage:
-    boxes = tuple(_read_box(box, box.get("label"), name) for box in image.iterfind("box"))
+    others = Counter(child.tag for child in image if child.tag not in (*AREA_KINDS, *_NO_SHAPES))
     return CvatImage(
-        number=_whole(image.get("id"), image, name) or 0,
+        number=read_whole(image.get("id"), image, name) or 0,
         name=image.get("name") or "",
         subset=image.get("subset") or "",
-        height=_whole(image.get("height"), image, name),
-        width=_whole(image.get("width"), image, name),
-        boxes=boxes,
-        other_shapes=_count_others(image),
+        height=read_whole(image.get("height"), image, name),
+        width=read_whole(image.get("width"), image, name),
+        shapes=tuple(
+            read_shape(one, one.get("label"), name) for one in image.iterchildren(*AREA_KINDS)
+        ),
+        tags=tuple(
+            CvatTag(tag.get("label") or "", read_attributes(tag)) for tag in image.iterfind("tag")
+        ),
+        others=others,
     )
 
 
 def _read_track(track: Any, name: str) -> CvatTrack:
     label = track.get("label")
     boxes = tuple(
-        (_whole(box.get("frame"), box, name) or 0, _read_box(box, label, name))
-        for box in track.iterfind("box")
+        (read_whole(box.get("frame"), box, name) or 0, read_shape(box, label, name))
+        for box in track.iterfind(BOX)
         if box.get("outside") != "1"
     )
-    return CvatTrack(boxes, _count_others(track))
-
-
-def _count_others(element: Any) -> int:
-    tags = Counter(child.tag for child in element)
-    return sum(count for tag, count in tags.items() if tag not in ("box", *_NO_SHAPES))
-
-
-def _read_box(box: Any, label: str | None, name: str) -> CvatBox:
-    xmin, ymin, xmax, ymax = (_real(box, side, name) for side in ("xtl", "ytl", "xbr", "ybr"))
-    if box.get("rotation"):
-        angle = math.radians(_real(box, "rotation", name))
-        cos, sin = abs(math.cos(angle)), abs(math.sin(angle))
-        width, height = xmax - xmin, ymax - ymin
-        half_width = (width * cos + height * sin) / 2
-        half_height = (width * sin + height * cos) / 2
-        x, y = (xmin + xmax) / 2, (ymin + ymax) / 2
-        xmin, ymin, xmax, ymax = x - half_width, y - half_height, x + half_width, y + half_height
-    return CvatBox(label or "", xmin, ymin, xmax, ymax)
-
-
-def _whole(text: str | None, element: Any, name: str) -> int | None:
-    if text is None or not text.strip():
-        return None
-    # int() is slow on very long texts, and nothing that is counted here needs as many digits.
-    if len(text) <= 20:
-        with contextlib.suppress(ValueError):
-            return int(text)
-    raise _no_number(text, element, name)
-
-
-def _real(element: Any, attribute: str, name: str) -> float:
-    text = element.get(attribute) or ""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise _no_number(text, element, name, f" {attribute}")
-    return value
-
-
-def _no_number(text: str, element: Any, name: str, attribute: str = "") -> TfodError:
-    return TfodError(
-        f"{name}, line {element.sourceline}: <{element.tag}>{attribute} "
-        f"has {text[:40]!r} where a number is expected; export it again"
-    )
+    others = sum(child.tag not in (BOX, *_NO_SHAPES) for child in track)
+    return CvatTrack(boxes, others)

@@ -89,8 +89,8 @@ def _task_from_xml(path: str) -> Task:
         if isinstance(part, CvatMeta):
             meta = part
         elif isinstance(part, CvatImage):
-            # Boxes of the task do not matter here, and a task may have many.
-            images.append(CvatImage(part.number, part.name, "", part.height, part.width, (), 0))
+            # Shapes of the task do not matter here, and a task may have many.
+            images.append(CvatImage(part.number, part.name, "", part.height, part.width))
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
     frames: tuple[Frame, ...] = ()

@@ -15,6 +15,7 @@ from tfod.cvat.instance import AttributeSpec, Instance
 from tfod.datumaro.lines import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask
 from tfod.errors import TfodError
+from tfod.raster import fills_its_box
 
 # CVAT takes these for its own, and would turn or hide the shape.
 _OF_CVAT = ("rotation", "keyframe", "outside", "source", "track_id")
@@ -54,7 +55,7 @@ class Fitter:
     def _shapes_of_mask(self, mask: BoxedMask, item: Any) -> list[Any]:
         """A mask as CVAT wants it: with the extent of its pixels as its box, or as polygons.
 
-        What is too thin for a polygon stays a mask, what has no pixel becomes its box.
+        What is too thin for a polygon stays a mask; what has no pixel, or fills its box, is a box.
         """
         pixels = np.asarray(mask.image)
         size = item.media.size if item.media is not None else pixels.shape
@@ -65,8 +66,9 @@ class Fitter:
             )
         if not pixels.any():
             self.empty_masks += 1
-            box = annotation.Bbox(*mask.get_bbox(), label=mask.label, attributes=mask.attributes)
-            return [box.wrap(group=mask.group)]
+            return [self._box_of(mask)]
+        if fills_its_box(pixels, mask.corners):
+            return [self._box_of(mask)]
         if self._to_polygons:
             outlines = mask_to_polygons(pixels)
             if outlines:
@@ -80,6 +82,11 @@ class Fitter:
                     for outline in outlines
                 ]
         return [mask.wrap(corners=enclosing_pixels(pixels))]  # the pixels stay in the shard
+
+    @staticmethod
+    def _box_of(mask: BoxedMask) -> Any:
+        box = annotation.Bbox(*mask.get_bbox(), label=mask.label, attributes=mask.attributes)
+        return box.wrap(group=mask.group)
 
     def _attributes(
         self, attributes: Mapping[str, Any], specs: Mapping[str, AttributeSpec] | None

@@ -17,7 +17,7 @@ from tfod.datumaro.lines import AnnotationType, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 from tfod.errors import TfodError
-from tfod.raster import box_outline, ellipse_outline
+from tfod.raster import box_outline, ellipse_outline, fill_box
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -240,14 +240,14 @@ class ObjectBuilder:
             drawn = np.asarray(drawn, bool)
             mask = drawn if mask is None else mask | drawn
         if mask is None:
-            left, top, right, bottom = one.corners
-            outline: Sequence[float] = [left, top, right, top, right, bottom, left, bottom]
             if one.turned is not None:
-                outline = one.turned
+                mask = _draw(one.turned, size)
             elif one.shape is not None and one.shape.type.name != "bbox":
                 # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
                 outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
-            mask = _draw(outline, size)
+                mask = _draw(outline, size)
+            else:
+                mask = fill_box(one.corners, size)
         return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
 
     def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
@@ -341,7 +341,7 @@ def _outline_corners(part: Any) -> Corners:
         return _as_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
-    return enclosing_pixels(np.asarray(part.image))
+    return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
 
 
 def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:

@@ -1,0 +1,399 @@
+"""The conversions alone: XML to a Detection and back, runs, outlines, and what would change."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.corners import enclosing_points
+from tfod.detection_decoder import decode_detection
+from tfod.detection_encoder import encode_detection
+from tfod.errors import TfodError
+from tfod.example import Example
+from tfod.label_map import LabelMap
+from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon, fills_its_box
+from tfod_validator.bridge.changes import Changes, shapes_by_frame
+from tfod_validator.bridge.dataset import compressed_runs
+from tfod_validator.bridge.document import DocumentWriter
+from tfod_validator.bridge.live_task import Label
+from tfod_validator.bridge.masks import (
+    decode_png,
+    decode_runs,
+    encode_png,
+    encode_runs,
+    run_lengths,
+)
+from tfod_validator.bridge.objects import DetectionBuilder
+from tfod_validator.bridge.shapes import ShapeBuilder, attribute_text
+from tfod_validator.bridge.shard_zip import ZipRecord
+from tfod_validator.cvat_shapes import BOX, MASK, CvatShape
+from tfod_validator.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+
+pytest.importorskip("lxml")
+pytest.importorskip("PIL")
+
+SIZE = 60, 80
+TYPES = {"truncated": "checkbox", "colour": "select", "age": "number", "note": "text"}
+INPUT_TYPES = {("car", name): kind for name, kind in TYPES.items()}
+LABELS = {"car": Label(1, "car", TYPES), "a & <b>": Label(2, "a & <b>")}
+
+masks = st.binary(min_size=600, max_size=600)
+small_masks = st.tuples(
+    st.integers(1, 6), st.integers(1, 6), st.integers(0, 50), st.integers(0, 50), st.randoms()
+)
+hundredths = st.integers(0, 8000).map(lambda value: value / 100)
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> CvatShape:
+    label = draw(st.sampled_from(sorted(LABELS)))
+    marks: dict[str, Any] = {
+        "label": label,
+        "occluded": draw(st.booleans()),
+        "group": draw(st.integers(0, 3)),
+    }
+    if label == "car":
+        marks["attributes"] = (
+            ("truncated", draw(st.sampled_from(["true", "false"]))),
+            ("colour", draw(texts)),
+            ("age", str(draw(st.integers(-5, 10**6)))),
+            ("note", draw(texts)),
+        )
+    if draw(st.booleans()):
+        left, right = sorted((draw(hundredths), draw(hundredths)))
+        top, bottom = sorted((min(draw(hundredths), 60.0), min(draw(hundredths), 60.0)))
+        return CvatShape(BOX, extent=(left, top, right, bottom), **marks)
+    height, width, top, left, random = draw(small_masks)
+    mask = np.zeros(SIZE, bool)
+    for row in range(height):
+        for column in range(width):
+            mask[top + row, left + column] = random.random() < 0.5
+    mask[top, left] = True
+    encoded = encode_runs(mask)
+    assert encoded is not None
+    return CvatShape(MASK, extent=encoded[1], runs=tuple(encoded[0]), **marks)
+
+
+def there_and_back(
+    image: CvatImage, save_masks: bool = True
+) -> tuple[list[CvatShape], list[CvatTag]]:
+    builder = DetectionBuilder(LabelMap.from_names(LABELS), INPUT_TYPES, save_masks)
+    payload = encode_detection(builder.build(image, None))
+    detection = decode_detection(Example.from_bytes(payload))
+    back = ShapeBuilder(LABELS)
+    record = ZipRecord("", "here", detection, None)
+    found = back.shapes(record, SIZE), back.tags(record)
+    assert back.not_carried.sentence() == ""
+    return found
+
+
+def as_box_if_it_is_one(shape: CvatShape) -> CvatShape:
+    """A mask that fills its box comes back as that box, which is the same area."""
+    if shape.kind != MASK or not fills_its_box(
+        decode_runs(shape.runs, shape.extent, SIZE), shape.extent
+    ):
+        return shape
+    return CvatShape(**{**vars(shape), "kind": BOX, "runs": ()})
+
+
+def in_any_order(shape: CvatShape) -> CvatShape:
+    return CvatShape(**{**vars(shape), "attributes": tuple(sorted(shape.attributes))})
+
+
+@given(st.lists(shapes(), max_size=5), st.lists(st.sampled_from(sorted(LABELS)), max_size=2))
+def test_round_trip(drawn: list[CvatShape], tags: list[str]) -> None:
+    image = CvatImage(3, "a/b.jpg", "", *SIZE, tuple(drawn), tuple(map(CvatTag, tags)))
+    found, found_tags = there_and_back(image)
+    assert list(map(in_any_order, found)) == [
+        in_any_order(as_box_if_it_is_one(one)) for one in drawn
+    ]
+    assert found_tags == list(image.tags)
+    # And through the text of the document.
+    sink = io.BytesIO()
+    writer = DocumentWriter(sink, "a task")
+    writer.image(3, image.name, SIZE, found, found_tags)
+    writer.finish()
+    _, read = read_cvat_stream(io.BytesIO(sink.getvalue()), "text")
+    assert isinstance(read, CvatImage)
+    assert (read.number, read.name, read.height, read.width) == (3, "a/b.jpg", *SIZE)
+    assert (list(read.shapes), list(read.tags)) == (found, found_tags)
+
+
+@given(masks)
+def test_runs(bits: bytes) -> None:
+    mask = np.unpackbits(np.frombuffer(bits, np.uint8)).astype(bool).reshape(SIZE)
+    encoded = encode_runs(mask)
+    if encoded is None:
+        assert not mask.any()
+        return
+    runs, extent = encoded
+    left, top, right, bottom = extent
+    assert sum(runs) == (right - left) * (bottom - top)
+    assert all(run > 0 for run in runs[1:])
+    assert np.array_equal(decode_runs(runs, extent, SIZE), mask)
+    assert CvatShape(MASK, "", extent, runs=tuple(runs)).corners == extent
+    assert np.array_equal(decode_png(encode_png(mask), ""), mask)
+
+
+def test_runs_are_cut_off_at_the_picture() -> None:
+    assert decode_runs([0, 16], (-2, -2, 2, 2), (3, 3)).tolist() == [
+        [True, True, False],
+        [True, True, False],
+        [False, False, False],
+    ]
+    assert not decode_runs([0, 4], (5, 5, 7, 7), (3, 3)).any()
+    assert not decode_runs([0, 4], (-5, -5, -3, -3), (3, 3)).any()
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=400))
+def test_compressed_runs(bits: list[bool]) -> None:
+    runs = run_lengths(np.array(bits))
+    assert _uncompressed(compressed_runs(runs)) == runs
+
+
+def test_compressed_runs_as_coco_writes_them() -> None:
+    assert compressed_runs([6, 1, 40, 4, 5, 4, 5, 4, 21]) == "61X13mN000`0"
+
+
+def _uncompressed(text: str) -> list[int]:
+    found: list[int] = []
+    value = shift = 0
+    for letter in text:
+        bits = ord(letter) - 48
+        value |= (bits & 0x1F) << shift
+        shift += 5
+        if not bits & 0x20:
+            if bits & 0x10:
+                value -= 1 << shift
+            found.append(value + (found[-2] if len(found) > 2 else 0))
+            value = shift = 0
+    return found
+
+
+class TestRaster:
+    def test_box_is_half_open(self) -> None:
+        mask = fill_polygon(box_outline((10, 20, 12, 23)), SIZE)
+        assert np.argwhere(mask).tolist() == [[y, x] for y in (20, 21, 22) for x in (10, 11)]
+
+    def test_as_pillow_draws_it_but_for_the_edge(self) -> None:
+        from PIL import Image, ImageDraw
+
+        points = [5.0, 5.0, 70.0, 10.0, 60.0, 50.0, 30.0, 20.0, 8.0, 55.0]
+        image = Image.new("1", (80, 60))
+        ImageDraw.Draw(image).polygon(points, fill=1)
+        theirs, ours = np.asarray(image), fill_polygon(points, SIZE)
+        xs, ys = np.array(points).reshape(-1, 2).T
+        area = abs(np.dot(xs, np.roll(ys, 1)) - np.dot(ys, np.roll(xs, 1))) / 2
+        assert abs(ours.sum() - area) < 20
+        length = np.hypot(xs - np.roll(xs, 1), ys - np.roll(ys, 1)).sum()
+        assert (ours ^ theirs).sum() < length
+
+    def test_ellipse(self) -> None:
+        mask = fill_polygon(ellipse_outline(40, 30, 20, 10), SIZE)
+        ys, xs = np.mgrid[:60, :80] + 0.5
+        assert (mask ^ (((xs - 40) / 20) ** 2 + ((ys - 30) / 10) ** 2 <= 1)).sum() <= 8
+        turned = ellipse_outline(40, 30, 20, 10, 90.0)
+        assert np.allclose(enclosing_points(turned), (30, 10, 50, 50))
+
+    @given(st.lists(st.floats(-50, 150), min_size=6, max_size=12).filter(lambda p: not len(p) % 2))
+    def test_stays_in_the_picture(self, points: list[float]) -> None:
+        assert fill_polygon(points, SIZE).shape == SIZE
+
+    def test_thin(self) -> None:
+        assert np.argwhere(fill_polygon([4.1, 5.1, 4.2, 5.1, 4.2, 5.2], SIZE)).tolist() == [[5, 4]]
+
+
+XML = """<annotations><version>1.1</version><meta><task><subset>val</subset><labels>
+<label><name>car</name><attributes><attribute><name>age</name><input_type>number</input_type>
+</attribute></attributes></label></labels></task></meta>
+<image id="5" name="a.jpg" width="80" height="60">{}</image></annotations>"""
+
+
+def read(inner: str) -> CvatImage:
+    meta, image = read_cvat_stream(io.BytesIO(XML.format(inner).encode()), "a.xml")
+    assert isinstance(image, CvatImage)
+    assert (meta.subset, meta.input_types) == ("val", {("car", "age"): "number"})
+    return image
+
+
+class TestXml:
+    def test_shapes(self) -> None:
+        image = read(
+            '<box label="car" occluded="1" xtl="1.50" ytl="2.00" xbr="3.00" ybr="4.00" z_order="0"'
+            ' group_id="7"><attribute name="age">3</attribute></box>'
+            '<polygon label="car" occluded="0" points="1.00,2.00;5.00,2.00;5.00,9.00"/>'
+            '<ellipse label="car" cx="10" cy="20" rx="5" ry="3" rotation="90.00"/>'
+            '<mask label="car" rle="1, 2, 3" left="10" top="20" width="3" height="2"/>'
+            '<polyline label="car" points="1,1;2,2"/><cuboid label="car"/>'
+            '<skeleton label="s"><points label="1" points="1,1"/></skeleton>'
+            '<tag label="car"><attribute name="x">y</attribute></tag>'
+        )
+        box, polygon, ellipse, mask = image.shapes
+        assert box == CvatShape(
+            BOX, "car", (1.5, 2.0, 3.0, 4.0), occluded=True, group=7, attributes=(("age", "3"),)
+        )
+        assert polygon.corners == (1, 2, 5, 9)
+        assert ellipse.extent == (5, 17, 15, 23)
+        assert np.allclose(ellipse.corners, (7, 15, 13, 25))
+        assert (mask.runs, mask.extent, mask.corners) == (
+            (1, 2, 3),
+            (10, 20, 13, 22),
+            (11, 20, 13, 21),
+        )
+        assert image.others == {"polyline": 1, "cuboid": 1, "skeleton": 1}
+        assert image.tags == (CvatTag("car", (("x", "y"),)),)
+        assert (image.boxes, image.other_shapes) == ((box,), 6)
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            '<polygon label="car" points="1,2;3"/>',
+            '<polygon label="car" points=""/>',
+            '<polygon label="car" points="1,nan"/>',
+            '<mask label="car" rle="1, 2" left="0" top="0" width="3" height="2"/>',
+            '<mask label="car" rle="-1, 7" left="0" top="0" width="3" height="2"/>',
+            '<mask label="car" rle="x" left="0" top="0" width="3" height="2"/>',
+            '<mask label="car" rle="6" top="0" width="3" height="2"/>',
+            '<mask label="car" rle="100000000000" left="0" top="0" width="100000" '
+            'height="1000000"/>',
+            '<ellipse label="car" cx="1"/>',
+            '<box label="car" xtl="1" ytl="1" xbr="2" ybr="inf"/>',
+        ],
+    )
+    def test_bad(self, inner: str, tmp_path: Path) -> None:
+        path = tmp_path / "a.xml"
+        path.write_text(XML.format(inner))
+        with pytest.raises(TfodError, match="line 4") as caught:
+            list(read_cvat_xml(str(path)))
+        assert "\n" not in str(caught.value)
+
+
+class TestDocument:
+    def test_nothing_breaks_out(self) -> None:
+        name = 'a"b&c<d>\u00e9\u0001\n.jpg'
+        sink = io.BytesIO()
+        writer = DocumentWriter(sink, "</name>&\u0000")
+        shape = CvatShape(BOX, "a & <b>", (1, 2, 3, 4), attributes=(("n<", "</attribute>\ud800"),))
+        writer.image(0, name, SIZE, [shape])
+        writer.finish()
+        _, image = read_cvat_stream(io.BytesIO(sink.getvalue()), "text")
+        assert isinstance(image, CvatImage)
+        assert image.name == name.replace("\u0001", "")
+        assert image.shapes[0].label == "a & <b>"
+        assert image.shapes[0].attributes == (("n<", "</attribute>"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("checkbox", 1, "true"),
+        ("checkbox", 0.0, "false"),
+        ("checkbox", True, "true"),
+        ("checkbox", "False", "false"),
+        ("checkbox", "maybe", None),
+        ("checkbox", 2, None),
+        ("number", 2.0, "2"),
+        ("number", 2.5, "2.5"),
+        ("text", False, "false"),
+        ("select", "red", "red"),
+        ("text", [1], None),
+        (None, 1, None),
+    ],
+)
+def test_attribute_text(kind: str | None, value: Any, text: str | None) -> None:
+    assert attribute_text(kind, value) == text
+
+
+class TestChanges:
+    def keys(self, frames: range, **annotations: Any) -> tuple[dict[int, Any], Changes]:
+        changes = Changes()
+        whole = {"shapes": [], "tracks": [], "tags": [], **annotations}
+        return shapes_by_frame(whole, {1: "car"}, frames, changes), changes
+
+    def track(self, *keyframes: tuple[int, float, bool]) -> dict[str, Any]:
+        return {
+            "label_id": 1,
+            "shapes": [
+                {
+                    "type": "rectangle",
+                    "frame": frame,
+                    "points": [left, 0, left + 10, 10],
+                    "outside": outside,
+                    "rotation": 0.0,
+                }
+                for frame, left, outside in keyframes
+            ],
+        }
+
+    def test_tracks_move_and_leave(self) -> None:
+        track = self.track((1, 0, False), (5, 40, False), (6, 40, True), (8, 0, False))
+        found, changes = self.keys(range(10), tracks=[track])
+        assert {frame: key[0][2][0] for frame, key in found.items()} == {
+            1: 0,
+            2: 10,
+            3: 20,
+            4: 30,
+            5: 40,
+            8: 0,
+            9: 0,
+        }
+        assert changes.tracks == 1
+
+    def test_deleted_frames_show_nothing(self) -> None:
+        found, _ = self.keys(range(0, 6, 2), tracks=[self.track((1, 0, False), (5, 40, False))])
+        assert sorted(found) == [2, 4]
+
+    def test_kinds_of_shapes(self) -> None:
+        def one(kind: str, points: list[float], rotation: float = 0.0) -> dict[str, Any]:
+            return {
+                "type": kind,
+                "frame": 0,
+                "points": points,
+                "label_id": 1,
+                "rotation": rotation,
+            }
+
+        found, changes = self.keys(
+            range(1),
+            shapes=[
+                one("rectangle", [10, 10, 30, 20], 90.0),
+                one("ellipse", [20, 20, 25, 17]),
+                one("polygon", [1, 2, 5, 2, 5, 9]),
+                one("mask", [1, 2, 3, 10, 20, 12, 21]),
+                one("points", [1, 2]),
+            ],
+        )
+        assert found == {
+            0: [
+                ("car", "box", (15, 5, 25, 25)),
+                ("car", "ellipse", (15, 17, 25, 23)),
+                ("car", "polygon", (1, 2, 5, 9)),
+                ("car", "mask", (11, 20, 13, 21)),
+            ]
+        }
+        assert changes.others == {"points": 1}
+
+    def test_the_same_box_twice_is_two(self) -> None:
+        changes = Changes()
+        key = ("car", "box", (1, 2, 3, 4))
+        changes.compare([key, key], [key], append=False)
+        row = changes.rows["car", "box"]
+        assert (row.now, row.file, row.added, row.removed) == (2, 1, 0, 1)
+
+
+COORDINATES = st.floats(-5, 45, allow_nan=False, width=32)
+
+
+@given(st.tuples(COORDINATES, COORDINATES), st.floats(0, 50), st.floats(0, 50))
+def test_boxes_are_filled_like_polygons(
+    corner: tuple[float, float], width: float, height: float
+) -> None:
+    left, top = corner
+    corners = left, top, left + width, top + height
+    assert np.array_equal(fill_box(corners, SIZE), fill_polygon(box_outline(corners), SIZE))

@@ -1,0 +1,300 @@
+"""Requests to a CVAT server: bounded patience, and errors that read as one line.
+
+Answers are read as plain JSON: the models of cvat-sdk are those of one server version and refuse
+what another one answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from tfod.errors import TfodError
+
+_TRIES = 4  # after the first one
+_TRIES_TO_CONNECT = 2
+_BACKOFF = 0.5  # seconds, doubled each time
+_TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of an answer
+# Not 500: there CVAT has failed, and will again; older ones say so of a job, once.
+_TRANSIENT = (429, 502, 503, 504)
+_REPEATABLE = ("GET", "HEAD", "OPTIONS")
+_LONGEST = 500
+_CLASS_OF_ERROR = re.compile(r"\A(?:\w+\.)+\w+: ")
+_FINISH = "Upload-Finish"
+_TLS = (ssl.SSLError, ssl.CertificateError)
+
+
+class ServerError(TfodError):
+    """The server, or the way to it, has failed.
+
+    Attributes:
+        status: of the answer; 0 where there was none.
+        text: what the server said, in one line.
+    """
+
+    def __init__(self, message: str, status: int = 0, text: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.text = text
+
+
+class Server:
+    """A CVAT server that somebody has logged in to.
+
+    Attributes:
+        client: of cvat-sdk.
+        host: its address, with the scheme.
+        version: as it says, for example ``2.73.0``; '' where it does not.
+        credentials: user and password; None with an access token.
+        finishing: an upload was complete and its last request has been sent: from then on the
+            server may work with it, whatever becomes of the answer.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.host = str(client.api_map.host)
+        self.version = ""
+        self.credentials: tuple[str, str] | None = None
+        self.finishing = False
+        self._set_patience()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON that the server has under a path below the host.
+
+        Raises:
+            ServerError: there is none; so do the methods below.
+        """
+        return self.json(self.request("GET", path, parameters))
+
+    def list(self, path: str, **parameters: Any) -> Iterator[Any]:
+        """All results of a list that comes in pages."""
+        page = 1
+        while True:
+            found = self.get(path, page_size=100, **parameters, page=page)
+            with self.expected():
+                results, more = list(found["results"]), found.get("next")
+            yield from results
+            if not more:
+                return
+            page += 1
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        stream: bool = False,
+    ) -> Any:
+        """One request; the answer is urllib3's, and of a good status.
+
+        Args:
+            method: GET is repeated when it fails in passing, other methods only while there is
+                no connection at all.
+            path: below the host, or a whole URL of it.
+            parameters: of the query.
+            headers: more than those of the session.
+            body: sent as JSON.
+            stream: leave the answer's bytes to be read.
+        """
+        url = path if "://" in path else self.host + path
+        if parameters:
+            url += ("&" if "?" in url else "?") + urlencode(parameters)
+        with self.errors():
+            return self.client.api_client.rest_client.request(
+                method,
+                url,
+                headers={**self._headers(), **(headers or {})},
+                body=body,
+                _parse_response=not stream,
+            )
+
+    def is_before(self, version: tuple[int, int]) -> bool:
+        """Whether the server is older; False where it does not say how old it is."""
+        known = re.match(r"(\d+)\.(\d+)", self.version)
+        return known is not None and (int(known[1]), int(known[2])) < version
+
+    def is_from(self, version: tuple[int, int]) -> bool:
+        """Whether the server is this old or newer; False where it does not say."""
+        known = re.match(r"\d+\.\d+", self.version)
+        return known is not None and not self.is_before(version)
+
+    @contextmanager
+    def expected(self) -> Iterator[None]:
+        """Answers that are not what CVAT's are end in one line."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            text = one_line(f"{type(error).__name__}: {error}")
+            raise ServerError(
+                f"{self.host} answers what CVAT does not ({text}); is it a CVAT server of 2.11 or "
+                "later?"
+            ) from None
+
+    def token_header(self) -> dict[str, str]:
+        """The header of CVAT's old token, which old servers want where cookies are not enough."""
+        if self.credentials is None:
+            return {}
+        user, password = self.credentials
+        body = {"username": user, "password": password}
+        key = self.json(self.request("POST", "/api/auth/login", body=body)).get("key")
+        return {"Authorization": f"Token {key}"} if key else {}
+
+    def json(self, answer: Any) -> Any:
+        """The JSON of an answer."""
+        try:
+            return json.loads(answer.data)
+        except ValueError:
+            raise ServerError(
+                f"{self.host} answers with something else than JSON; is it a CVAT server?"
+            ) from None
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what cvat-sdk and urllib3 raise into errors of one line."""
+        import urllib3
+        from cvat_sdk.api_client.exceptions import ApiException, OpenApiException
+        from cvat_sdk.core.exceptions import CvatSdkException
+
+        try:
+            yield
+        except ApiException as error:
+            raise self._api_error(error) from None
+        except (urllib3.exceptions.HTTPError, OSError, ssl.SSLError) as error:
+            raise self._network_error(error) from None
+        except (CvatSdkException, OpenApiException, *_tus_errors()) as error:
+            raise ServerError(f"{self.host}: {one_line(str(error))}") from None
+
+    def _headers(self) -> dict[str, str]:
+        """What says who we are; in older cvat-sdk that is among the common headers."""
+        from cvat_sdk.core import helpers
+
+        api_client = self.client.api_client
+        make = getattr(helpers, "make_request_headers", None)
+        headers: dict[str, str] = make(api_client) if make else api_client.get_common_headers()
+        return headers
+
+    def _set_patience(self) -> None:
+        """Let urllib3 repeat what may be repeated, and wait for nothing without an end."""
+        import urllib3
+
+        rest = self.client.api_client.rest_client
+        rest.pool_manager.connection_pool_kw["retries"] = urllib3.Retry(
+            total=_TRIES,
+            connect=_TRIES_TO_CONNECT,
+            other=0,  # a certificate does not get better
+            backoff_factor=_BACKOFF,
+            status_forcelist=_TRANSIENT,
+            allowed_methods=_REPEATABLE,
+            raise_on_status=False,
+        )
+        request = rest.request
+
+        @functools.wraps(request)
+        def patient(method: str, url: str, *rest_of: Any, **options: Any) -> Any:
+            self.finishing |= _FINISH in (options.get("headers") or {})
+            options["_request_timeout"] = options.get("_request_timeout") or _TIMEOUT
+            return request(method, url, *rest_of, **options)
+
+        rest.request = patient
+
+    def _api_error(self, error: Any) -> ServerError:
+        status = int(error.status or 0)
+        if not status:
+            return self._network_error(error)
+        text = answer_text(error.body) or one_line(str(error.reason or ""))
+        explained = {
+            401: f"{self.host} does not know you (401: {text}); give --auth USER:PASS, or a token "
+            "in CVAT_ACCESS_TOKEN",
+            403: f"{self.host} does not allow this (403: {text}); ask for the role, or name the "
+            "organization with --org",
+            404: f"{self.host} has no such thing, or does not show it to you (404: {text}); look "
+            "at the number and at --org",
+        }
+        if status >= 500:
+            message = f"{self.host} has failed ({status}: {text}); try again later"
+        else:
+            message = explained.get(status) or f"{self.host} refuses ({status}): {text}"
+        return ServerError(message, status, text)
+
+    def _network_error(self, error: Exception) -> ServerError:
+        text = one_line(str(getattr(error, "reason", None) or error))
+        cause = _cause(error)
+        if "SSL" in text or "certificate" in text.lower() or isinstance(cause, _TLS):
+            return ServerError(
+                f"{self.host}: no secure connection ({text}); look at the address, or trust the "
+                "server with --insecure"
+            )
+        reason = getattr(cause, "strerror", None) or _without_object(text)
+        return ServerError(f"{self.host} cannot be reached ({reason}); look at --server-host")
+
+
+def _tus_errors() -> tuple[type[Exception], ...]:
+    """What the library raises that older cvat-sdk upload with."""
+    try:
+        exceptions: Any = importlib.import_module("tusclient.exceptions")
+    except ImportError:
+        return ()
+    return (exceptions.TusCommunicationError,)
+
+
+def _without_page(text: str) -> str:
+    return "" if text.lstrip()[:1] == "<" else text
+
+
+def answer_text(body: bytes | str | None) -> str:
+    """What an answer says went wrong, in one line; '' where it says nothing to people."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = _without_page(text)
+    return one_line("; ".join(_texts(found)))
+
+
+def one_line(text: str) -> str:
+    """A text of bounded length in one line; of a traceback the exception at its end."""
+    if text.lstrip().startswith("Traceback"):
+        text = text.strip().rsplit("\n", 1)[-1]
+    line = _CLASS_OF_ERROR.sub("", " ".join(text.split()))
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _texts(found: Any) -> Iterator[str]:
+    if isinstance(found, dict):
+        for name, value in found.items():
+            plain = name in ("detail", "non_field_errors", "message")
+            yield from (text if plain else f"{name}: {text}" for text in _texts(value))
+    elif isinstance(found, list):
+        for value in found:
+            yield from _texts(value)
+    elif found is not None:
+        yield str(found)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error below those of the libraries."""
+    seen = 0
+    while seen < 10:
+        below = getattr(error, "reason", None)
+        if not isinstance(below, BaseException):
+            below = error.__cause__ or error.__context__
+            if below is None and error.args and isinstance(error.args[-1], BaseException):
+                below = error.args[-1]
+        if below is None:
+            break
+        error, seen = below, seen + 1
+    return error
+
+
+def _without_object(text: str) -> str:
+    """urllib3 begins with the object that it speaks of."""
+    return re.sub(r"\A<?[\w.]+\(?[^>]*>: ", "", text)
