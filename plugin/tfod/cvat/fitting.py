@@ -18,7 +18,8 @@ from tfod.errors import TfodError
 from tfod.raster import fills_its_box
 
 # CVAT takes these for its own, and would turn or hide the shape.
-_OF_CVAT = ("rotation", "keyframe", "outside", "source", "track_id")
+_TRACK = "track_id"
+_OF_CVAT = ("rotation", "keyframe", "outside", "source", _TRACK)
 # What CVAT has a field for.
 _FIELDS = ("occluded", "score")
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
@@ -103,10 +104,10 @@ class Fitter:
                 fit = None
             else:
                 fit = value if isinstance(value, (bool, int, float, str)) else None
-            if fit is None:
-                self.left_out[name] += 1
-            else:
+            if fit is not None:
                 fitting[name] = fit
+            elif name != _TRACK:  # of the task that was exported, and nobody's loss
+                self.left_out[name] += 1
         return fitting
 
     def losses(self) -> list[str]:

@@ -289,7 +289,7 @@ class ObjectBuilder:
         score = one.attributes.get("score", one.attributes.get("confidence"))
         for name in one.attributes:
             if name not in ("score", "confidence"):
-                self.not_carried_attributes[name] += 1
+                self.not_carried_attributes[f"{name} (of a class of the picture)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
 
