@@ -56,9 +56,14 @@ def fill_box(corners: Corners, size: tuple[int, int]) -> np.ndarray:
         bool of shape (height, width).
     """
     mask = np.zeros(size, bool)
-    left, top, right, bottom = (max(0, math.ceil(value - 0.5)) for value in corners)
-    mask[top:bottom, left:right] = True
-    return mask if mask.any() else fill_polygon(box_outline(corners), size)
+    left, top, right, bottom = corners
+    first_column, first_row, last_column, last_row = (
+        max(0, math.ceil(value - 0.5)) for value in corners
+    )
+    mask[first_row:last_row, first_column:last_column] = True
+    if mask.any():
+        return mask
+    return fill_polygon([left, top, right, top, right, bottom, left, bottom], size)
 
 
 def fills_its_box(mask: np.ndarray, corners: Corners) -> bool:

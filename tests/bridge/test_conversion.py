@@ -395,5 +395,7 @@ def test_boxes_are_filled_like_polygons(
     corner: tuple[float, float], width: float, height: float
 ) -> None:
     left, top = corner
-    corners = left, top, left + width, top + height
-    assert np.array_equal(fill_box(corners, SIZE), fill_polygon(box_outline(corners), SIZE))
+    right, bottom = left + width, top + height
+    outline = [left, top, right, top, right, bottom, left, bottom]
+    filled = fill_box((left, top, right, bottom), SIZE)
+    assert np.array_equal(filled, fill_polygon(outline, SIZE))

@@ -12,14 +12,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
-
-from tfod.errors import TfodError
 
 from tfod_validator.bridge.progress import progress_bar
 from tfod_validator.bridge.server import Server, ServerError, answer_text, one_line
 from tfod_validator.bridge.target import Target
+from tfod_validator.bridge.writing import writing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0  # seconds between two questions
 _TRIES = 3
@@ -218,15 +218,10 @@ def _write(file: Any, data: bytes, path: str) -> None:
         file.write(data)
 
 
-@contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TfodError(
-            f"{os.path.dirname(path)}: the server's file cannot be written there "
-            f"({error.strerror}); make room"
-        ) from None
+def _writing(path: str) -> AbstractContextManager[None]:
+    return writing(
+        os.path.dirname(path), "make room for the server's file, or name another folder in TMPDIR"
+    )
 
 
 def try_again(work: Callable[[], _Result]) -> _Result:

@@ -21,6 +21,7 @@ from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import read_entry
 from tfod_validator.bridge.objects import DetectionBuilder
 from tfod_validator.bridge.progress import Advance, progress_bar
+from tfod_validator.bridge.writing import writing
 from tfod_validator.collector import Collector
 from tfod_validator.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod_validator.finding import Severity
@@ -239,7 +240,7 @@ def _pack(scratch: str, label_map: LabelMap, folder: str, name: str, *, compress
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     file = AtomicFile(folder, name)
     try:
-        with _writing(os.path.join(folder, name)):
+        with writing(os.path.join(folder, name), "what was there before is unchanged"):
             stream: Any = file.stream
             with zipfile.ZipFile(stream, "w", method) as archive:
                 for shard in sorted(os.listdir(scratch)):
@@ -251,13 +252,3 @@ def _pack(scratch: str, label_map: LabelMap, folder: str, name: str, *, compress
     except BaseException:
         file.discard()
         raise
-
-
-@contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TfodError(
-            f"{path}: cannot be written ({error.strerror}); what was there before is unchanged"
-        ) from None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tfod_validator.bridge.upload import (
     require_format,
     upload,
 )
+from tfod_validator.bridge.writing import writing
 from tfod_validator.check import Options, check
 from tfod_validator.cvat_import import import_severities
 from tfod_validator.profile import OFF, READY
@@ -94,7 +94,7 @@ def import_zip(
     require_format(server, DATASET_FORMAT if is_project else ANNOTATION_FORMAT)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         path = os.path.join(scratch, "annotations.zip")
-        with _room(scratch):
+        with writing(os.path.dirname(scratch), "make room, or name another folder in TMPDIR"):
             if is_project:
                 _prepare_dataset(live, options, path, tell, warn)
             else:
@@ -225,14 +225,3 @@ def _upload(server: Server, target: Target, path: str, append: bool, warn: Say) 
         else:
             warn(f"the upload was not complete: {target} is as it was")
         raise
-
-
-@contextmanager
-def _room(scratch: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TfodError(
-            f"{os.path.dirname(scratch)}: cannot be written ({error.strerror}); make room, or "
-            "name another folder in TMPDIR"
-        ) from None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tfod.corners import Corners, enclosing_pixels
 from tfod.errors import TfodError
-from tfod.raster import box_outline, ellipse_outline, fill_polygon
+from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon
 
 from tfod_validator.cvat_shapes import ELLIPSE, MASK, POLYGON, CvatShape
 
@@ -27,6 +27,8 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
         x, y = (left + right) / 2, (top + bottom) / 2
         outline = ellipse_outline(x, y, (right - left) / 2, (bottom - top) / 2, shape.rotation)
         return fill_polygon(outline, size)
+    if not shape.rotation:
+        return fill_box(shape.extent, size)
     return fill_polygon(box_outline(shape.extent, shape.rotation), size)
 
 
