@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tfod.shards import find_shards
 from tfod.writer import write_records
 from tfod_validator.archive import ArchiveDamageError, ArchiveLimits
 from tfod_validator.unpack import unpack_shards
@@ -34,7 +35,7 @@ def unpack(tmp_path: Path, data: bytes, limits: ArchiveLimits | None = None) -> 
     }
 
 
-def test_shards_and_label_maps_with_their_folders(tmp_path: Path, shard: bytes) -> None:
+def test_shards_and_their_label_maps_under_names_of_ours(tmp_path: Path, shard: bytes) -> None:
     files = {
         "train/cats.tfrecord": shard,
         "train/cats_label_map.pbtxt": LABEL_MAP,
@@ -45,7 +46,14 @@ def test_shards_and_label_maps_with_their_folders(tmp_path: Path, shard: bytes) 
         "__MACOSX/._x.tfrecord": b"litter",
     }
     found = unpack(tmp_path, real_zip(files.items()))
-    assert found == dict(list(files.items())[:4])
+    assert found == {
+        "000000/data.tfrecord": shard,
+        "000001/train.tfrecord": shard,
+        "000001/label_map.pbtxt": LABEL_MAP,
+        "000002/без имени.tfrecord": shard,
+    }
+    sets = find_shards(tmp_path / "deep" / "down")
+    assert [one.subset for one in sets] == ["data", "train", "без имени"]
 
 
 def test_names_that_lead_elsewhere_are_left_out(tmp_path: Path, shard: bytes) -> None:
@@ -55,14 +63,14 @@ def test_names_that_lead_elsewhere_are_left_out(tmp_path: Path, shard: bytes) ->
         Item("C:\\evil.tfrecord", shard),
         Item("good.tfrecord", shard),
     ]
-    assert unpack(tmp_path, forge(*items)) == {"good.tfrecord": shard}
+    assert unpack(tmp_path, forge(*items)) == {"000000/good.tfrecord": shard}
 
 
 def test_a_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     bomb = real_zip([("bomb.tfrecord", b"\0" * (64 << 20))])
     with pytest.raises(ArchiveDamageError):
         unpack(tmp_path, bomb, ArchiveLimits(total_bytes=1 << 20))
-    written = (tmp_path / "deep" / "down" / "bomb.tfrecord").stat().st_size
+    written = (tmp_path / "deep" / "down" / "000000" / "bomb.tfrecord").stat().st_size
     assert written <= 3 << 20
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfod.errors import TfodError
 from tfod.naming import safe_relative_path, split_extension
 
 from tfod_validator.finding import Place
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _FIRST_NAMES = 5
 _LONGEST_NUMBER = 20
-_VIDEO_PREFIX = len("frame_")
+_VIDEO_NAME = "frame_"
 
 _ALL = "all shards"
 
@@ -140,7 +141,7 @@ class FrameIndex:
         if number is not None or not self._video:
             return self._frame_numbered(number), MatchedBy.NUMBER
         # CVAT cuts six letters off, whether or not they are "frame_".
-        digits = _to_int(posixpath.basename(root)[_VIDEO_PREFIX:])
+        digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
         return self._frame_numbered(digits), MatchedBy.DIGITS
 
     def _frame_numbered(self, number: int | None) -> int | None:
@@ -175,6 +176,40 @@ class FrameIndex:
         if 2 * _common(alike, root) < len(root) or not root:
             return None
         return self._frames[self._by_root[alike]].name
+
+
+class Matcher:
+    """Finds frames by the file names of records.
+
+    Args:
+        task: the frames.
+        filenames: of all records; the deepest one tells which folder they may lack.
+    """
+
+    def __init__(self, task: Task, filenames: Iterable[str]) -> None:
+        self._index = FrameIndex(task)
+        deepest, parts = "", 0
+        for filename in filenames:
+            root = root_of(filename)
+            if root.count("/") + 1 > parts:
+                deepest, parts = root, root.count("/") + 1
+        self._hint = self._index.root_hint(deepest)
+
+    def place(self, filename: str, where: str) -> int:
+        """The place in the task's frames.
+
+        Raises:
+            TfodError: there is none.
+        """
+        found = self._index.by_name(safe_relative_path(filename), root_of(filename))
+        if found is not None:
+            return found
+        found, by = self._index.by_other_means(filename, self._hint)
+        name = posixpath.basename(root_of(filename))
+        # CVAT cuts six letters off, and takes kitten3.jpg for frame 3.
+        if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
+            raise TfodError(f"{where}: picture {filename!r} matches no frame of the task")
+        return found
 
 
 class _Taken:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 
+from tfod.shards import shard_file_names
+
 from tfod_validator.archive import Archive, ArchiveLimits
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.profile import Policy
+from tfod_validator.zip_directory import Entry
 
-_LABEL_MAP_EXTENSION = ".pbtxt"
+_LABEL_MAP = "label_map.pbtxt"
 _STEP = 1 << 20
 
 
 def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -> None:
-    """Write the shards and label maps of a zip below a folder, with the zip's own folders.
+    """Write the shards of a zip below a folder, each with its label map in a folder of its own.
 
-    Nothing else is written. What is refused by the rules for archives is left out: let the checker
-    judge the zip first.
+    Names and folders are ours, so that whoever looks for shards there finds exactly these, with
+    the subsets and the label maps that the zip's own names give them. Nothing else is written.
+    What is refused by the rules for archives is left out: let the checker judge the zip first.
 
     Raises:
         ArchiveDamageError: an entry is damaged, or a limit is reached.
@@ -28,9 +32,19 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
     collector = Collector(Policy(), 0)
     with Archive(path, name, collector, limits) as archive:
         contents = look_through(archive, collector)
-        texts = [one for one in contents.others if one.path.endswith(_LABEL_MAP_EXTENSION)]
-        for entry in (*contents.shards.values(), *texts):
-            target = os.path.join(folder, *entry.path.split("/"))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with archive.open(entry) as source, open(target, "xb") as file:
-                shutil.copyfileobj(source, file, _STEP)
+        number = 0
+        for group in contents.shard_sets:
+            (name,) = shard_file_names(group.subset, 1)
+            for shard in group.paths:
+                beside = os.path.join(folder, f"{number:06d}")
+                os.makedirs(beside)
+                _copy(archive, contents.shards[shard], os.path.join(beside, name))
+                label_map = contents.label_maps.get(shard)
+                if label_map is not None:
+                    _copy(archive, label_map, os.path.join(beside, _LABEL_MAP))
+                number += 1
+
+
+def _copy(archive: Archive, entry: Entry, path: str) -> None:
+    with archive.open(entry) as source, open(path, "xb") as file:
+        shutil.copyfileobj(source, file, _STEP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import logging
 import os
 from collections.abc import Iterator
@@ -56,9 +57,9 @@ def export_zip(
         ) as extractor:
             frames = ExportFrames(extractor, drop_empty=empty_frames is EmptyFrames.DROP)
             _Exporter(frames, temp_dir, save_media=save_images, save_masks=save_masks).apply()
-    except (TfodError, errors.DatumaroError) as error:
-        raise readable(in_plain_words(error) or str(error)) from error
-    make_zip_archive(temp_dir, dst_file)
+        make_zip_archive(temp_dir, dst_file)
+    except (TfodError, errors.DatumaroError, OSError) as error:
+        raise readable(_message(error, temp_dir)) from error
 
 
 class _Exporter(TfDetectionApiExporter):
@@ -70,6 +71,17 @@ class _Exporter(TfDetectionApiExporter):
         losses = [*self._losses(), *frames.losses()]
         if losses:
             _log.warning("TFRecord: %s", "; ".join(losses))
+
+
+def _message(error: Exception, temp_dir: str) -> str:
+    """In one line, without the server's paths."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+            return "the server's disk is full; ask its administrator"
+        cause = cause.__cause__ or cause.__context__
+    text = in_plain_words(error) or str(error)
+    return text.replace(os.path.join(temp_dir, ""), "").replace("item ", "frame ", 1)
 
 
 def _empty_frames() -> EmptyFrames:

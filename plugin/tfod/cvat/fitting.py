@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +21,13 @@ from tfod.raster import fills_its_box
 # CVAT takes these for its own, and would turn or hide the shape.
 _TRACK = "track_id"
 _OF_CVAT = ("rotation", "keyframe", "outside", "source", _TRACK)
-# What CVAT has a field for.
+# What CVAT has a field for, and takes out of the attributes whatever the label has.
 _FIELDS = ("occluded", "score")
+# Of CVAT's tables.
+_LONGEST_NAME, _LONGEST_TEXT = 64, 4096
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_MOST_OUTLINES = 100
+_FIRST_GROUP = 1_000_000  # beyond those of a record's keypoints
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 
 
@@ -34,6 +40,7 @@ class Fitter:
         self._names = [one.name for one in labels]
         self.left_out: Counter[str] = Counter()
         self.empty_masks = 0
+        self._groups = 0
 
     def fit(self, item: Any) -> list[Any]:
         """The annotations of an item, ready for CVAT.
@@ -56,15 +63,11 @@ class Fitter:
     def _shapes_of_mask(self, mask: BoxedMask, item: Any) -> list[Any]:
         """A mask as CVAT wants it: with the extent of its pixels as its box, or as polygons.
 
-        What is too thin for a polygon stays a mask; what has no pixel, or fills its box, is a box.
+        What is too thin for a polygon, or would be hundreds, stays a mask; several polygons are a
+        group. What has no pixel, or fills its box, is a box.
         """
+        _require_size(mask, item)  # before it is unpacked: a small file may be a giant picture
         pixels = np.asarray(mask.image)
-        size = item.media.size if item.media is not None else pixels.shape
-        if pixels.shape != tuple(size):
-            raise TfodError(
-                f"a mask of picture {item.id!r} is {pixels.shape[1]}x{pixels.shape[0]}, the "
-                f"picture {size[1]}x{size[0]}; export the shard again"
-            )
         if not pixels.any():
             self.empty_masks += 1
             return [self._box_of(mask)]
@@ -72,13 +75,14 @@ class Fitter:
             return [self._box_of(mask)]
         if self._to_polygons:
             outlines = mask_to_polygons(pixels)
-            if outlines:
+            if 0 < len(outlines) <= _MOST_OUTLINES:
+                group = mask.group
+                if len(outlines) > 1 and not group:
+                    self._groups += 1
+                    group = _FIRST_GROUP + self._groups
                 return [
                     annotation.Polygon(
-                        outline,
-                        label=mask.label,
-                        attributes=dict(mask.attributes),
-                        group=mask.group,
+                        outline, label=mask.label, attributes=dict(mask.attributes), group=group
                     )
                     for outline in outlines
                 ]
@@ -96,14 +100,16 @@ class Fitter:
         fitting = {}
         for name, value in attributes.items():
             spec = None if specs is None else specs.get(name)
-            if spec is not None:
-                fit = fit_value(value, spec)
-            elif name in _FIELDS:
-                fit = value if isinstance(value, (bool, int, float)) else None
-            elif name in _OF_CVAT or not self._instance.takes_new_attributes:
+            if name in _FIELDS:
+                fit = value if _is_field_value(name, value) else None
+            elif name in _OF_CVAT:
                 fit = None
+            elif spec is not None:
+                fit = fit_value(value, spec)
+            elif self._instance.takes_new_attributes and len(name) <= _LONGEST_NAME:
+                fit = _storable(value)
             else:
-                fit = value if isinstance(value, (bool, int, float, str)) else None
+                fit = None
             if fit is not None:
                 fitting[name] = fit
             elif name != _TRACK:  # of the task that was exported, and nobody's loss
@@ -129,7 +135,7 @@ def fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | Non
     if spec.input_type == "checkbox":
         return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
     if spec.input_type == "number":
-        return _number(value)
+        return _number(value, spec)
     if spec.input_type == "text" or not spec.values or text in spec.values:
         return text
     for synonyms in ({text.lower()}, _TRUE, _FALSE):
@@ -140,17 +146,54 @@ def fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | Non
     return None
 
 
+def _require_size(mask: BoxedMask, item: Any) -> None:
+    there = mask.size_on_disk
+    size = item.media.size if item.media is not None else there
+    if there is None or size is None:
+        raise TfodError(f"a mask of picture {item.id!r} is no PNG picture; export the shard again")
+    if there != tuple(size):
+        raise TfodError(
+            f"a mask of picture {item.id!r} is {there[1]}x{there[0]}, the picture "
+            f"{size[1]}x{size[0]}; export the shard again"
+        )
+
+
+def _is_field_value(name: str, value: Any) -> bool:
+    """Whether CVAT's tables take it: truth, or a score from 0 to 1."""
+    if not isinstance(value, (bool, int, float)):
+        return False
+    return 0 <= value <= 1 if name == "score" else value in (0, 1)
+
+
+def _storable(value: Any) -> bool | int | float | str | None:
+    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
+    if isinstance(value, float):
+        return shortest(value) if math.isfinite(value) else None
+    return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
+
+
 def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, (str, int, float)) else None
+    kept = _storable(value)
+    if isinstance(kept, float) and kept.is_integer():
+        return str(int(kept))
+    return None if kept is None else str(kept)
 
 
-def _number(value: Any) -> int | float | None:
-    with contextlib.suppress(ValueError):
-        number = float(value)
-        if math.isfinite(number):
+def _number(value: Any, spec: AttributeSpec) -> int | float | None:
+    """A number within the label's limits: the least, the largest, the step."""
+    with contextlib.suppress(ValueError, OverflowError):
+        number = shortest(float(value))
+        limits = [float(one) for one in spec.values[:2]]
+        if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
             return int(number) if number.is_integer() else number
     return None
+
+
+def shortest(value: float) -> float:
+    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
+    single = np.float32(value)
+    return float(str(single)) if np.isfinite(single) and float(single) == value else value

@@ -34,7 +34,8 @@ class ExportFrames:
     def __init__(self, extractor: Any, *, drop_empty: bool) -> None:
         self._extractor = extractor
         self._drop_empty = drop_empty
-        self._frames = self._empty = self._objects = self._grouped = 0
+        self._frames = self._empty = self._objects = 0
+        self._grouped = self._outside = 0
         labels = extractor.categories()[AnnotationType.label]
         kept = [place for place, one in enumerate(labels) if not one.parent]
         self._categories = {
@@ -53,6 +54,9 @@ class ExportFrames:
     def __iter__(self) -> Iterator[ExportFrame]:
         for item in self._extractor:
             annotations = list(item.annotations)  # made when asked for, on newer servers
+            size = item.media.size if item.media is not None and item.media.has_size else None
+            if size is not None:
+                annotations = [one for one in annotations if self._is_inside(one, size)]
             self._frames += 1
             self._empty += not annotations
             self._objects += len(annotations)
@@ -69,7 +73,7 @@ class ExportFrames:
         return self._categories
 
     def subsets(self) -> dict[str, Any]:
-        """By name, for a shard that is empty on purpose: only where there is nothing to say."""
+        """Subsets that get a shard without a frame: all, or none if frames were dropped."""
         if self._drop_empty and self._empty < self._frames:
             return {}
         subsets: dict[str, Any] = self._extractor.subsets()
@@ -85,8 +89,34 @@ class ExportFrames:
 
     def losses(self) -> list[str]:
         """What the format could not take, beside what the exporter counts."""
-        count = self._grouped
-        return [f"{count} grouped shapes written without their group"] if count else []
+        losses = []
+        if self._grouped:
+            losses.append(f"{self._grouped} grouped shapes written without their group")
+        if self._outside:
+            losses.append(f"{self._outside} shapes wholly outside of their picture not written")
+        return losses
+
+    def _is_inside(self, one: Any, size: tuple[int, int]) -> bool:
+        """Whether any of a shape is in the picture, after its corners were put in order."""
+        kind = one.type
+        if kind is AnnotationType.bbox:
+            left, top, right, bottom = one.points
+            if left > right or top > bottom:  # by CVAT's API only
+                left, right = sorted((left, right))
+                top, bottom = sorted((top, bottom))
+                one.points = [left, top, right, bottom]
+            if one.attributes.get("rotation"):
+                return True
+        elif kind is AnnotationType.polygon:
+            left, right = min(one.points[::2]), max(one.points[::2])
+            top, bottom = min(one.points[1::2]), max(one.points[1::2])
+        else:
+            return True
+        height, width = size
+        if left <= width and top <= height and right >= 0 and bottom >= 0:
+            return True
+        self._outside += 1
+        return False
 
     def _free_of_cvat(self, one: Any) -> None:
         """Drop what only CVAT understands; the annotation was made for this export alone."""

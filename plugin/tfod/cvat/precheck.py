@@ -5,6 +5,7 @@ CVAT shows the message of an import that failed as it is, and nothing else: no l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from tfod_validator.check import Options, check
@@ -23,14 +24,15 @@ _FINDINGS_KEPT = 300
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
 _CAUSES_SHOWN = 3
+_BARE_ID = re.compile(r"#-?\d+")
 
 
 class RefusedError(TfodError):
     """The upload cannot be imported; nothing was changed."""
 
 
-def require_sound(path: str, instance: Instance) -> None:
-    """Check an uploaded zip against what it is to be imported into.
+def require_sound(path: str, instance: Instance) -> int:
+    """Check an uploaded zip against what it is to be imported into; return how many records it has.
 
     Raises:
         RefusedError: in one line, what is wrong, where, and what to do.
@@ -50,6 +52,7 @@ def require_sound(path: str, instance: Instance) -> None:
     report = check(inventory_of([location]), options)
     if not report.valid:
         raise RefusedError(refusal(report, instance))
+    return report.counts.records
 
 
 def refusal(report: Report, instance: Instance) -> str:
@@ -68,8 +71,7 @@ def refusal(report: Report, instance: Instance) -> str:
     if rest > 0:
         kinds = "1 more kind of defect" if rest == 1 else f"{rest} more kinds of defects"
         causes.append(f"and {kinds} (tfod check lists all)")
-    text = "; ".join(causes).replace(f"{_UPLOAD}:", "")
-    return f"{visible(text)}. The {instance.noun} is as it was."
+    return visible("; ".join(causes).replace(f"{_UPLOAD}:", ""))
 
 
 _Sentence = Callable[[Sequence[Finding], int, Report, Instance], str]
@@ -77,6 +79,12 @@ _Sentence = Callable[[Sequence[Finding], int, Report, Instance], str]
 
 def _unknown_labels(findings: Sequence[Finding], count: int, _: Report, instance: Instance) -> str:
     labels = sorted(instance.task.labels or ())
+    bare = [str(one.value) for one in findings if _BARE_ID.fullmatch(str(one.value))]
+    if bare:  # the zip may well have one, two folders away
+        return (
+            f"objects have only ids ({_names(bare, len(bare))}) and no label map explains them; "
+            "put label_map.pbtxt beside the shard"
+        )
     names = _names((repr(one.value) for one in findings), count)
     verb = "class {} is" if count == 1 else "classes {} are"
     listed = _names(labels, len(labels), _LABELS_SHOWN)
@@ -94,6 +102,8 @@ def _unmatched(findings: Sequence[Finding], count: int, report: Report, instance
     pictures = f"{count} of {report.counts.records} pictures"
     frames = instance.task.frames or ()
     example = f"; frames are named like {frames[0].name}" if frames else ""
+    if instance.noun == "job":
+        example += ", and a job takes its own frames alone"
     return f"{pictures} {verb} no frame: {names}{example}"
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from tfod.datumaro.lines import make_boxes, round_points
 
 _RECTANGLE = "rectangle"  # ShapeType.RECTANGLE
+# A label may have attributes of these names, which CVAT overwrites with its own.
+_OF_CVAT = frozenset(("rotation", "occluded", "outside", "keyframe", "track_id", "source"))
 Convert = Callable[..., list[Any]]
 
 
@@ -25,6 +27,7 @@ class RectangleConverter:
     def __init__(self, convert: Convert) -> None:
         self._convert = convert
         self._numbers: dict[str, int] = {}
+        self._is_odd: bool | None = None
 
     def __call__(
         self,
@@ -42,7 +45,11 @@ class RectangleConverter:
             rest: what CVAT's conversion gets.
         """
         shapes = frame.labeled_shapes
-        if frame.tags or not all(map(_is_plain, shapes)):
+        if self._is_odd is None:
+            self._is_odd = any(
+                spec["name"] in _OF_CVAT for specs in label_attrs.values() for _, spec in specs
+            )
+        if self._is_odd or frame.tags or not all(map(_is_plain, shapes)):
             return self._convert(frame, label_attrs, map_label, *rest)
         try:
             attributes = [_attributes(one, label_attrs[one.label]) for one in shapes]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
+from tfod_validator.frames import Matcher
+from tfod_validator.render.visible import visible
 from tfod_validator.unpack import unpack_shards
 
 from tfod.cvat.fitting import Fitter
@@ -15,11 +20,19 @@ from tfod.datumaro import lines
 from tfod.datumaro.activation import register
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.errors import TfodError, in_plain_words
-from tfod.picture import DEFAULT_EXTENSION
+from tfod.picture import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    sniff_format,
+)
 
 _log = logging.getLogger("tfod.cvat")
 _FORMAT = TfDetectionApiBase.NAME
 _SHARDS, _PICTURES = "shards", "pictures"
+_FRAME = "frame"
+_LONGEST_SUBSET = 64  # of CVAT's tables
+_NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 def import_zip(
@@ -40,21 +53,20 @@ def import_zip(
     """
     from cvat.apps.dataset_manager.bindings import CvatImportError, import_dm_annotations
 
+    instance = describe_instance(instance_data)
     try:
-        instance = describe_instance(instance_data)
-        require_sound(src_file.name, instance)
         to_polygons = bool(options.get("conv_mask_to_poly", True))  # CVAT's default
         dataset = _read(src_file.name, temp_dir, instance, to_polygons)
         if load_data_callback is not None:
             _put_pictures_on_disk(dataset, os.path.join(temp_dir, _PICTURES))
-    except (TfodError, lines.errors.DatumaroError) as error:
+        else:
+            dataset = _put_on_frames(dataset, instance)
+    except (TfodError, lines.errors.DatumaroError, OSError) as error:
+        if isinstance(error, OSError):
+            _log.exception("TFRecord: a zip could not be unpacked")
         # Some servers (2.15) show users the whole traceback of a project's import: keep it short.
-        raise CvatImportError(_message(error, temp_dir)) from None
-    except OSError as error:
-        _log.exception("TFRecord: the zip could not be unpacked")
-        raise CvatImportError(
-            f"the server could not unpack the zip: {error.strerror}; ask its administrator"
-        ) from None
+        text = _message(error, temp_dir)
+        raise CvatImportError(f"{text}. The {instance.noun} is as it was.") from None
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
     import_dm_annotations(dataset, instance_data)
@@ -65,15 +77,20 @@ def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> An
     from cvat.apps.dataset_manager.formats.registry import dm_env
     from datumaro.components.dataset import Dataset
 
+    records = require_sound(path, instance)
     folder = os.path.join(temp_dir, _SHARDS)
     unpack_shards(path, folder)
     register(dm_env)
     dataset = Dataset.import_from(folder, _FORMAT, env=dm_env)
+    if len(dataset) != records:
+        raise TfodError(
+            f"{records} records were checked and {len(dataset)} read; report this to tfod"
+        )
     _use_display_names(dataset, instance)
     labels = dataset.categories()[lines.AnnotationType.label]
     fitter = Fitter(instance, labels, to_polygons)
     for item in list(dataset):  # on the 0.3 line put() is lost during the first walk
-        attributes = {name: one for name, one in item.attributes.items() if name != "frame"}
+        attributes = {name: one for name, one in item.attributes.items() if name != _FRAME}
         dataset.put(item.wrap(annotations=fitter.fit(item), attributes=attributes))
     for loss in fitter.losses():
         _log.warning("TFRecord: %s", loss)
@@ -81,15 +98,48 @@ def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> An
     return dataset
 
 
+def _put_on_frames(dataset: Any, instance: Instance) -> Any:
+    """Name every item by the number of its frame, as the check has found it.
+
+    CVAT's own matching would take frame 0 for none where names lie in folders, and look on; it
+    goes by the attribute ``frame`` where it knows no name, and no frame has such names.
+    """
+    from datumaro.components.dataset import Dataset
+
+    frames = instance.task.frames or ()
+    items = list(dataset)
+    names = [_filename(item) for item in items]
+    matcher = Matcher(instance.task, names)
+    named = {os.path.splitext(frame.name)[0] for frame in frames}
+    mark = next(mark for mark in _marks() if not any(one.startswith(mark) for one in named))
+    placed = []
+    for item, name in zip(items, names, strict=True):
+        frame = frames[matcher.place(name, "the zip")]
+        attributes = {**item.attributes, _FRAME: frame.number}
+        placed.append(item.wrap(id=f"{mark}{frame.number} {name}", attributes=attributes))
+    return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=lines.Image)
+
+
+def _filename(item: Any) -> str:
+    """As the record has it."""
+    extension = lines.extension_of(item.media, None) if item.media is not None else ""
+    return str(item.attributes.get("filename") or item.id + extension)
+
+
+def _marks() -> Iterator[str]:
+    return ("frame " + "#" * count for count in itertools.count())
+
+
 def _use_display_names(dataset: Any, instance: Instance) -> None:
     """Open Images' names are ``/m/01yrx``: take the display name where it is the label's."""
     wanted = instance.task.labels or frozenset()
     labels = dataset.categories()[lines.AnnotationType.label]
     names = [one.name for one in labels]
+    lacking = wanted.difference(names)
     mapping = {
         name: item.display_name
         for name, item in zip(names, labels.label_map.items, strict=True)
-        if name not in wanted and item.display_name in wanted.difference(names)
+        if name not in wanted and item.display_name in lacking
     }
     if mapping:
         dataset.transform("remap_labels", mapping=mapping, default="keep")
@@ -112,19 +162,41 @@ def _put_pictures_on_disk(dataset: Any, folder: str) -> None:
     Ids are relative paths that stay in their folder (:mod:`tfod.naming`).
     """
     for item in list(dataset):
+        if len(item.subset) > _LONGEST_SUBSET:
+            raise TfodError(
+                f"subset {item.subset!r} has {len(item.subset)} letters, CVAT takes "
+                f"{_LONGEST_SUBSET}; rename its shard"
+            )
         data = None if item.media is None else lines.picture_bytes(item.media)
         if not data:
             raise TfodError(f"picture {item.id!r} cannot be read from its shard; export it again")
-        extension = lines.extension_of(item.media, data) or DEFAULT_EXTENSION
-        path = os.path.join(folder, item.subset, item.id + extension)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "xb") as file:
-            file.write(data)
+        path = os.path.join(folder, item.subset, item.id + _extension(item.media, data))
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "xb") as file:
+                file.write(data)
+        except OSError as error:
+            if error.errno not in _NAMES_FAULT:
+                raise
+            raise TfodError(
+                f"picture {item.id!r} cannot have its name on disk ({error.strerror}); rename it"
+            ) from None
         size = item.media.size if item.media.has_size else None
         dataset.put(item.wrap(media=lines.image_from_file(path, size)))
 
 
+def _extension(media: Any, data: bytes) -> str:
+    """A picture's: CVAT goes by it, and manifest.jsonl is no picture to it whatever it holds."""
+    own = lines.extension_of(media, data)
+    if own.lower() in FORMAT_OF_EXTENSION:
+        return own
+    return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", DEFAULT_EXTENSION)
+
+
 def _message(error: Exception, temp_dir: str) -> str:
     """In one line, without the server's paths; ours is the cause of Datumaro's."""
+    if isinstance(error, OSError):
+        return f"the server could not unpack the zip ({error.strerror}); ask its administrator"
     text = in_plain_words(error) or str(error)
-    return " ".join(text.replace(os.path.join(temp_dir, _SHARDS, ""), "").split())
+    folder = os.path.join(temp_dir, _SHARDS)
+    return visible(" ".join(text.replace(f"{folder}{os.sep}", "").replace(folder, "").split()))

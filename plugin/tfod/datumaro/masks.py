@@ -34,6 +34,16 @@ class BoxedMask(annotation.Mask):  # type: ignore[misc]
         return cls(image=image, corners=corners, boxed=image, **fields)  # type: ignore[call-arg]
 
     @property
+    def size_on_disk(self) -> tuple[int, int] | None:
+        """Height and width of a mask that is a PNG in its shard, from its header.
+
+        None where it is no PNG. Masks that are numbers have the size of their record.
+        """
+        if isinstance(self.boxed, LazyPngMask):
+            return png_size(self.boxed.span.read())
+        return tuple(np.asarray(self.image).shape)
+
+    @property
     def has_its_box(self) -> bool:
         """Whether the pixels are still those that the box is of; transforms replace them."""
         return self._image is self.boxed

@@ -15,7 +15,6 @@ from tfod_validator.bridge.changes import Changes, key_of, key_of_tag, shapes_by
 from tfod_validator.bridge.dataset import write_dataset
 from tfod_validator.bridge.document import DocumentWriter
 from tfod_validator.bridge.live_task import LiveTask, fetch_task
-from tfod_validator.bridge.matching import Matcher
 from tfod_validator.bridge.progress import progress_bar
 from tfod_validator.bridge.server import Server
 from tfod_validator.bridge.shapes import ShapeBuilder
@@ -31,6 +30,7 @@ from tfod_validator.bridge.upload import (
 from tfod_validator.bridge.writing import writing
 from tfod_validator.check import Options, check
 from tfod_validator.cvat_import import import_severities
+from tfod_validator.frames import Matcher
 from tfod_validator.profile import OFF, READY
 from tfod_validator.render import render_text
 from tfod_validator.report import Report
