@@ -195,5 +195,6 @@ def _number(value: Any, spec: AttributeSpec) -> int | float | None:
 
 def shortest(value: float) -> float:
     """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
-    single = np.float32(value)
+    with np.errstate(over="ignore"):  # beyond float32 it was none
+        single = np.float32(value)
     return float(str(single)) if np.isfinite(single) and float(single) == value else value
