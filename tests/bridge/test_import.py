@@ -483,6 +483,8 @@ class TestInterrupted:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            # Whoever started the tests in the background has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         processes.append(process)
         _, err = process.communicate(timeout=60)
