@@ -97,6 +97,7 @@ class InflatingStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
         """Fill at most ``len(target)`` bytes; 0 only at the sound end of the stream."""
         while True:

@@ -198,6 +198,10 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
         def answer(
             self, status: int, body: Any = None, headers: dict[str, str] | None = None
         ) -> None:
+            fault = self.fault_now
+            if fault is not None and fault.cut:
+                self.cut()
+                return
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             data = b"" if body is None else data
             self.send_response(status)
@@ -206,7 +210,6 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                     self.send_header(name, one)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            fault = self.fault_now
             if fault is not None and fault.cut_after is not None:
                 self.wfile.write(data[: fault.cut_after])
                 self.cut()
@@ -242,8 +245,6 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             if fault is not None and fault.status:
                 self.answer(fault.status, fault.body)
                 return
-            if fault is not None and fault.cut:
-                self.answer = lambda *_, **__: self.cut()  # type: ignore[method-assign]
             self.fault_now = fault
             with server.lock:
                 self.route()

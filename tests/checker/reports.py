@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from tfod_validator.finding import Finding, Severity
@@ -49,11 +50,11 @@ RULES = {
 """Rules that are not in the registry, so that these tests do not change with its texts."""
 
 
-def found(code: str, message: str, shard: str = "a.record", **fields: object) -> Finding:
+def found(code: str, message: str, shard: str = "a.record", **fields: Any) -> Finding:
     """A finding with its rule's severity and remedy."""
     rule = RULES[code]
-    given = {"severity": rule.severity, "remedy": rule.remedy, **fields}
-    return Finding(code=code, message=message, shard=shard, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"severity": rule.severity, "remedy": rule.remedy, **fields}
+    return Finding(code=code, message=message, shard=shard, **given)
 
 
 def make_report(

@@ -244,7 +244,7 @@ def test_zip001_one_entry(check: Check, shard: bytes, item: Item, said: str) -> 
 def test_zip001_zip64_figures_that_lie_are_damage(check: Check, shard: bytes) -> None:
     extra = struct.pack("<HHQ", 1, 8, 1 << 63)
     for field in ("size", "packed_size", "start"):
-        lie = Item("b.tfrecord", b"x", extra=extra, **{field: 0xFFFFFFFF})  # type: ignore[arg-type]
+        lie = Item("b.tfrecord", b"x", extra=extra, **{field: 0xFFFFFFFF})
         codes = check(forge(Item("a.tfrecord", shard), lie), needs_label_map=False).codes
         assert codes == {"size": ["ZIP012"], "packed_size": ["ZIP006"], "start": ["ZIP001"]}[field]
 

@@ -232,6 +232,7 @@ class _EntryStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
         """Fill some of the target; 0 only at the sound end of the entry.
 

@@ -13,7 +13,7 @@ REGISTRY = "cvat.apps.dataset_manager.formats.registry"
 _log = logging.getLogger("tfod.cvat")
 
 
-class TfodConfig(AppConfig):  # type: ignore[misc]
+class TfodConfig(AppConfig):
     """Loads nothing but this module until CVAT itself needs its formats."""
 
     name = "tfod.cvat"

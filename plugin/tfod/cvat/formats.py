@@ -15,15 +15,12 @@ def register(registry: Any) -> None:
     Args:
         registry: the module ``cvat.apps.dataset_manager.formats.registry``.
     """
-    for name, export, load in (
-        (BOXES, _export_boxes, _import_boxes),
-        (MASKS, _export_masks, _import_masks),
-    ):
+    for name, export in ((BOXES, _export_boxes), (MASKS, _export_masks)):
         display_name = f"{name} {VERSION}"
         if display_name not in registry.EXPORT_FORMATS:
             registry.exporter(name=name, ext="ZIP", version=VERSION)(export)
         if display_name not in registry.IMPORT_FORMATS:
-            registry.importer(name=name, ext="ZIP", version=VERSION)(load)
+            registry.importer(name=name, ext="ZIP", version=VERSION)(_import)
 
 
 def _export_boxes(
@@ -42,24 +39,14 @@ def _export_masks(
     export_zip(dst_file, temp_dir, instance_data, save_images=save_images, save_masks=True)
 
 
-def _import_boxes(
+def _import(
     src_file: Any,
     temp_dir: str,
     instance_data: Any,
     load_data_callback: Any = None,
     **options: Any,
 ) -> None:
+    # Of both formats: what a shard holds decides.
     from tfod.cvat.upload import import_zip
 
     import_zip(src_file, temp_dir, instance_data, load_data_callback, **options)
-
-
-def _import_masks(
-    src_file: Any,
-    temp_dir: str,
-    instance_data: Any,
-    load_data_callback: Any = None,
-    **options: Any,
-) -> None:
-    # What a shard holds decides: both formats read boxes and masks.
-    _import_boxes(src_file, temp_dir, instance_data, load_data_callback, **options)

@@ -26,7 +26,7 @@ class Origin:
 
 
 @attr.s(slots=True, order=False, eq=False)
-class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
+class LabelMapCategories(annotation.LabelCategories):
     """Label categories that remember the label map they were read from.
 
     That is how class ids with gaps, display names and keypoint ids survive to the next export;
@@ -42,8 +42,6 @@ class LabelMapCategories(annotation.LabelCategories):  # type: ignore[misc]
             return NotImplemented
         fields = [field.name for field in attr.fields(annotation.LabelCategories) if field.eq]
         return all(getattr(self, name) == getattr(other, name) for name in fields)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def make_categories(

@@ -48,7 +48,7 @@ _LAYOUT_OPTIONS = frozenset(
 )
 
 
-class TfDetectionApiExporter(lines.Exporter):  # type: ignore[misc]
+class TfDetectionApiExporter(lines.Exporter):
     """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``.
 
     Args:

@@ -23,7 +23,7 @@ class RoboflowTfrecordBase(TfDetectionApiBase):
     NAME = "roboflow_tfrecord"
 
 
-class TfDetectionApiImporter(lines.Importer):  # type: ignore[misc]
+class TfDetectionApiImporter(lines.Importer):
     """TF Object Detection API shards: a file, a folder, a glob, or Roboflow's folders."""
 
     NAME = "tf_detection_api"

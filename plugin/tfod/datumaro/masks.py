@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from tfod.shard_file import ByteSpan
 
 
 @attr.s(slots=True, order=False, eq=False)
-class BoxedMask(annotation.Mask):  # type: ignore[misc]
+class BoxedMask(annotation.Mask):
     """A mask that knows the box its record gives the object.
 
     The box need not be the mask's extent (COCO's, for one, are not); it goes back out on export,
@@ -31,7 +32,8 @@ class BoxedMask(annotation.Mask):  # type: ignore[misc]
     @classmethod
     def make(cls, image: Any, corners: Corners, **fields: Any) -> BoxedMask:
         """Build one; ``image`` is the pixels or a callable that returns them."""
-        return cls(image=image, corners=corners, boxed=image, **fields)  # type: ignore[call-arg]
+        build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which nobody types
+        return build(image=image, corners=corners, boxed=image, **fields)
 
     @property
     def size_on_disk(self) -> tuple[int, int] | None:

@@ -44,7 +44,7 @@ from tfod.shards import (
 _log = logging.getLogger(__name__)
 
 
-class TfDetectionApiBase(lines.DatasetBase):  # type: ignore[misc]
+class TfDetectionApiBase(lines.DatasetBase):
     """All the shards that a path means, as one dataset of one or more subsets.
 
     Args:

@@ -35,7 +35,7 @@ _log = logging.getLogger("tfod.web")
 _access_log = logging.getLogger("tfod.access")
 
 
-class _GatheringBuffer(OverflowableBuffer):  # type: ignore[misc]
+class _GatheringBuffer(OverflowableBuffer):
     """Writes many small chunks as one."""
 
     def __init__(self, overflow: int) -> None:
@@ -51,7 +51,7 @@ class _GatheringBuffer(OverflowableBuffer):  # type: ignore[misc]
             super().append(b"".join(parts))
 
 
-class _ChunkedReceiver(ChunkedReceiver):  # type: ignore[misc]
+class _ChunkedReceiver(ChunkedReceiver):
     """A body in chunks, however small."""
 
     def received(self, data: bytes) -> int:
@@ -60,7 +60,7 @@ class _ChunkedReceiver(ChunkedReceiver):  # type: ignore[misc]
         return consumed
 
 
-class RequestParser(HTTPRequestParser):  # type: ignore[misc]
+class RequestParser(HTTPRequestParser):
     """One request as it arrives."""
 
     error: Any
@@ -124,7 +124,7 @@ class RequestParser(HTTPRequestParser):  # type: ignore[misc]
         return too_long(self._channel.server.limits, len(receiver))
 
 
-class RefusalTask(ErrorTask):  # type: ignore[misc]
+class RefusalTask(ErrorTask):
     """Answers a request that the app never sees."""
 
     def execute(self) -> None:

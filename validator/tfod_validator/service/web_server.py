@@ -47,7 +47,7 @@ Gate = Callable[[dict[str, Any]], Refusal | None]
 """Judges a request by its head, as a WSGI environment; it runs in the loop and must not wait."""
 
 
-class Channel(HTTPChannel):  # type: ignore[misc]
+class Channel(HTTPChannel):
     """One connection."""
 
     error_task_class = RefusalTask
@@ -172,7 +172,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
 
-class Server(TcpWSGIServer):  # type: ignore[misc]
+class Server(TcpWSGIServer):
     """A WSGI server on a socket that listens already; other processes may share the socket."""
 
     channel_class = Channel

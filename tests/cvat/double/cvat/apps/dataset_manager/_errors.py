@@ -32,3 +32,17 @@ class CvatDatasetNotFoundError(CvatImportError):
         name = self.format_name.replace("_", "-")
         address = f"{settings.CVAT_DOCS_URL}/manual/advanced/formats/format-{name}"
         return f"Check [format docs]({address}). {self.message.partition(':')[2]}"
+
+
+def format_exception_chain(error: BaseException) -> str:
+    """All messages from the error down to its first cause, in one text (new servers)."""
+    messages: list[str] = []
+    current: BaseException | None = error
+    while current is not None:
+        text = str(current).strip()
+        if text and all(text not in one for one in messages):
+            messages.append(text)
+        current = current.__cause__ or (
+            None if current.__suppress_context__ else current.__context__
+        )
+    return ": ".join(messages) or type(error).__name__

@@ -130,7 +130,10 @@ def _import(
     if one.label is None:
         raise CvatImportError("annotation has no label")
     if cvat.IS_NEW:
-        one.attributes.pop("score", None)
+        score = one.attributes.pop("score", None)
+        # The server's table refuses others but NaN, with which it cannot show the task any more.
+        if score is not None and not 0 <= score <= 1:
+            raise ValueError(f"a score of {score}")
     label = labels.items[one.label].name
     attributes = [
         instance_data.Attribute(name, str(value)) for name, value in one.attributes.items()

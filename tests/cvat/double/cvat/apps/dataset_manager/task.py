@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import cvat
-from cvat.apps.dataset_manager.util import format_exception_chain
+from cvat.apps.dataset_manager._errors import format_exception_chain
 from cvat.apps.engine.models import Annotations, Job, Project, Task
 
 
