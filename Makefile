@@ -24,7 +24,7 @@ check: $(VENV)/test.installed
 # Everything, with Datumaro 1.x and TensorFlow as the oracle; and CVAT's servers between the lines.
 test-new: $(VENV)/test.installed
 	rm -f .coverage .coverage.*
-	$(BIN)/python $(COVERAGE) run -m pytest tests
+	$(BIN)/python $(COVERAGE) run -m pytest -n auto --dist loadfile tests
 	CVAT_DOUBLE=2.15 $(BIN)/python -m pytest -q tests/cvat
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.

@@ -42,6 +42,19 @@ def note_shard() -> Callable[[str], None]:
     return _used_shards.add
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands over what it has read."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["used_shards"] = sorted(_used_shards)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has read."""
+    _used_shards.update(getattr(node, "workeroutput", {}).get("used_shards", ()))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many real shards were read."""
     if _used_shards:

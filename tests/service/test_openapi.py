@@ -9,7 +9,7 @@ from contextlib import suppress
 import jsonschema
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.errors import InvalidArgument, Unsatisfiable
 from schemathesis.config import SchemathesisConfig
 from schemathesis.generation import GenerationMode
@@ -17,6 +17,7 @@ from schemathesis.generation import GenerationMode
 from tests.service.conftest import Service
 
 _EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "25"))
+_TRUTH_VALUES = {"true", "false", "1", "0"}
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda one: one.value)
@@ -32,12 +33,24 @@ def test_as_described(service: Service, mode: GenerationMode) -> None:
         @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: schemathesis.Case) -> None:
+            assume(not _says_something_else(case))
             case.call_and_validate(timeout=90)
 
         with suppress(Unsatisfiable, InvalidArgument):  # nothing can be wrong without parameters
             ask()
             asked.append(operation.label)
     assert "POST /api/v1/validations" in asked
+
+
+def _says_something_else(case: schemathesis.Case) -> bool:
+    """Whether a value, as it is sent, is another than the one that was made.
+
+    In a query or a form a list of one value is that value, an empty one is nothing, and a text that
+    spells a truth value is one.
+    """
+    form = case.body if isinstance(case.body, dict) else {}
+    sent = [value for key, value in [*(case.query or {}).items(), *form.items()] if key != "file"]
+    return any(isinstance(one, list) or str(one).lower() in _TRUTH_VALUES for one in sent)
 
 
 def test_the_description_is_openapi_3_1(service: Service) -> None:

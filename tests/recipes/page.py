@@ -1,0 +1,95 @@
+"""A page of docs/recipes as something that can be typed: its commands and what they are to print.
+
+A ``console`` block holds commands, which begin with ``$ `` and go on behind a backslash, each
+followed by what it prints, standard output and error together; ``...`` stands for anything, on a
+line of its own for any lines. Without output a command has only to succeed. A ``python`` block is
+a script.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROMPT, _CONTINUED = "$ ", "\\"
+_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to type.
+
+    Attributes:
+        line: of the page, from 1.
+        command: for bash, or a script for Python.
+        script: whether it is a script.
+        output: what it is to print; empty where that does not matter.
+    """
+
+    line: int
+    command: str
+    script: bool = False
+    output: str = ""
+
+
+def steps_of(text: str) -> Iterator[Step]:
+    """What a page says to type, in order."""
+    for block in _BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start()) + 2
+        if block[1] == "console":
+            yield from _commands(block[2], line)
+        elif block[1] == "python":
+            yield Step(line, block[2], script=True)
+
+
+def _commands(block: str, line: int) -> Iterator[Step]:
+    command, output, at, continued = "", "", line, False
+    for number, text in enumerate(block.splitlines(), line):
+        if continued or text.startswith(_PROMPT):
+            if not continued:
+                if command:
+                    yield Step(at, command, output=output)
+                command, output, at = "", "", number
+            command += text.removeprefix("> " if continued else _PROMPT) + "\n"
+            continued = text.endswith(_CONTINUED)
+        elif command:
+            output += text + "\n"
+        else:
+            raise ValueError(f"line {number}: output without a command: {text!r}")
+    if command:
+        yield Step(at, command, output=output)
+
+
+def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
+    """Type a step; return what is wrong with what came, or None."""
+    program = [sys.executable, "-c"] if step.script else ["bash", "-e", "-o", "pipefail", "-c"]
+    done = subprocess.run(
+        [*program, step.command],
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_SECONDS,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        return f"exit status {done.returncode}:\n{done.stdout}"
+    if step.output and not _is_as_said(step.output, done.stdout):
+        return f"prints:\n{done.stdout}\nwhere the page has:\n{step.output}"
+    return None
+
+
+def _is_as_said(wanted: str, got: str) -> bool:
+    checker = doctest.OutputChecker()
+    got = "".join(line.rstrip() + "\n" for line in got.splitlines())
+    return checker.check_output(wanted, got, doctest.ELLIPSIS)
