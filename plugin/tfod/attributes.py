@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,9 @@ from tfod.example import bytes_feature, float_feature, int64_feature
 from tfod.wire import Kind
 
 _ATTRIBUTE_OF_NAME = {attribute.name: attribute for attribute in keys.OBJECT_ATTRIBUTES}
+_ATTRIBUTE_OF_OTHER_NAME = {
+    name: attribute for attribute in keys.OBJECT_ATTRIBUTES for name in attribute.other_names
+}
 
 
 _PLAIN = frozenset((bool, int, float, str, type(None)))
@@ -39,9 +42,10 @@ class Corrections:
     image: dict[str, Any]
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
     absent: dict[int, list[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.image or self.objects or self.absent)
+        return bool(self.image or self.objects or self.absent or self.names)
 
     def to_json(self) -> bytes:
         parts = {name: part for name, part in vars(self).items() if part}
@@ -54,7 +58,7 @@ class Corrections:
 
 def encode_attribute(
     name: str,
-    values: Sequence[AttributeValue],
+    attributes: Mapping[str, Sequence[AttributeValue]],
     features: dict[str, bytes],
     corrections: Corrections,
 ) -> None:
@@ -63,13 +67,16 @@ def encode_attribute(
     It goes under the OD API's own key when it has one and the values fit it, else under
     ``image/object/attribute/<name>``.
     """
+    values = attributes[name]
     kind = _kind_of(values)
     if kind is None:
         for number, value in enumerate(values):
             if value is not None:
                 corrections.objects.setdefault(number, {})[name] = value
         return
-    known = _ATTRIBUTE_OF_NAME.get(name)
+    known = _ATTRIBUTE_OF_NAME.get(name) or _ATTRIBUTE_OF_OTHER_NAME.get(name)
+    if known is not None and name != known.name and known.name in attributes:
+        known = None
     if known is not None and kind is Kind.INT64 and kind not in known.kinds:
         kind = Kind.FLOAT if Kind.FLOAT in known.kinds else kind
     if known is not None and kind not in known.kinds:
@@ -78,6 +85,9 @@ def encode_attribute(
     filled = [default if value is None else value for value in values]
     key = known.key if known else keys.ATTRIBUTE_PREFIX + name
     features[key] = _encode_values(kind, filled)
+    if known is not None and name != known.name:
+        corrections.names[known.name] = name
+        name = known.name
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)

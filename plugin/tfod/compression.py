@@ -84,6 +84,8 @@ class PeekedStream:
 class InflatingStream(io.RawIOBase):
     """Reads the plain bytes of a gzip (also of several members) or zlib stream.
 
+    What comes before a damage is read before it is raised.
+
     Raises:
         zlib.error: the stream is damaged.
         EOFError: the stream ends before its end mark.
@@ -93,6 +95,7 @@ class InflatingStream(io.RawIOBase):
         self._stream = stream
         self._inflater = zlib.decompressobj(_AUTO_DETECT)
         self._pending = b""
+        self._failure: zlib.error | None = None
 
     def readable(self) -> bool:
         return True
@@ -101,6 +104,8 @@ class InflatingStream(io.RawIOBase):
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
         """Fill at most ``len(target)`` bytes; 0 only at the sound end of the stream."""
         while True:
+            if self._failure is not None:
+                raise self._failure
             if self._inflater.eof:
                 self._pending = self._inflater.unused_data or self._stream.read(_INPUT_STEP)
                 if not self._pending.strip(b"\0"):
@@ -110,7 +115,12 @@ class InflatingStream(io.RawIOBase):
                 self._pending = self._stream.read(_INPUT_STEP)
                 if not self._pending:
                     raise EOFError("the compressed stream ends early")
-            data = self._inflater.decompress(self._pending, len(target))
+            before = self._inflater.copy()
+            try:
+                data = self._inflater.decompress(self._pending, len(target))
+            except zlib.error as failure:
+                self._failure = failure
+                data = _up_to_the_damage(before, self._pending, len(target))
             self._pending = self._inflater.unconsumed_tail
             if data:
                 target[: len(data)] = data
@@ -121,6 +131,25 @@ class InflatingStream(io.RawIOBase):
         super().close()
 
 
+def _up_to_the_damage(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
+    """What can be unpacked of data that cannot be unpacked whole, at most so many bytes.
+
+    zlib gives nothing of a piece with a damage in it: pieces are halved until none is left.
+    """
+    found = b""
+    step = len(data)
+    while step and len(found) < most:
+        trial = inflater.copy()
+        try:
+            found += trial.decompress(data[:step], most - len(found))
+        except zlib.error:
+            step //= 2
+            continue
+        inflater, data = trial, data[step:]
+        step = min(step, len(data))
+    return found
+
+
 class Deflater:
     """Compresses the bytes of a shard while it is written."""
 
@@ -128,7 +157,7 @@ class Deflater:
         window = 31 if compression is Compression.GZIP else 15
         self._compressor = zlib.compressobj(wbits=window)
 
-    def compress(self, data: bytes) -> bytes:
+    def compress(self, data: bytes | memoryview) -> bytes:
         return self._compressor.compress(data)
 
     def flush(self) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tfod import keys
 from tfod.example import Example
+from tfod.opening import shard_size
 from tfod.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.stream import read_examples
 from tfod.wire import Kind
@@ -74,7 +75,7 @@ def describe(source: str | os.PathLike[str]) -> Description:
         if example.shard != shard:
             shard = example.shard
             found.shards += 1
-            found.file_bytes += os.path.getsize(shard)
+            found.file_bytes += shard_size(shard)
         _add(found, example)
     return found
 

@@ -70,6 +70,7 @@ class Detection:
         keypoints: see :class:`Keypoints`.
         attributes: name to n values, for example ``{"difficult": [0, 1]}``.
         image_labels: classes of the whole picture.
+        captions: texts about the whole picture.
         image_attributes: name to a list of class ids of the whole picture.
         image_extra: name to value, of whatever else belongs to the whole picture.
         unread_keys: features that mean nothing to tfod.
@@ -92,6 +93,7 @@ class Detection:
     keypoints: Keypoints | None = None
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
+    captions: Sequence[str] = ()
     image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = ()

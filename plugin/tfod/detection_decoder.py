@@ -17,14 +17,19 @@ from tfod.wire import Kind
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
 
 
-def decode_detection(example: Example) -> Detection:
+def decode_detection(example: Example, boxes: np.ndarray | None = None) -> Detection:
     """Read an Example as a Detection. Copies no pictures and no masks.
+
+    Args:
+        example: the record.
+        boxes: the boxes of its objects, float32 of shape (n, 4), normalized ``xmin, ymin, xmax,
+            ymax``, where they do not come from the four lists of the format.
 
     Raises:
         RecordError: a feature has the wrong kind or lists of one object differ in length.
     """
     reader = _Reader(example)
-    boxes = reader.boxes()
+    boxes = reader.boxes() if boxes is None else boxes
     count = len(boxes)
     encoded, offset = reader.encoded()
     return Detection(
@@ -63,6 +68,7 @@ class _Reader:
             "image_extra": self.extra(attributes, count),
             "attributes": attributes,
             "image_labels": self.image_labels(),
+            "captions": self.captions(),
             "image_attributes": {
                 name: self.example.ints(key)
                 for name, key in keys.IMAGE_ATTRIBUTES.items()
@@ -241,6 +247,8 @@ class _Reader:
             for number, names in extra.get("absent", {}).items():
                 for name in names:
                     attributes[name][numbers[number]] = None
+            for name, other in dict(extra.get("names", {})).items():
+                attributes[str(other)] = attributes.pop(name)
             return dict(extra.get("image", {}))
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
             raise self.example.error(
@@ -272,6 +280,16 @@ class _Reader:
             for label in zip(
                 texts or nothing, labels or nothing, confidences or nothing, strict=True
             )
+        ]
+
+    def captions(self) -> list[str]:
+        if keys.CAPTION not in self.other_keys:
+            return []
+        if self.example.kind(keys.CAPTION) not in (Kind.BYTES, None):
+            self.oddities.append(f"{keys.CAPTION} is no list of texts, not read")
+            return []
+        return [
+            self._decode(value, keys.CAPTION) for value in self.example.byte_strings(keys.CAPTION)
         ]
 
     def unread_keys(self) -> list[str]:

@@ -38,13 +38,15 @@ def encode_detection(detection: Detection) -> bytes:
     if detection.encoded is not None:
         features[keys.ENCODED] = bytes_feature([bytes(detection.encoded)])
     _encode_image_labels(detection, features)
+    if detection.captions:
+        features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
     for name, ids in detection.image_attributes.items():
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
     corrections = Corrections(dict(detection.image_extra))
     if len(detection.boxes):
         _encode_objects(detection, features)
-        for name, values in detection.attributes.items():
-            encode_attribute(name, values, features, corrections)
+        for name in detection.attributes:
+            encode_attribute(name, detection.attributes, features, corrections)
     if corrections:
         features[keys.EXTRA_ATTRIBUTES] = bytes_feature([corrections.to_json()])
     return encode_example(features)

@@ -7,8 +7,9 @@ what is asked for.
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -56,11 +57,12 @@ class Example:
         RecordError: the payload is not a ``tf.train.Example``.
     """
 
-    __slots__ = ("_spans", "_start", "buffer", "record", "shard")
+    __slots__ = ("_own_keys", "_spans", "_start", "buffer", "record", "shard")
 
     def __init__(self, record: Record, shard: str) -> None:
         self.record = record
         self.shard = shard
+        self._own_keys: Mapping[str, str] = {}
         self.buffer: Buffer = record.buffer
         self._start = record.start
         if record.length <= _SMALL:
@@ -75,6 +77,25 @@ class Example:
     def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:
         """View a payload that was read some other way."""
         return cls(Record(0, 0, bytearray(payload), 0, len(payload)), shard)
+
+    def renamed(self, names: Mapping[str, str], hidden: Collection[str] = ()) -> Example:
+        """The same record with some features under other keys, and some left out.
+
+        Args:
+            names: the new key of each feature that gets one, to the key that it has. The feature
+                that has the new key already is left out.
+            hidden: further keys that are left out.
+
+        Errors of the new Example name a feature by the key that the record has.
+        """
+        other = copy.copy(self)
+        gone = {key.encode() for key in (*names, *names.values(), *hidden)}
+        other._spans = {key: span for key, span in self._spans.items() if key not in gone}
+        for new, own in names.items():
+            if own in self:
+                other._spans[new.encode()] = self._spans[own.encode()]
+        other._own_keys = dict(names)
+        return other
 
     def __contains__(self, key: str) -> bool:
         return key.encode() in self._spans
@@ -98,7 +119,7 @@ class Example:
             shard=self.shard,
             record=self.record.number,
             offset=self.record.offset,
-            feature=feature,
+            feature=self._own_keys.get(feature, feature) if feature else None,
             remedy=remedy,
         )
 
@@ -267,7 +288,7 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
     for key, feature in features.items():
         length = len(feature)
         # Pictures have all lengths, and would drive the short ones out of the memory.
-        head = _entry_head(key, length) if length < _RECURRING else _make_head(key, length)
+        head = _known_head(key, length) if length < _RECURRING else _entry_head(key, length)
         parts += (head, feature)
     parts[0] = b"\n" + encode_varint(sum(map(len, parts)))
     return b"".join(parts)
@@ -276,11 +297,16 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
 _RECURRING = 1024
 
 
-def _make_head(key: str, length: int) -> bytes:
+def encode_entry(key: str, feature: bytes) -> bytes:
+    """Encode one entry of an Example's map, as :func:`encode_example` joins them."""
+    return _entry_head(key, len(feature)) + feature
+
+
+def _entry_head(key: str, length: int) -> bytes:
     """A map entry up to its value, a feature of so many bytes."""
     name = key.encode()
     entry = b"\n" + encode_varint(len(name)) + name + b"\x12" + encode_varint(length)
     return b"\n" + encode_varint(len(entry) + length) + entry
 
 
-_entry_head = functools.lru_cache(4096)(_make_head)
+_known_head = functools.lru_cache(4096)(_entry_head)

@@ -27,12 +27,16 @@ BOX: Final = (XMIN, YMIN, XMAX, YMAX)
 CLASS_TEXT: Final = "image/object/class/text"
 CLASS_LABEL: Final = "image/object/class/label"
 MASK: Final = "image/object/mask"
+AREA: Final = "image/object/area"
 
 KEYPOINT_X: Final = "image/object/keypoint/x"
 KEYPOINT_Y: Final = "image/object/keypoint/y"
 KEYPOINT_VISIBILITY: Final = "image/object/keypoint/visibility"
 KEYPOINT_NUM: Final = "image/object/keypoint/num"
 KEYPOINT_TEXT: Final = "image/object/keypoint/text"
+
+CAPTION: Final = "image/caption"
+"""Texts about the whole picture. Source: official/vision/data/create_coco_tf_record.py."""
 
 IMAGE_CLASS_TEXT: Final = "image/class/text"
 IMAGE_CLASS_LABEL: Final = "image/class/label"
@@ -44,7 +48,8 @@ ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
 EXTRA_ATTRIBUTES: Final = "tfod/attributes"
 """Ours: one JSON text of what the other keys cannot say exactly. Readers may ignore it.
 
-``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]}}``
+``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]},
+"names": {name: other name}}``
 """
 
 
@@ -57,12 +62,15 @@ class ObjectAttribute:
         key: the feature's key.
         kinds: the lists that writers use; the first one is what TensorFlow's decoder expects.
         default: what is written for an object that has no such attribute, where others do.
+        other_names: what else Datumaro calls it; an attribute of such a name is written under the
+            key, where readers look for it, and gets its name back.
     """
 
     name: str
     key: str
     kinds: tuple[Kind, ...]
     default: int | float | str
+    other_names: tuple[str, ...] = ()
 
 
 _FLAG = (Kind.INT64,)
@@ -73,10 +81,11 @@ OBJECT_ATTRIBUTES: Final = (
     ObjectAttribute("truncated", "image/object/truncated", (Kind.INT64, Kind.FLOAT), 0),
     ObjectAttribute("occluded", "image/object/occluded", _FLAG, 0),
     ObjectAttribute("is_crowd", "image/object/is_crowd", _FLAG, 0),
-    ObjectAttribute("group_of", "image/object/group_of", _FLAG, 0),
-    ObjectAttribute("depiction", "image/object/depiction", _FLAG, 0),
-    ObjectAttribute("view", "image/object/view", (Kind.BYTES,), ""),
-    ObjectAttribute("area", "image/object/area", _NUMBER, 0.0),
+    # The other names are those of Datumaro's importers of Open Images and Pascal VOC.
+    ObjectAttribute("group_of", "image/object/group_of", _FLAG, 0, ("is_group_of",)),
+    ObjectAttribute("depiction", "image/object/depiction", _FLAG, 0, ("is_depiction",)),
+    ObjectAttribute("view", "image/object/view", (Kind.BYTES,), "", ("pose",)),
+    ObjectAttribute("area", AREA, _NUMBER, 0.0),
     ObjectAttribute("weight", "image/object/weight", _NUMBER, 1.0),
     ObjectAttribute("mask_weight", "image/object/mask/weight", _NUMBER, 1.0),
     ObjectAttribute("track_id", "image/object/track/label", _FLAG, -1),
@@ -98,7 +107,7 @@ KNOWN_KEYS: Final = frozenset(
     [ENCODED, FORMAT, FILENAME, SOURCE_ID, SHA256, HEIGHT, WIDTH]
     + [*BOX, CLASS_TEXT, CLASS_LABEL, MASK]
     + [KEYPOINT_X, KEYPOINT_Y, KEYPOINT_VISIBILITY, KEYPOINT_NUM, KEYPOINT_TEXT]
-    + [IMAGE_CLASS_TEXT, IMAGE_CLASS_LABEL, IMAGE_CLASS_CONFIDENCE]
+    + [IMAGE_CLASS_TEXT, IMAGE_CLASS_LABEL, IMAGE_CLASS_CONFIDENCE, CAPTION]
     + [attribute.key for attribute in OBJECT_ATTRIBUTES]
     + [*IMAGE_ATTRIBUTES.values(), EXTRA_ATTRIBUTES]
 )

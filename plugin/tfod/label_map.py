@@ -24,7 +24,8 @@ from google.protobuf import (
     text_format,
 )
 
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, ShardError
+from tfod.opening import open_shard, shard_size
 
 _LONGEST = 64 << 20
 _PACKAGED = Path(__file__).parent / "label_maps"
@@ -126,6 +127,11 @@ def _item_text(item: LabelMapItem) -> str:
     return "item {\n" + "".join(f"\t{line}\n" for line in lines) + "}\n\n"
 
 
+def quoted(text: str) -> str:
+    """A text in double quotes, escaped as protobuf's text format has it."""
+    return f'"{_escape(text)}"'
+
+
 def _escape(text: str) -> str:
     return str(text_encoding.CEscape(text, as_utf8=True))
 
@@ -196,11 +202,14 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
         # A device would never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is no regular file")
-        if os.path.getsize(name) > _LONGEST:
+        if shard_size(name) > _LONGEST:
             raise LabelMapError(f"{name} is too long for a label map (above {_LONGEST >> 20} MiB)")
-        data = Path(name).read_bytes()
+        with open_shard(name) as (stream, _):
+            data = stream.read()
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
+    except ShardError as error:
+        raise LabelMapError(str(error)) from None
     return decode_label_map(data, name)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 # .jpg, .JPEG, .e; but not the number in frame.000123 nor the hash that Roboflow appends.
@@ -82,14 +82,20 @@ class PictureFolders:
         shard: path of the shard.
         subset: its subset, which a folder in ``images`` may be named for.
         names_in: lists a folder; a cached one spares a set of shards thousands of listings.
+        further: folders in which to look first.
     """
 
     def __init__(
-        self, shard: str, subset: str, names_in: Callable[[str], frozenset[str]] | None = None
+        self,
+        shard: str,
+        subset: str,
+        names_in: Callable[[str], frozenset[str]] | None = None,
+        further: Sequence[str] = (),
     ) -> None:
         beside = os.path.dirname(os.path.abspath(shard))
         above = os.path.dirname(beside)
         folders = [
+            *further,
             beside,
             os.path.join(beside, "images"),
             os.path.join(beside, "images", subset),

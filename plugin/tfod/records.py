@@ -44,6 +44,7 @@ from tfod.damage import (
     truncated,
 )
 from tfod.headers import FOOTER_BYTES, ShardPart, find_headers
+from tfod.opening import open_shard
 from tfod.window import BUFFER_BYTES, NO_BUFFER, NO_BYTES, Source, Window
 
 _ENDLESS = 1 << 62  # the end of a stream of unknown length
@@ -77,6 +78,11 @@ class Record(NamedTuple):
     def payload(self) -> memoryview:
         """The payload, not copied."""
         return memoryview(self.buffer)[self.start : self.start + self.length]
+
+    @property
+    def framed_span(self) -> tuple[int, int]:
+        """Where it lies in the buffer with header and footer, if :func:`read_records` read it."""
+        return self.start - HEADER_BYTES, self.start + self.length + FOOTER_BYTES
 
     @property
     def payload_offset(self) -> int:
@@ -131,12 +137,11 @@ def read_records(
         OSError: the file cannot be opened or read.
     """
     name = os.fspath(path)
-    with open(name, "rb", buffering=0) as stream:
+    with open_shard(name) as (stream, size):
         if part is not None:
             stream.seek(part.start)
             yield from _Walk(stream, name, part, on_damage, max_record_bytes).records()
             return
-        size = os.fstat(stream.fileno()).st_size
         yield from read_record_stream(
             stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
         )

@@ -8,6 +8,7 @@ that is not the same any more when it is opened again is refused instead of misr
 
 from __future__ import annotations
 
+import array
 import os
 import shutil
 import tempfile
@@ -15,13 +16,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple, TypeAlias, overload
+from typing import BinaryIO, NamedTuple, cast, overload
 
 import numpy as np
 
 from tfod.compression import Compression, InflatingStream
 from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardError
+from tfod.opening import zip_member
 from tfod.records import Record, masked_crc32c, read_records, shard_compression
 
 
@@ -102,8 +104,10 @@ class RecordIndex(Sequence[bytes]):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self._shard = identify(path)
-        spans = [(record.payload_offset, record.length) for record in _headers(self._shard)]
-        self._spans = np.array(spans, np.int64).reshape(-1, 2)
+        spans = array.array("q")
+        for record in _headers(self._shard):
+            spans.extend((record.payload_offset, record.length))
+        self._spans = np.frombuffer(spans, np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -160,93 +164,115 @@ class _OpenFiles:
     """The shards that are open for random access, least recently used first."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[ShardIdentity, tuple[BinaryIO | _Spool, Compression]] = (
-            OrderedDict()
-        )
+        self._files: OrderedDict[ShardIdentity, _OpenFile] = OrderedDict()
         self._lock = threading.Lock()
 
     def open(self, path: str) -> ShardIdentity:
         with self._lock:
-            file = open(path, "rb", buffering=0)
-            shard = _identity_of(path, file)
+            opened = _OpenFile(path)
+            shard = opened.identity()
             if shard in self._files:
-                file.close()
+                opened.close()
                 self._files.move_to_end(shard)
             else:
-                self._keep(shard, file)
+                self._keep(shard, opened)
             return shard
 
     def compression(self, shard: ShardIdentity) -> Compression:
         with self._lock:
-            return self._file(shard)[1]
+            return self._file(shard).compression
 
     def read(self, shard: ShardIdentity, offset: int, length: int) -> bytes:
         with self._lock:
-            file, compression = self._file(shard)
-            if compression is not Compression.NONE and not isinstance(file, _Spool):
-                spool = _Spool.of(file, shard)
-                file.close()
-                self._files[shard] = (spool, compression)
-                return os.pread(spool.fileno(), length, offset)
-            return os.pread(file.fileno(), length, offset)
+            return self._file(shard).read(offset, length)
 
     def _file(self, shard: ShardIdentity) -> _OpenFile:
         if shard in self._files:
             self._files.move_to_end(shard)
             kept = self._files[shard]
             # Written over in place: another content in the same file.
-            if isinstance(kept[0], _Spool) or _identity_of(shard.path, kept[0]) == shard:
+            if kept.is_spooled or kept.identity() == shard:
                 return kept
             raise _changed(shard)
         try:
-            file = open(shard.path, "rb", buffering=0)
-        except OSError:
+            opened = _OpenFile(shard.path)
+        except (OSError, ShardError):
             raise _changed(shard) from None
-        if _identity_of(shard.path, file) != shard:
-            file.close()
+        if opened.identity() != shard:
+            opened.close()
             raise _changed(shard)
-        return self._keep(shard, file)
+        return self._keep(shard, opened)
 
-    def _keep(self, shard: ShardIdentity, file: BinaryIO) -> _OpenFile:
-        compression = shard_compression(os.pread(file.fileno(), HEADER_BYTES, 0))
-        self._files[shard] = (file, compression)
+    def _keep(self, shard: ShardIdentity, opened: _OpenFile) -> _OpenFile:
+        self._files[shard] = opened
         while len(self._files) > _MAX_OPEN_FILES:
-            self._files.popitem(last=False)[1][0].close()
-        return self._files[shard]
+            self._files.popitem(last=False)[1].close()
+        return opened
 
 
-class _Spool:
-    """A compressed shard's plain bytes in an unnamed temporary file: deflate cannot seek."""
+class _OpenFile:
+    """A shard that is open: a file, an entry of a zip, or its plain bytes in a temporary file.
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    Attributes:
+        compression: of the shard itself.
+        is_spooled: whether its plain bytes lie in an unnamed temporary file, since deflate cannot
+            seek; then it needs the shard's own file no more.
+    """
 
-    @classmethod
-    def of(cls, compressed: BinaryIO, shard: ShardIdentity) -> _Spool:
-        plain = tempfile.TemporaryFile(buffering=0)
-        compressed.seek(0)
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._member = zip_member(path)
+        self._start = self._member.place if self._member else 0
+        self._file: BinaryIO = open(
+            self._member.archive if self._member else path, "rb", buffering=0
+        )
+        self.is_spooled = False
         try:
-            with InflatingStream(compressed) as stream:
-                shutil.copyfileobj(stream, plain, 1 << 20)
-        except OSError as error:
-            plain.close()
-            raise ShardError(
-                f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})",
-                shard=shard.path,
-                remedy="make room there, set TMPDIR, or decompress the shard yourself",
-            ) from None
-        return cls(plain)
+            self.compression = shard_compression(self._head())
+        except BaseException:
+            self._file.close()
+            raise
 
-    def fileno(self) -> int:
-        return self._file.fileno()
+    def identity(self) -> ShardIdentity:
+        """Which file it is; for an entry its archive, but with its own path and size."""
+        status = os.fstat(self._file.fileno())
+        size = self._member.size if self._member else status.st_size
+        return ShardIdentity(self._path, status.st_dev, status.st_ino, size, status.st_mtime_ns)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Some of the plain bytes; fewer at the end."""
+        is_plain = self.compression is Compression.NONE and self._start is not None
+        if not is_plain and not self.is_spooled:
+            self._spool()
+        if self._member and not self.is_spooled:  # what follows in the archive is not the shard's
+            length = max(0, min(length, self._member.size - offset))
+        return os.pread(self._file.fileno(), length, (self._start or 0) + offset)
 
     def close(self) -> None:
         self._file.close()
 
+    def _head(self) -> bytes:
+        if self._member:
+            return self._member.stream(self._file).read(HEADER_BYTES)
+        return os.pread(self._file.fileno(), HEADER_BYTES, 0)
 
-def _identity_of(path: str, file: BinaryIO) -> ShardIdentity:
-    status = os.fstat(file.fileno())
-    return ShardIdentity(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    def _spool(self) -> None:
+        plain = tempfile.TemporaryFile(buffering=0)
+        self._file.seek(0)
+        stream = self._member.stream(self._file) if self._member else self._file
+        try:
+            if self.compression is not Compression.NONE:
+                stream = cast(BinaryIO, InflatingStream(stream))
+            shutil.copyfileobj(stream, plain, 1 << 20)
+        except OSError as error:
+            plain.close()
+            raise ShardError(
+                f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})",
+                shard=self._path,
+                remedy="make room there, set TMPDIR, or decompress the shard yourself",
+            ) from None
+        self._file.close()
+        self._file, self._start, self.is_spooled = plain, 0, True
 
 
 def _changed(shard: ShardIdentity) -> ShardError:
@@ -257,5 +283,4 @@ def _changed(shard: ShardIdentity) -> ShardError:
     )
 
 
-_OpenFile: TypeAlias = tuple[BinaryIO | _Spool, Compression]
 _open_files = _OpenFiles()

@@ -17,8 +17,10 @@ from pathlib import Path
 from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardsNotFoundError
 from tfod.naming import safe_relative_path
+from tfod.opening import zip_member
 from tfod.records import is_record_header
 
+ROBOFLOW_NOTE = "README.roboflow.txt"
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
 # With the number before the extension, behind it, or with no extension at all.
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
@@ -30,10 +32,11 @@ _OTHER_EXTENSIONS = frozenset(
         *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".mp4"),
         *(".xml", ".json", ".txt", ".csv", ".pbtxt", ".yaml", ".yml", ".config", ".md", ".html"),
         *(".zip", ".tar", ".pb", ".npy", ".pkl", ".h5", ".index", ".meta", ".tfindex"),
+        ".idx",  # tfod index and tfrecord2idx
         *(".py", ".ipynb", ".sh", ".log", ".pdf"),
     )
 )
-_SPLITS = frozenset(
+SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 _MAX_DEPTH = 3
@@ -74,8 +77,9 @@ def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
         name = root
     numbered = _NUMBERED.match(name)
     if numbered:
-        extension = numbered["ext"] or numbered["late"] or ""
-        if extension.lower() in ("", *SHARD_EXTENSIONS):
+        known = ("", *SHARD_EXTENSIONS)
+        early, late = ((numbered[group] or "").lower() for group in ("ext", "late"))
+        if (early or late) in known and late in known:
             return ShardName(numbered["stem"], int(numbered["number"]), int(numbered["total"]))
     root, extension = os.path.splitext(name)
     if extension.lower() in SHARD_EXTENSIONS:
@@ -84,33 +88,52 @@ def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
 
 
 def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
-    """Find the shards that a file, a folder or a glob means, grouped into subsets.
+    """Find the shards that a file, a folder, a zip or a glob means, grouped into subsets.
 
     A folder is searched three levels deep. A folder named as a split (``train``, ``valid``,
-    ``test``) names the subset of what it holds, unless it is the folder that was asked for.
+    ``test``) names the subset of what it holds, unless it is the folder that was asked for; in
+    Roboflow's exports every folder does. A shard in a zip has a path as if the zip were a folder
+    (:mod:`tfod.shard_zip`), which every function of tfod that reads shards takes.
 
     Raises:
         ShardsNotFoundError: nothing that looks like a shard is there.
+        ShardError: a zip is damaged, or a shard in it should not be read.
     """
     text = os.fspath(source)
-    if os.path.isfile(text):
-        return group_shards([text], root=os.path.dirname(text))
-    if os.path.isdir(text):
+    if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
+        paths = _search_zip(text)
+        root = text
+    elif os.path.isdir(text):
         paths = _search(text)
         root = text
+    elif os.path.isfile(text) or zip_member(text) is not None:
+        return group_shards([text], root=os.path.dirname(text))
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
         root = _fixed_part(text)
     if not paths:
         raise ShardsNotFoundError(_not_found(text))
-    return group_shards(paths, root)
+    return group_shards(paths, root, by_folder=is_roboflow_export(root))
 
 
-def group_shards(paths: list[str], root: str) -> list[ShardSet]:
-    """Group shard files into subsets, by folder of a split and by the name without its number."""
+def is_roboflow_export(root: str) -> bool:
+    """Whether a folder or a zip has the note that Roboflow puts into its exports."""
+    note = os.path.join(root, ROBOFLOW_NOTE)
+    if not os.path.isfile(root):
+        return os.path.isfile(note)
+    from tfod.shard_zip import files_in
+
+    return note in files_in(root)
+
+
+def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:
+    """Group shard files into subsets, by folder of a split and by the name without its number.
+
+    With ``by_folder`` every folder below the root is one of a split.
+    """
     groups: dict[str, list[str]] = {}
     for path in sorted(paths):
-        groups.setdefault(_subset_of(path, root), []).append(path)
+        groups.setdefault(_subset_of(path, root, by_folder), []).append(path)
     return [
         ShardSet(subset, tuple(members), tuple(missing_of_sets(members)))
         for subset, members in groups.items()
@@ -146,8 +169,12 @@ def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of
 
 
 def protobuf_texts_in(folder: str) -> list[str]:
-    """Paths of the ``.pbtxt`` files in a folder."""
-    return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
+    """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip."""
+    if os.path.isdir(folder):
+        return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
+    from tfod.shard_zip import files_in  # needed for zips alone
+
+    return sorted(path for path in files_in(folder) if path.endswith(".pbtxt"))
 
 
 def find_label_map(
@@ -167,7 +194,8 @@ def find_label_map(
     """
     folder = os.path.dirname(os.path.abspath(shard))
     name = parse_shard_name(shard) or ShardName(os.path.splitext(os.path.basename(shard))[0])
-    for where in (folder, os.path.dirname(folder)):
+    above = os.path.dirname(folder)
+    for where in (folder,) if os.path.isfile(folder) else (folder, above):  # a zip is the top
         ranked: dict[int, list[str]] = {}
         for path in texts_in(where):
             rank = _label_map_rank(os.path.basename(path).lower(), name.stem.lower())
@@ -184,18 +212,65 @@ def is_named_label_map(path: str) -> bool:
     return "label" in os.path.basename(path).lower()
 
 
+def stem_of_subset(subset: str) -> str:
+    """A subset's name as a file or a folder can have it; escaped as in a URL where it must be."""
+    return _ESCAPED_IN_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", subset) or "default"
+
+
+def subset_of_stem(stem: str) -> str:
+    """The subset that :func:`stem_of_subset` has made this name of."""
+    subset = _ESCAPES.sub(lambda match: chr(int(match[1], 16)), stem)
+    # A name that leads out of a folder is nobody's subset; it stays escaped.
+    return (subset if safe_relative_path(subset) == subset else stem) or "default"
+
+
 def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> list[str]:
     """Names for the shards of a subset: one plain name, or numbered as the OD API does.
 
     What a file name cannot say, or would say something else, is escaped as in a URL:
     ``train/night`` becomes ``train%2Fnight``. :func:`find_shards` takes that back.
     """
-    stem = _ESCAPED_IN_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", subset) or "default"
+    stem = stem_of_subset(subset)
     if parse_shard_name(stem + extension) != ShardName(stem):
         stem = re.sub(r"-(?=\d+-of-|of-)", "%2D", stem)
     if count == 1:
         return [f"{stem}{extension}"]
     return [f"{stem}-{number:05d}-of-{count:05d}{extension}" for number in range(count)]
+
+
+def numbered_file_names(name: str, count: int) -> list[str]:
+    """Names for the files of a set that somebody calls ``name``, as the OD API makes them.
+
+    One is ``coco_train.record``; of 100 the first is ``coco_train.record-00000-of-00100``.
+    Source: dataset_tools/tf_record_creation_util.py.
+    """
+    if count == 1:
+        return [name]
+    return [f"{name}-{number:05d}-of-{count:05d}" for number in range(count)]
+
+
+def similar_file_names(shard: str, count: int) -> list[str]:
+    """Names for so many shards in the manner of one that is there, without a folder.
+
+    ``a.record-00000-of-00010`` is followed by ``a.record-00000-of-00003``, ``a.tfrecord`` and
+    ``a-00000-of-00010.tfrecord`` by ``a-00000-of-00003.tfrecord``, ``a.record`` by
+    ``a.record-00000-of-00003``. An ending such as ``.gz`` goes: the bytes say how a shard is
+    compressed.
+    """
+    name = os.path.basename(shard)
+    root, extension = os.path.splitext(name)
+    if extension.lower() in _COMPRESSED:
+        name = root
+    numbered = _NUMBERED.match(name)
+    if numbered:
+        before, behind = numbered["stem"] + (numbered["ext"] or ""), numbered["late"] or ""
+    elif name.lower().endswith((".record", ".records")):
+        before, behind = name, ""
+    else:
+        before, behind = os.path.splitext(name)
+    if count == 1 and parse_shard_name(before + behind):
+        return [before + behind]
+    return [f"{before}-{number:05d}-of-{count:05d}{behind}" for number in range(count)]
 
 
 def _label_map_rank(name: str, stem: str) -> int | None:
@@ -213,7 +288,11 @@ def _label_map_rank(name: str, stem: str) -> int | None:
 
 def _search(folder: str) -> list[str]:
     """All shards in a folder and the levels below it."""
-    found: list[str] = []
+    return [path for path in files_below(folder) if looks_like_shard(path)]
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Paths of the files in a folder and the three levels below it, hidden ones left out."""
     level = [folder]
     for _ in range(_MAX_DEPTH + 1):
         below: list[str] = []
@@ -222,9 +301,29 @@ def _search(folder: str) -> list[str]:
                 if entry.is_dir():
                     below.append(entry.path)
                 # Opening a pipe waits for a writer, and a device never ends.
-                elif entry.is_file() and looks_like_shard(entry.path):
-                    found.append(entry.path)
+                elif entry.is_file():
+                    yield entry.path
         level = below
+
+
+def _is_zip(path: str) -> bool:
+    from tfod.shard_zip import is_zip
+
+    return is_zip(path)
+
+
+def _search_zip(archive: str) -> list[str]:
+    """All shards in a zip."""
+    from tfod.shard_zip import members, require_readable
+
+    found = []
+    there = members(archive)
+    for path, member in there.items():
+        parts = member.entry.path.split("/")
+        hidden = any(one.startswith((".", "__MACOSX")) and one != ".." for one in parts)
+        if not hidden and looks_like_shard(path, lambda path: there[path].head()):
+            require_readable(member)
+            found.append(path)
     return found
 
 
@@ -238,15 +337,15 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _subset_of(path: str, root: str) -> str:
+def _subset_of(path: str, root: str, by_folder: bool) -> str:
     parent = os.path.dirname(os.path.abspath(path))
-    if os.path.basename(parent).lower() in _SPLITS and parent != os.path.abspath(root or "."):
-        return os.path.basename(parent)
+    if parent != os.path.abspath(root or ".") and (
+        by_folder or os.path.basename(parent).lower() in SPLITS
+    ):
+        return subset_of_stem(os.path.basename(parent))
     name = parse_shard_name(path)
     if name is not None:
-        stem = _ESCAPES.sub(lambda match: chr(int(match[1], 16)), name.stem)
-        # A name that leads out of a folder is nobody's subset; it stays escaped.
-        return (stem if safe_relative_path(stem) == stem else name.stem) or "default"
+        return subset_of_stem(name.stem)
     return os.path.splitext(os.path.basename(path))[0]
 
 
@@ -286,6 +385,8 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _not_found(text: str) -> str:
+    if os.path.isfile(text):
+        return f"{text}: no shard in this archive; look at it with: tfod check"
     if os.path.isdir(text):
         return (
             f"{text}: no shard in this folder or the three levels below it; shards are named "

@@ -57,8 +57,12 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
             raise NotAnExampleError("a varint of more than ten bytes")
 
 
-def _fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: number, wire type, and the half-open span of the value."""
+def iterate_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a message: number, wire type, and the half-open span of the value.
+
+    Raises:
+        NotAnExampleError, IndexError: the bytes are no message.
+    """
     position = start
     while position < end:
         tag, position = read_varint(buffer, position)
@@ -98,7 +102,7 @@ def find_features(buffer: Buffer, start: int, end: int) -> tuple[dict[bytes, Fea
         size, first = read_varint(buffer, start + 1)
         if first + size == end:  # nothing else, as every writer has it
             return found, _find_entries(buffer, first, end, found)
-    for number, wire, first, last in _fields(buffer, start, end):
+    for number, wire, first, last in iterate_fields(buffer, start, end):
         if number == 1:
             if wire != _LENGTH:
                 raise NotAnExampleError("its features are no message")
@@ -154,13 +158,13 @@ def _find_entries(buffer: Buffer, position: int, end: int, found: dict[bytes, Fe
 
 def _find_entry(buffer: Buffer, start: int, end: int, found: dict[bytes, FeatureSpan]) -> int:
     """Read one field of Features in the general way; return the position behind it."""
-    number, wire, first, stop = next(_fields(buffer, start, end))
+    number, wire, first, stop = next(iterate_fields(buffer, start, end))
     if number != 1:
         return stop
     if wire != _LENGTH:
         raise NotAnExampleError("a feature is no map entry")
     key, value = b"", (first, first)
-    for number, wire, begin, last in _fields(buffer, first, stop):
+    for number, wire, begin, last in iterate_fields(buffer, first, stop):
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[begin:last])
         elif number == 2 and wire == _LENGTH:
@@ -233,7 +237,7 @@ def find_list(buffer: Buffer, span: FeatureSpan) -> tuple[Kind | None, Spans]:
         return _KIND_OF_TAG[tag], ((start, end),)
     kind = None
     parts: list[tuple[int, int]] = []
-    for number, wire, first, last in _fields(buffer, start, end):
+    for number, wire, first, last in iterate_fields(buffer, start, end):
         if number > 3:
             continue
         if wire != _LENGTH:
@@ -267,7 +271,7 @@ def _decode_spans_generally(buffer: Buffer, parts: Spans) -> list[tuple[int, int
     return [
         (first, last)
         for start, end in parts
-        for number, wire, first, last in _fields(buffer, start, end)
+        for number, wire, first, last in iterate_fields(buffer, start, end)
         if number == 1 and wire == _LENGTH
     ]
 
@@ -325,7 +329,7 @@ def _number_runs(buffer: Buffer, parts: Spans, single: int) -> list[tuple[int, i
     return [
         (first, last)
         for start, end in parts
-        for number, wire, first, last in _fields(buffer, start, end)
+        for number, wire, first, last in iterate_fields(buffer, start, end)
         if number == 1 and wire in (_LENGTH, single)
     ]
 

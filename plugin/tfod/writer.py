@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import secrets
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
@@ -14,6 +16,7 @@ import google_crc32c
 
 from tfod.compression import Compression, Deflater
 from tfod.errors import TfodError
+from tfod.record_batches import RecordBatch
 from tfod.records import masked_crc32c
 from tfod.shards import shard_file_names
 
@@ -30,21 +33,24 @@ class WriteError(TfodError):
 class AtomicFile:
     """A file that is written aside and takes its name only when it is complete.
 
-    Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind.
+    Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind,
+    also no folder that was made for it.
     """
 
     def __init__(self, folder: str, hint: str) -> None:
+        self._made = _absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
             self._aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
             handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
+            self._remove_folders()
             raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
         self._folder = folder
         self._hint = hint
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Add bytes.
 
         Raises:
@@ -82,6 +88,13 @@ class AtomicFile:
             self.stream.close()
         with contextlib.suppress(OSError):
             os.unlink(self._aside)
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        """Remove the folders that were made, as far as nothing is in them."""
+        with contextlib.suppress(OSError):
+            for folder in self._made:
+                os.rmdir(folder)
 
     def _failure(self, error: OSError) -> WriteError:
         return WriteError(
@@ -90,8 +103,18 @@ class AtomicFile:
         )
 
 
+def _absent_folders(folder: str) -> list[str]:
+    """The folders that have to be made for this one to be there, the innermost first."""
+    absent = []
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
+        absent.append(folder)
+        folder = os.path.dirname(folder)
+    return absent
+
+
 class _Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
+    def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class RecordWriter:
@@ -115,6 +138,10 @@ class RecordWriter:
             self._stream.write(self._deflater.compress(part) if self._deflater else part)
         return len(payload) + 16
 
+    def copy(self, framed: bytes | memoryview) -> None:
+        """Write records as they lie in another shard, headers and checksums included."""
+        self._stream.write(self._deflater.compress(framed) if self._deflater else framed)
+
     def finish(self) -> None:
         """Write the end of a compressed stream. The stream itself stays open."""
         if self._deflater:
@@ -133,7 +160,10 @@ class ShardSetWriter:
         num_shards: write this many, records dealt in turn, as the OD API does; fewer when there
             are fewer records, since a shard of no bytes looks like a failed download.
         shard_size: or begin a new shard when one would grow beyond this many bytes.
+        shard_records: or when it has so many records (that are written, not copied).
         compression: of each shard as a whole.
+        name_files: names for so many files, where they are not to be those of
+            :func:`shard_file_names`; a folder may be in front, the same for all of them.
 
     Raises:
         WriteError: a file cannot be written.
@@ -146,19 +176,24 @@ class ShardSetWriter:
         *,
         num_shards: int = 1,
         shard_size: int | None = None,
+        shard_records: int | None = None,
         compression: Compression | str = Compression.NONE,
+        name_files: Callable[[int], Sequence[str]] | None = None,
     ) -> None:
         if num_shards < 1 or (shard_size is not None and shard_size < 1):
             raise ValueError("num_shards and shard_size must be at least 1")
         if num_shards > 1 and shard_size is not None:
             raise ValueError("num_shards and shard_size exclude each other")
-        self._folder = os.fspath(folder)
-        self._subset = subset
+        self._name_files = name_files or functools.partial(shard_file_names, subset)
+        inside, self._hint = os.path.split(self._name_files(1)[0])
+        self._folder = os.path.join(folder, inside) if inside else os.fspath(folder)
         self._shard_size = shard_size
+        self._shard_records = shard_records
         self._compression = Compression(compression)
         self._files: list[AtomicFile] = []
         self._writers: list[RecordWriter] = []
         self._written = 0
+        self._in_turn = True
         self.count = 0
         try:
             for _ in range(num_shards):
@@ -167,10 +202,17 @@ class ShardSetWriter:
             self.discard()
             raise
 
-    def write(self, payload: bytes) -> None:
-        """Add one record."""
-        if self._shard_size is not None:
+    def write(self, payload: bytes, shard: int | None = None) -> None:
+        """Add one record, in turn or into the shard of this number (then none is left out)."""
+        if shard is not None:
+            self._in_turn = False
+            writer = self._writers[shard]
+        elif self._shard_size is not None:
             if self._written and self._written + len(payload) + 16 > self._shard_size:
+                self._next_shard()
+            writer = self._writers[-1]
+        elif self._shard_records is not None:
+            if self.count and self.count % self._shard_records == 0:
                 self._next_shard()
             writer = self._writers[-1]
         else:
@@ -178,25 +220,47 @@ class ShardSetWriter:
         self._written += writer.write(payload)
         self.count += 1
 
+    def copy(self, batch: RecordBatch) -> None:
+        """Add records that lie in another shard, byte for byte."""
+        bounds, count = batch.bounds, len(batch.bounds) - 1
+        view = memoryview(batch.buffer)
+        if self._shard_size is not None:
+            self._copy_by_size(view, bounds, self._shard_size)
+            return
+        if len(self._writers) == 1:
+            self._writers[0].copy(view[bounds[0] : bounds[-1]])
+        else:
+            turns = len(self._writers)
+            for first in range(min(turns, count)):
+                spans = zip(bounds[first:-1:turns], bounds[first + 1 :: turns], strict=True)
+                framed = b"".join([view[start:stop] for start, stop in spans])
+                self._writers[(self.count + first) % turns].copy(framed)
+        self.count += count
+
     def complete(self) -> None:
         """Complete all files, still under their temporary names."""
-        for file in self._files[max(self.count, 1) :]:
-            file.discard()
-        del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
+        if self._in_turn:
+            for file in self._files[max(self.count, 1) :]:
+                file.discard()
+            del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
         for writer, file in zip(self._writers, self._files, strict=True):
             if not file.stream.closed:
                 writer.finish()
                 file.complete()
 
+    def paths(self) -> list[str]:
+        """Where the files will be, once they are complete."""
+        return [os.path.join(self._folder, name) for name in self._names()]
+
     def publish(self) -> list[str]:
         """Complete the files and give them their names; return their paths."""
         self.complete()
-        names = shard_file_names(self._subset, len(self._files))
+        names = self._names()
         return [file.publish(name) for file, name in zip(self._files, names, strict=True)]
 
     def discard(self) -> None:
         """Remove everything that was written aside."""
-        for file in self._files:
+        for file in reversed(self._files):  # the first one has made the folder
             file.discard()
 
     def __enter__(self) -> ShardSetWriter:
@@ -214,12 +278,26 @@ class ShardSetWriter:
         finally:
             self.discard()
 
+    def _names(self) -> list[str]:
+        return [os.path.basename(name) for name in self._name_files(len(self._files))]
+
+    def _copy_by_size(self, view: memoryview, bounds: Sequence[int], most: int) -> None:
+        start = bounds[0]
+        for first, stop in itertools.pairwise(bounds):
+            if self._written and self._written + stop - first > most:
+                self._writers[-1].copy(view[start:first])
+                self._next_shard()
+                start = first
+            self._written += stop - first
+            self.count += 1
+        self._writers[-1].copy(view[start : bounds[-1]])
+
     def _next_shard(self) -> None:
         self.complete()  # closes the full ones: a process may only hold so many files open
         self._open()
 
     def _open(self) -> None:
-        file = AtomicFile(self._folder, shard_file_names(self._subset, 1)[0])
+        file = AtomicFile(self._folder, self._hint)
         self._files.append(file)
         self._writers.append(RecordWriter(file, self._compression))
         self._written = 0
@@ -233,13 +311,19 @@ def write_records(
     num_shards: int = 1,
     shard_size: int | None = None,
     compression: Compression | str = Compression.NONE,
+    name_files: Callable[[int], Sequence[str]] | None = None,
 ) -> list[str]:
     """Write all payloads as the shards of one subset; return the files' paths.
 
     Arguments and errors are those of :class:`ShardSetWriter`.
     """
     writer = ShardSetWriter(
-        folder, subset, num_shards=num_shards, shard_size=shard_size, compression=compression
+        folder,
+        subset,
+        num_shards=num_shards,
+        shard_size=shard_size,
+        compression=compression,
+        name_files=name_files,
     )
     try:
         for payload in payloads:

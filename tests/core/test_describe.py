@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tfod.describe import describe
-from tfod_validator import cli
+from tfod_validator import cli, describe_command
 
 from tests.conftest import objects, picture
 
@@ -97,14 +97,14 @@ def test_unreadable_file(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "s.record")
 
-    monkeypatch.setattr(cli, "describe", refuse)
+    monkeypatch.setattr(describe_command, "describe", refuse)
     assert cli.main(["describe", "s.record"]) == 2
     assert capsys.readouterr().err == "tfod: s.record: Permission denied\n"
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "describe", interrupt)
+    monkeypatch.setattr(describe_command, "describe", interrupt)
     assert cli.main(["describe", "s.record"]) == 130
 
 

@@ -76,6 +76,7 @@ def plain(detection: Detection) -> dict[str, Any]:
     found["encoded"] = None if detection.encoded is None else bytes(detection.encoded)
     found["masks"] = detection.masks and [mask and bytes(mask.data) for mask in detection.masks]
     found["image_labels"] = list(detection.image_labels)
+    found["captions"] = list(detection.captions)
     found["attributes"] = dict(detection.attributes)
     for name in ("encoded_offset", "unread_keys", "oddities"):
         del found[name]
@@ -127,7 +128,7 @@ def test_empty_lists_of_another_kind_are_nothing() -> None:
         ("view", ["a", None], "image/object/view", Kind.BYTES),
         ("occluded", ["yes", "no"], "image/object/attribute/occluded", Kind.BYTES),
         ("difficult", [0.5], "image/object/attribute/difficult", Kind.FLOAT),
-        ("pose", ["x", None], "image/object/attribute/pose", Kind.BYTES),
+        ("pose", ["x", None], "image/object/view", Kind.BYTES),
         ("score", [0.5, None], "image/object/attribute/score", Kind.FLOAT),
         ("parts", [3, None], "image/object/attribute/parts", Kind.INT64),
         ("huge", [2**70], "tfod/attributes", Kind.BYTES),

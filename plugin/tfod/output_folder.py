@@ -1,0 +1,262 @@
+"""The folder that a command writes shards to: all of them appear together, or none does.
+
+Nothing that is there is touched before everything new is complete on disk; and what was read is
+never written over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tfod.compression import Compression
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.shard_layout import ShardLayout
+from tfod.shards import find_shards
+from tfod.writer import AtomicFile, ShardSetWriter, WriteError
+
+LABEL_MAP_FILE = "label_map.pbtxt"
+
+
+class OutputExistsError(TfodError):
+    """There is something already where an output should go."""
+
+
+class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
+    """Sets of shards, and the texts beside them, that appear in a folder together.
+
+    Use as a context manager: leaving it publishes all, leaving it by an exception (also
+    KeyboardInterrupt) leaves nothing, and what was there before as it was.
+
+    Args:
+        folder: where to write; made when it is not there.
+        sources: the files that are read, which are never replaced.
+        overwrite: whether shards of the same subsets, and a text of the same name, may go.
+        shards_there: finds the files of a subset in the folder; without it they are those that a
+            reader takes for this subset.
+
+    Attributes:
+        paths: the shards, when they are published.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        sources: Iterable[str],
+        overwrite: bool = False,
+        *,
+        shards_there: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self._folder = os.fspath(folder)
+        self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
+        self._sources = {_identity(path) for path in sources}
+        self._overwrite = overwrite
+        self._writers: dict[str, ShardSetWriter] = {}
+        self._texts: dict[str, bytes] = {}
+        self._text_files: dict[str, AtomicFile] = {}
+        self.paths: list[str] = []
+
+    def require_free(self, subset: str, name: str = "") -> None:
+        """See that a subset may be written, before anything is read.
+
+        Args:
+            subset: its name.
+            name: of one of its files, relative to the folder.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+        """
+        there = self._shards_there(subset)
+        where = os.path.abspath(os.path.dirname(os.path.join(self._folder, name)))
+        for path in there:
+            if os.path.abspath(os.path.dirname(path)) != where:
+                raise OutputExistsError(
+                    f"{path} would be in one subset with what is written; write to another folder"
+                )
+        self._require_replaceable(there)
+
+    def add_subset(
+        self,
+        subset: str,
+        layout: ShardLayout,
+        name_files: Callable[[int], Sequence[str]] | None = None,
+    ) -> ShardSetWriter:
+        """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+            WriteError: the folder cannot be written to.
+        """
+        self.require_free(subset, name_files(1)[0] if name_files else "")
+        if subset in self._writers:
+            raise ValueError(f"subset {subset!r} is there twice")
+        self._writers[subset] = ShardSetWriter(
+            self._folder,
+            subset,
+            num_shards=layout.num_shards or 1,
+            shard_size=layout.shard_size,
+            compression=layout.compression or Compression.NONE,
+            name_files=name_files,
+        )
+        return self._writers[subset]
+
+    def add_text(self, name: str, content: bytes) -> None:
+        """A file beside the shards, a label map say; ``name`` is relative to the folder.
+
+        Raises:
+            OutputExistsError: another text of this name is there, or was added before.
+        """
+        path = os.path.join(self._folder, name)
+        if self._texts.setdefault(name, content) != content:
+            raise OutputExistsError(
+                f"{path}: two subsets have different label maps; tfod merge makes them one"
+            )
+        if os.path.lexists(path) and _content(path) != content:
+            self._require_replaceable([path])
+
+    def publish(self) -> None:
+        """Complete all files, then give them their names and remove those that they replace.
+
+        Raises:
+            WriteError: a file cannot be written; what was there is as it was.
+        """
+        for name, content in self._texts.items():
+            path = os.path.join(self._folder, name)
+            if _content(path) != content:
+                self._text_files[path] = file = AtomicFile(*os.path.split(path))
+                file.write(content)
+                file.complete()
+        for writer in self._writers.values():
+            writer.complete()
+        new = [path for writer in self._writers.values() for path in writer.paths()]
+        new += self._text_files
+        stale = [path for subset in self._writers for path in self._shards_there(subset)]
+        self._require_replaceable(stale)  # somebody else may have written meanwhile
+        stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
+        with _signals_held(), _replacing([*stale, *new], new):
+            for path, file in self._text_files.items():
+                file.publish(os.path.basename(path))
+            for writer in self._writers.values():
+                self.paths += writer.publish()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            for file in self._text_files.values():
+                file.discard()
+            for writer in reversed(self._writers.values()):  # the first one has made the folder
+                writer.discard()
+
+    def _require_replaceable(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if _identity(path) in self._sources:
+                raise OutputExistsError(
+                    f"{path} is read, and would be replaced; write to another folder"
+                )
+        if paths and not self._overwrite:
+            more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+            raise OutputExistsError(
+                f"{paths[0]}{more} is there already; write to another folder, or replace it with "
+                "--overwrite"
+            )
+
+
+def replace_together(files: Mapping[str, AtomicFile]) -> None:
+    """Give complete files their names, by path; all get them or none does.
+
+    Raises:
+        WriteError: one cannot; what was there is as it was.
+    """
+    with _signals_held(), _replacing(files, files):
+        for path, file in files.items():
+            file.publish(os.path.basename(path))
+
+
+def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
+    try:
+        sets = find_shards(folder) if os.path.isdir(folder) else []
+    except ShardsNotFoundError:
+        return ()
+    return [path for one in sets if one.subset == subset for path in one.paths]
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """Which file a path means; an entry of a zip is nothing that could be written over."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.abspath(path)
+    return status.st_dev, status.st_ino
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _replacing(stale: Iterable[str], new: Iterable[str]) -> Iterator[None]:
+    """Move files aside while new ones take their names; put them back if that fails."""
+    aside: dict[str, str] = {}
+    placed: Iterable[str] = ()
+    try:
+        for path in dict.fromkeys(stale):
+            if os.path.lexists(path):
+                aside[path] = _move_aside(path)
+        placed = new  # nothing else has these names from here on
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for path in filter(os.path.lexists, placed):
+                os.unlink(path)
+            for path, hidden in aside.items():
+                os.replace(hidden, path)
+        raise
+    for hidden in aside.values():
+        with contextlib.suppress(OSError):
+            os.unlink(hidden)
+
+
+def _move_aside(path: str) -> str:
+    """Hide a file beside itself; return its path then."""
+    where, name = os.path.split(path)
+    hidden = os.path.join(where, f".{name}.{secrets.token_hex(8)}.old")
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        os.replace(path, hidden)
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be replaced ({error.strerror})") from None
+    return hidden
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let Ctrl-C and a request to end wait for a moment: names change together or not at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in map(int, (signal.SIGINT, signal.SIGTERM)):
+            before[number] = signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # else it was not set from Python
+                signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)

@@ -1,0 +1,1 @@
+"""The daily chores of shards: other numbers of them, one label map, parts, an index."""

@@ -1,0 +1,102 @@
+"""Index files beside shards, for readers that jump to a record.
+
+One line a record: the byte at which it starts (its header, not its payload) and how many bytes it
+has with header and footer, in decimal, a space between. Source: ``tfrecord2idx`` of NVIDIA DALI,
+whose ``fn.readers.tfrecord(index_path=…)`` reads it, and of vahidk/tfrecord.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+
+from tfod.compression import Compression
+from tfod.errors import ShardError
+from tfod.output_folder import OutputExistsError, replace_together
+from tfod.rearrange.sound_shards import compression_of, sound_batches
+from tfod.shards import find_shards
+from tfod.writer import AtomicFile
+
+INDEX_EXTENSION = ".idx"
+
+
+def write_indexes(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+) -> dict[str, int]:
+    """Write ``<shard>.idx`` for each shard; checksums are verified on the way.
+
+    Args:
+        source: shards as :func:`find_shards` takes them.
+        folder: where to write; without it beside each shard.
+        overwrite: replace index files that are there.
+
+    Returns:
+        The paths of the index files, and how many records each has.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to read.
+        ShardError: a shard is damaged, compressed, or in a zip.
+        OutputExistsError: an index is there, or two shards have the same name.
+        WriteError: an index cannot be written.
+    """
+    shards = [path for one in find_shards(source) for path in one.paths]
+    targets = [_target(path, folder) for path in shards]
+    _require_free(targets, overwrite)
+    for path in shards:
+        _require_seekable(path)
+    counts: dict[str, int] = {}
+    files: dict[str, AtomicFile] = {}
+    try:
+        for path, target in zip(shards, targets, strict=True):
+            where, name = os.path.split(target)
+            files[target] = AtomicFile(where or os.curdir, name)
+            counts[target] = _write_index(path, files[target])
+            files[target].complete()
+        replace_together(files)
+    finally:
+        for file in reversed(files.values()):  # the first one has made the folder
+            file.discard()
+    return counts
+
+
+def _target(shard: str, folder: str | os.PathLike[str] | None) -> str:
+    where, name = os.path.split(shard)
+    return os.path.join(where if folder is None else os.fspath(folder), name + INDEX_EXTENSION)
+
+
+def _write_index(shard: str, file: AtomicFile) -> int:
+    count = offset = 0
+    for batch in sound_batches(shard):
+        sizes = [stop - start for start, stop in itertools.pairwise(batch.bounds)]
+        starts = [offset + start for start in batch.bounds[:-1]]
+        lines = [f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True)]
+        file.write("".join(lines).encode())
+        offset += batch.bounds[-1]
+        count += len(sizes)
+    return count
+
+
+def _require_seekable(shard: str) -> None:
+    if not os.path.isfile(shard):
+        raise ShardError("is in a zip", shard=shard, remedy="unpack it before it is indexed")
+    compression = compression_of(shard)
+    if compression is not Compression.NONE:
+        raise ShardError(
+            f"is compressed ({compression.value}): nobody can jump to a record of it",
+            shard=shard,
+            remedy="write it plain first, with: tfod reshard --compression none",
+        )
+
+
+def _require_free(targets: Sequence[str], overwrite: bool) -> None:
+    seen: set[str] = set()
+    for path in targets:
+        if path in seen:
+            raise OutputExistsError(f"{path} would be the index of two shards; leave out -o")
+        seen.add(path)
+        if os.path.lexists(path) and not overwrite:
+            raise OutputExistsError(f"{path} is there already; replace it with --overwrite")

@@ -1,0 +1,305 @@
+"""Shards of any keys, read by the roles of their keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tfod import roles
+from tfod.classification import LabelProfile, encode_labelled_picture
+from tfod.counted_names import FileName, file_names, parse_file_name
+from tfod.detection import ImageLabel
+from tfod.detection_decoder import decode_detection
+from tfod.errors import LabelMapError, RecordError, TfodError
+from tfod.example import Example
+from tfod.keras_coco import Annotation, encode_annotations
+from tfod.label_map import LabelMapItem
+from tfod.labels_file import find_labels, labels_text, read_labels
+from tfod.mapped_decoder import MappedRecord, decode_mapped
+from tfod.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
+
+from tests.conftest import encode, objects, picture
+from tests.picture_kinds import HEIGHT, WIDTH, saved
+
+PNG = saved("RGB", "PNG")
+
+
+def example(features: Mapping[str, Any]) -> Example:
+    return Example.from_bytes(encode(features), "s.tfrecord")
+
+
+def decode(features: Mapping[str, Any], how: Roles, *repeating: str) -> MappedRecord:
+    return decode_mapped(example(features), how, repeating)
+
+
+def keras(**changes: Any) -> dict[str, Any]:
+    return {
+        "image": PNG,
+        "path": "val/7.png",
+        "area": 12.5,
+        "bbox": [1.0, 2.0, 17.0, 10.5],
+        "category_id": 44,
+        "id": 9,
+        "image_id": 7,
+    } | changes
+
+
+class TestRoles:
+    def test_the_usual_ones_read_as_the_usual_decoder(self) -> None:
+        record = (
+            picture()
+            | objects([(0.1, 0.2, 0.3, 0.4)], text=["cat"], label=[3])
+            | {"image/object/difficult": [1], "image/class/label": [2], "image/object/area": [4.5]}
+        )
+        by_roles = decode(record, Roles()).detection
+        usual = decode_detection(example(record))
+        assert by_roles.boxes.tolist() == usual.boxes.tolist()
+        assert vars(by_roles) | {"boxes": 0} == vars(usual) | {"boxes": 0}
+
+    def test_other_keys(self) -> None:
+        found = decode(
+            {
+                "file": "a.jpg",
+                "h": 100,
+                "w": 200,
+                "left": [0.1],
+                "top": [0.2],
+                "right": [0.3],
+                "bottom": [0.4],
+                "name": ["cat"],
+                "weather": "fog",
+            },
+            Roles.only(
+                filename="file",
+                height="h",
+                width="w",
+                box=("left", "top", "right", "bottom"),
+                class_text="name",
+            ),
+        )
+        detection = found.detection
+        assert (detection.filename, detection.height, detection.width) == ("a.jpg", 100, 200)
+        assert detection.boxes.tolist() == [np.array([0.1, 0.2, 0.3, 0.4], "<f4").tolist()]
+        assert detection.class_text == ["cat"] and detection.class_label is None
+        assert detection.unread_keys == ["weather"]
+        assert found.image_id is None and not found.annotation_ids
+
+    def test_a_role_that_is_none_leaves_its_usual_key_out(self) -> None:
+        record = picture() | objects([(0, 0, 1, 1)], text=["cat"], label=[3])
+        found = decode(record, Roles(filename=None, class_text=None, class_label=None)).detection
+        assert found.filename is None and found.class_text is None and found.class_label is None
+        assert len(found.boxes) == 1 and found.height == 100
+        assert not len(
+            decode(record, Roles(class_text=None, class_label=None, box=())).detection.boxes
+        )
+
+    def test_a_key_that_has_the_usual_name_of_another_role(self) -> None:
+        found = decode({"image/filename": "7", "image/source_id": "a"}, Roles.only(
+            filename="image/source_id", source_id="image/filename"
+        )).detection  # fmt: skip
+        assert (found.filename, found.source_id) == ("a", "7")
+
+    def test_keys_that_only_repeat_what_others_say(self) -> None:
+        how = Roles.only(encoded="image_raw", image_class_label="label")
+        found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth").detection
+        assert found.unread_keys == [] and found.image_labels == [ImageLabel(None, 3)]
+        assert bytes(found.encoded or b"") == PNG
+
+    def test_errors_name_the_key_of_the_record(self) -> None:
+        how = Roles.only(class_label="ids", box=("a", "b", "c", "d"))
+        with pytest.raises(RecordError) as said:
+            decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)
+        assert str(said.value).startswith("s.tfrecord, record 0, byte 0: ids holds 2 values for 1")
+        with pytest.raises(RecordError, match="record 0, byte 0: ids is float_list, expected int"):
+            decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1.5]}, how)
+
+
+class TestBoxesInPixels:
+    def test_size_from_the_header(self) -> None:
+        found = decode(keras(), KERAS_COCO)
+        corners = np.array([[1 / WIDTH, 2 / HEIGHT, 18 / WIDTH, 12.5 / HEIGHT]], "<f4")
+        assert found.detection.boxes.tolist() == corners.tolist()
+        assert found.detection.attributes == {"area": [12.5]}
+        assert found.detection.class_label == [44] and found.detection.filename == "val/7.png"
+        assert (found.image_id, list(found.annotation_ids)) == (7, [9])
+        assert found.detection.unread_keys == []
+
+    def test_size_from_the_record_comes_first(self) -> None:
+        how = Roles.only(height="h", width="w", encoded="image", box=("bbox",))
+        found = decode({"image": PNG, "h": 50, "w": 100, "bbox": [10.0, 10.0, 40.0, 20.0]}, how)
+        assert found.detection.boxes.tolist() == np.array([[0.1, 0.2, 0.5, 0.6]], "<f4").tolist()
+
+    def test_several_and_none(self) -> None:
+        found = decode(
+            keras(bbox=[0.0] * 8, category_id=[1, 2], id=[3, 4], area=[1.0, 2.0]), KERAS_COCO
+        )
+        assert len(found.detection.boxes) == 2 and list(found.annotation_ids) == [3, 4]
+        alone = Roles.only(encoded="image", box=("bbox",))
+        assert decode({"image": b"?"}, alone).detection.boxes.shape == (0, 4)
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"bbox": [1.0, 2.0, 3.0]}, "bbox holds 3 numbers, expected four for each object"),
+            ({"image": b"no picture"}, "bbox is in pixels, and the picture's size is not known"),
+            ({"bbox": [1, 2, 3, 4]}, "bbox is int64_list, expected float_list"),
+            ({"category_id": "cat"}, "category_id is bytes_list, expected int64_list"),
+            ({"image_id": [1, 2]}, "image_id holds 2 values, expected one"),
+            ({"id": [1, 2]}, "id holds 2 values for 1 boxes"),
+            ({"path": ["a", "b"]}, "path holds 2 values, expected one"),
+        ],
+    )
+    def test_what_does_not_fit(self, changes: dict[str, Any], said: str) -> None:
+        with pytest.raises(RecordError) as error:
+            decode(keras(**changes), KERAS_COCO)
+        assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {said}")
+
+    def test_the_picture_may_be_numbered_by_a_text(self) -> None:
+        assert decode(keras(image_id="n01"), KERAS_COCO).image_id == "n01"
+        assert decode({**keras(), "image_id": []}, KERAS_COCO).image_id is None
+
+
+class TestRecognition:
+    @pytest.mark.parametrize(
+        ("features", "encoded", "label", "text"),
+        [
+            ({"image_raw": "x", "label": 1, "height": 2, "depth": 3}, "image_raw", "label", None),
+            ({"image": "x", "label": 1}, "image", "label", None),
+            ({"image_bytes": "x", "label": "cat", "filename": "a"}, "image_bytes", None, "label"),
+            ({"image": "x", "class": 1, "label": "daisy"}, "image", "class", "label"),
+            ({"image": "x", "class": 1, "id": "a"}, "image", "class", None),
+        ],
+    )
+    def test_classification(self, features: Any, encoded: str, label: Any, text: Any) -> None:
+        found = classification_roles(example(features))
+        assert found is not None
+        assert (found.encoded, found.image_class_label, found.image_class_text) == (
+            encoded,
+            label,
+            text,
+        )
+        assert found.filename == ("filename" if "filename" in features else None)
+        assert found.height == ("height" if "height" in features else None)
+
+    @pytest.mark.parametrize(
+        "features",
+        [
+            {"image": "x"},
+            {"label": 1},
+            {"image": 1, "label": 1},
+            {"image": "x", "label": 1.5},
+            {"image/encoded": "x", "image": "x", "label": 1},
+            keras(),
+        ],
+    )
+    def test_no_classification(self, features: Any) -> None:
+        assert classification_roles(example(features)) is None
+
+    def test_keras(self) -> None:
+        assert is_keras_coco(example(keras()))
+        for key in ("image", "bbox", "category_id", "image_id"):
+            assert not is_keras_coco(example({k: v for k, v in keras().items() if k != key}))
+        assert not is_keras_coco(example(keras(bbox=[1, 2, 3, 4])))
+
+    def test_the_ready_ones_are_those_of_their_features(self) -> None:
+        from tfod.schema import PROFILES
+
+        for name in ("keras_coco", "image_classification", "image_label"):
+            assert getattr(roles, name.upper()).all_keys <= PROFILES[name].keys()
+
+
+class TestWriting:
+    def test_keras(self) -> None:
+        two = [Annotation(9, 44, (1.0, 2.0, 17.0, 10.5), 12.5), Annotation(8, 1, (0, 0, 1, 1), 1)]
+        first, second = encode_annotations(PNG, "val/7.png", 7, two)
+        assert first == encode(keras())
+        assert Example.from_bytes(second).ints("id") == [8]
+
+    def test_names_of_files(self) -> None:
+        assert file_names("default", [4096, 12]) == ["file_00-4096.tfrec", "file_01-12.tfrec"]
+        assert file_names("train", [3]) == ["train_00-3.tfrec"]
+        for subset in ("default", "train", "a_01-2", "x12", "a/b", "été"):
+            (name,) = file_names(subset, [7])
+            assert os.sep not in name and parse_file_name(f"x/{name}") == FileName(subset, 0, 7)
+        assert len(file_names("t", [1] * 101)[100]) == len("t_100-1.tfrec")
+        with pytest.raises(TfodError, match="give it another name"):
+            file_names("file", [1])
+
+    @pytest.mark.parametrize(
+        ("name", "found"),
+        [
+            ("00-512x512-798.tfrec", FileName("default", 0, 798)),
+            ("flowers00-230.tfrec", FileName("flowers", 0, 230)),
+            ("ld_train03-1338.tfrec", FileName("ld_train", 3, 1338)),
+            ("x12_00-5.tfrec", FileName("x12", 0, 5)),
+            ("file_00-12.tfrecord", None),
+            ("train.tfrec", None),
+            ("cam-1.tfrec", None),
+        ],
+    )
+    def test_names_of_others(self, name: str, found: FileName | None) -> None:
+        assert parse_file_name(name) == found
+
+    def test_labelled_pictures(self) -> None:
+        made = encode_labelled_picture(
+            LabelProfile.IMAGE_CLASSIFICATION, saved("L", "PNG"), "a.png", (HEIGHT, WIDTH), 2
+        )
+        wanted = {"height": HEIGHT, "width": WIDTH, "depth": 1, "label": 2}
+        assert made == encode({**wanted, "image_raw": saved("L", "PNG"), "filename": "a.png"})
+        made = encode_labelled_picture(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
+        wanted = {"width": 2, "height": 1, "channels": 3, "label": -1}
+        assert made == encode({**wanted, "image": b"?", "filename": "a"})
+
+
+class TestLabelsFile:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("0:daisy\n1:a: b\n", {0: "daisy", 1: "a: b"}),
+            ("daisy\nroses\r\n\n", {0: "daisy", 1: "roses"}),
+            ("\ufeff7:x\n\n3:y", {7: "x", 3: "y"}),
+            ("12:30\nnoon\n", {0: "12:30", 1: "noon"}),
+        ],
+    )
+    def test_both_spellings(self, tmp_path: Path, text: str, found: dict[int, str]) -> None:
+        path = tmp_path / "labels.txt"
+        path.write_bytes(text.encode())
+        label_map, liberties = read_labels(path)
+        assert {item.id: item.name for item in label_map.items} == found and not liberties
+
+    def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
+        label_map, (said,) = read_labels(tmp_path / "labels.txt")
+        assert label_map.find_id(0).name == "a" and "twice" in said  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
+    def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "labels.txt").write_bytes(data)
+        with pytest.raises(LabelMapError, match=r"labels\.txt has no names of classes"):
+            read_labels(tmp_path / "labels.txt")
+
+    def test_what_cannot_be_read(self, tmp_path: Path) -> None:
+        with pytest.raises(LabelMapError, match="No such file"):
+            read_labels(tmp_path / "labels.txt")
+        with pytest.raises(LabelMapError, match="no regular file"):
+            read_labels("/dev/zero")
+
+    def test_where_it_lies(self, tmp_path: Path) -> None:
+        shard = str(tmp_path / "train" / "a.tfrecord")
+        assert find_labels(shard) is None
+        (tmp_path / "labels.txt").write_text("a\n")
+        assert find_labels(shard) == str(tmp_path / "labels.txt")
+        (tmp_path / "train").mkdir()
+        (tmp_path / "train" / "labels.txt").write_text("a\n")
+        assert find_labels(shard) == str(tmp_path / "train" / "labels.txt")
+
+    def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
+        items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))
+        (tmp_path / "labels.txt").write_text(labels_text(items), "utf-8")
+        assert read_labels(tmp_path / "labels.txt")[0].items == items
+        with pytest.raises(LabelMapError, match="has a line break"):
+            labels_text([LabelMapItem(1, "a\nb")])

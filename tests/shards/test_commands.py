@@ -1,0 +1,219 @@
+"""The commands as a user meets them: what they say, and what is left when they do not end well."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfod.writer import write_records
+from tfod_validator.cli import main
+
+from tests.conftest import encode, objects, picture
+from tests.shards.shards import files_in, payloads
+
+BOX = (0.1, 0.2, 0.3, 0.4)
+
+
+def fill(folder: Path, name: str = "cat", label: int = 1, count: int = 4) -> Path:
+    records = (
+        encode(
+            picture(f"{name}{n}.jpg") | objects([BOX], [name], [label]) | {"image/encoded": f"{n}"}
+        )
+        for n in range(count)
+    )
+    write_records(folder, "train", records)
+    (folder / "label_map.pbtxt").write_text(f"item {{ id: {label} name: '{name}' }}")
+    return folder
+
+
+def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(tmp_path / "in")
+    out = tmp_path / "out"
+    assert main(["reshard", str(tmp_path / "in"), "-o", str(out), "--num-shards", "2"]) == 0
+    assert capsys.readouterr() == (
+        f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n",
+        "",
+    )
+    assert main(["reshard", str(tmp_path / "in"), "-o", str(out), "--shard-size", "1KB"]) == 2
+    assert capsys.readouterr().err == (
+        f"tfod: {out}/train-00000-of-00002.tfrecord (and 1 more) is there already; write to "
+        "another folder, or replace it with --overwrite\n"
+    )
+
+
+def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
+    assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-pictures"]) == 0
+    said = capsys.readouterr()
+    assert said.out == (
+        f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
+    )
+    assert said.err.splitlines()[:2] == [
+        "tfod: 4 records written with the picture of an earlier record",
+        f"tfod: same picture: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
+    ]
+
+
+def test_split_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    arguments = [str(fill(tmp_path / "in")), "train=0.75", "val=0.25", "-o", str(out)]
+    assert main(["split", *arguments]) == 0
+    assert capsys.readouterr().out == (
+        f"         train  val\nrecords      3    1\ncat          3    1\n2 shards in {out}\n"
+    )
+
+
+def test_index_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", str(fill(tmp_path))]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/train.tfrecord.idx: 4 records\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["reshard", "SOURCE", "--shuffle", "-1"],
+        ["reshard", "SOURCE", "--num-shards", "0"],
+        ["reshard", "SOURCE", "--num-shards", "2", "--shard-size", "1MB"],
+        ["reshard", "SOURCE", "--compression", "rar"],
+        ["split", "SOURCE", "a=1", "--seed", str(1 << 32)],
+    ],
+)
+def test_options_that_make_no_sense(tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "-o", str(tmp_path / "out")])
+    assert stop.value.code == 2
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shard that takes half a second to compress: no two bytes of it are alike."""
+    folder = tmp_path_factory.mktemp("large") / "in"
+    random = np.random.default_rng(0)
+    encoded = [random.bytes(100_000) for _ in range(150)]
+    records = (
+        encode(picture(f"{n}.jpg") | objects([BOX], ["cat"], [1]) | {"image/encoded": one})
+        for n, one in enumerate(encoded)
+    )
+    write_records(folder, "s", records)
+    return folder
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tfod_validator.cli", *arguments]
+
+
+def restore_signals() -> None:
+    """A shell in the background has its children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+COMMANDS = (
+    ("reshard", ["IN", "--num-shards", "3"]),
+    ("reshard", ["IN", "--shuffle", "1"]),
+    ("merge", ["IN"]),
+    ("split", ["IN", "s=0.5", "t=0.5"]),
+)
+
+
+@pytest.mark.parametrize(("name", "arguments"), COMMANDS)
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_stopped_in_the_middle_it_leaves_what_was_there(
+    large: Path, tmp_path: Path, name: str, arguments: list[str], number: int, code: int
+) -> None:
+    write_records(tmp_path, "s", [b"\n\0"])
+    before = files_in(tmp_path)
+    options = ["-o", str(tmp_path), "--overwrite", "--compression", "gzip"]
+    arguments = [str(large) if one == "IN" else one for one in arguments]
+    process = subprocess.Popen(
+        command(name, *arguments, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_signals,
+    )
+    while process.poll() is None and not _written_aside(tmp_path):
+        time.sleep(0.002)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code, error
+    assert error == ("tfod: interrupted\n" if number == signal.SIGINT else "")
+    assert files_in(tmp_path) == before
+
+
+def _written_aside(folder: Path) -> bool:
+    return any(one.name.endswith(".tmp") and one.stat().st_size for one in os.scandir(folder))
+
+
+@pytest.mark.parametrize(("name", "arguments"), COMMANDS)
+def test_a_full_disk_is_one_line_and_leaves_what_was_there(
+    large: Path, tmp_path: Path, name: str, arguments: list[str]
+) -> None:
+    write_records(tmp_path / "out", "s", [b"\n\0"])
+    before = files_in(tmp_path)
+    arguments = [str(large) if one == "IN" else one for one in arguments]
+    done = subprocess.run(
+        command(name, *arguments, "-o", str(tmp_path / "out"), "--overwrite"),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"tfod: {tmp_path / 'out'}/") and "cannot be written" in line
+    assert files_in(tmp_path) == before
+
+
+def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
+    """15 MB of records; what the process takes besides its modules is a few buffers."""
+    code = (
+        "import resource, sys; from tfod_validator.cli import main\n"
+        "from tfod.rearrange.reshard import reshard\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"main(['reshard', {str(large)!r}, '-o', {str(tmp_path)!r}, *sys.argv[1:]])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    for options in (["--num-shards", "4"], ["--shuffle", "1"], ["--shuffle", "1"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *options, "--overwrite"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert int(done.stdout.split()[-1]) < 8 << 10  # KiB
+    assert len(payloads(*tmp_path.glob("*.tfrecord"))) == 150
+
+
+def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One class and one missing shard are named as one."""
+    cat = encode(picture("a.jpg") | objects([BOX], ["cat"]))
+    first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
+    os.unlink(first)
+    assert main(["merge", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    assert "1 shard in" in said.out and said.out.split("\n")[1].endswith(", 1 class")
+    missing = "a-00000-of-00002.tfrecord is missing; the new shards are numbered anew"
+    assert said.err == f"tfod: a: {missing}\n"
+
+
+def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:
+    """Rules and renderers would double the time of a small run."""
+    write_records(tmp_path / "in", "s", [b"1", b"2"])
+    program = (
+        "import sys\n"
+        "from tfod_validator.cli import main\n"
+        f"main(['reshard', {str(tmp_path / 'in')!r}, '-o', {str(tmp_path / 'out')!r}])\n"
+        "heavy = ('tfod_validator.render', 'tfod_validator.rules', 'datumaro', 'PIL', 'lxml')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "[]\n")

@@ -1,0 +1,341 @@
+"""Merging: one label map, ids that follow it, and nothing else changed."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod import decode_detection, read_detections
+from tfod.errors import LabelMapError, RecordError, TfodError
+from tfod.example import Example, int64_feature
+from tfod.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
+from tfod.rearrange.merge import Merged, merge
+from tfod.rewrite import rewrite_example
+from tfod.shard_layout import ShardLayout
+from tfod.writer import write_records
+
+from tests.conftest import encode, objects, picture
+from tests.shards.shards import files_in, payloads, subsets_of
+
+BOX = (0.1, 0.2, 0.3, 0.4)
+LABEL = "image/object/class/label"
+
+
+def source(
+    folder: Path, names: Mapping[int, str], *records: Mapping[str, Any], subset: str = "train"
+) -> Path:
+    """A shard and, where there are names, its label map."""
+    write_records(folder, subset, [encode(one) for one in records])
+    if names:
+        label_map = LabelMap(tuple(LabelMapItem(*item) for item in names.items()))
+        (folder / "label_map.pbtxt").write_text(label_map.to_text())
+    return folder
+
+
+def record(*classes: tuple[str | None, int | None], name: str = "a.jpg") -> dict[str, Any]:
+    texts = [text for text, _ in classes if text is not None]
+    labels = [label for _, label in classes if label is not None]
+    return picture(name) | objects([BOX] * len(classes), texts or None, labels or None)
+
+
+def labels_in(folder: Path, subset: str = "train") -> list[list[int]]:
+    return [Example.from_bytes(one).ints(LABEL) for one in payloads(folder / f"{subset}.tfrecord")]
+
+
+def merged(tmp_path: Path, *sources: Path, **options: Any) -> tuple[Merged, dict[int, str]]:
+    done = merge(sources, tmp_path / "out", **options)
+    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    return done, {item.id: item.name for item in label_map.items}
+
+
+def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, record(("cat", 1), ("dog", 2)))
+    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, record(("cow", 2), ("dog", 1), name="b.jpg"))
+    done, names = merged(tmp_path, a, b)
+    assert names == {1: "cat", 2: "dog", 3: "cow"}
+    assert labels_in(tmp_path / "out") == [[1, 2], [3, 2]]
+    assert (done.rewritten, done.classes, done.records) == (1, 3, {"train": 2})
+    # The first is untouched, of the second nothing but the ids.
+    first, second = payloads(tmp_path / "out" / "train.tfrecord")
+    assert first == payloads(a / "train.tfrecord")[0]
+    back = rewrite_example(Example.from_bytes(second), {LABEL: int64_feature([2, 1])})
+    assert back == payloads(b / "train.tfrecord")[0]
+
+
+def test_ids_of_pictures_and_lists_follow(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    features = {
+        "image/class/label": [2, 1],
+        "image/neg_category_ids": [1],
+        "image/not_exhaustive_category_ids": [2, 2],
+    }
+    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, picture("b.jpg") | features)
+    _, names = merged(tmp_path, a, b)
+    example = Example.from_bytes(payloads(tmp_path / "out" / "train.tfrecord")[1])
+    assert names == {1: "cat", 2: "cow", 3: "dog"}
+    assert [example.ints(key) for key in features] == [[2, 3], [3], [2, 2]]
+
+
+def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, record(("dog", 1)), record((None, 1)))
+    done, _ = merged(tmp_path, a)
+    assert labels_in(tmp_path / "out") == [[2], [1]]
+    (note,) = done.notes
+    assert "'dog'" in note and "followed" in note
+    first, second = map(decode_detection, map(Example.from_bytes, payloads(*done.paths)))
+    assert (first.class_text, second.class_text) == (["dog"], None)
+
+
+def test_display_names_name_the_same_class(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    a = source(tmp_path / "a", {}, record(("Cat", 5)))
+    (a / "label_map.pbtxt").write_text("item { id: 5 name: '/m/01' display_name: 'Cat' }")
+    b = source(tmp_path / "b", {5: "dog", 6: "Cat"}, record(("Cat", 6), name="b.jpg"))
+    _, names = merged(tmp_path, a, b)
+    assert names[5] == "/m/01"
+    assert labels_in(tmp_path / "out") == [[5], [5]]
+
+
+def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {7: "dog"}, record(("dog", 7)))
+    b = source(tmp_path / "b", {}, record(("person", 7), name="b.jpg"))
+    (b / "label_map.pbtxt").write_text(
+        "item { id: 7 name: 'person' display_name: 'Person' frequency: RARE instance_count: 3 "
+        "keypoints { id: 1 label: 'nose' } ancestor_ids: 8 }"
+        "item { id: 8 name: 'being' descendant_ids: 7 }"
+        "item { id: 9 name: 'dog' display_name: 'Dog' }"
+    )
+    merged(tmp_path, a, b)
+    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert label_map.items == (
+        LabelMapItem(7, "dog", "Dog"),
+        LabelMapItem(8, "being", descendant_ids=(9,)),
+        LabelMapItem(9, "person", "Person", (Keypoint(1, "nose"),), 3, 3, ancestor_ids=(8,)),
+    )
+
+
+def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    for number, names in enumerate(({1: "dog"}, {})):
+        b = source(tmp_path / f"b{number}", names, record((None, 4), name="b.jpg"))
+        with pytest.raises(RecordError, match=r"record 0.*class/label holds the id 4.*beside"):
+            merge([a, b], tmp_path / "out")
+    c = source(tmp_path / "c", {1: "dog"}, picture("c") | {"image/neg_category_ids": [4]})
+    with pytest.raises(RecordError, match="neg_category_ids holds the id 4"):
+        merge([a, c], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_objects_without_a_class_stay_without(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    b = source(tmp_path / "b", {1: "dog"}, record(("", 0), ("dog", 1), ("", -1), name="b"))
+    merged(tmp_path, a, b)
+    assert labels_in(tmp_path / "out") == [[1], [0, 2, -1]]
+
+
+def test_texts_do_without_a_label_map(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {}, record(("cat", None)), record(("cow", 2), name="b"))
+    b = source(tmp_path / "b", {}, record(("dog", 2), ("cat", 1), name="c"))
+    done, names = merged(tmp_path, a, b)
+    assert names == {2: "cow", 3: "cat", 4: "dog"}
+    assert labels_in(tmp_path / "out") == [[], [2], [4, 3]]
+    assert done.rewritten == 1
+
+
+def test_a_label_map_that_is_given_decides_the_ids(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "dog", 2: "unused"}, record(("dog", 1), ("dog", 1)))
+    done, names = merged(tmp_path, a, label_map="coco")
+    assert names[18] == "dog" and len(names) == 80
+    assert labels_in(tmp_path / "out") == [[18, 18]]
+    b = source(tmp_path / "b", {1: "dinosaur"}, record((None, 1), name="b"))
+    with pytest.raises(LabelMapError, match=r"b/train.tfrecord: the class 'dinosaur' is not in"):
+        merge([a, b], tmp_path / "other", label_map="coco")
+    assert done.classes == 80
+
+
+def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    b = source(tmp_path / "b", {}, record(("cat", 1), name="b"))
+    (b / "label_map.pbtxt").write_text("item { id: 1 name: '/m/01' display_name: 'cat' }")
+    with pytest.raises(
+        LabelMapError, match=r"'cat' is that of id 1 in the merged label map, and not"
+    ):
+        merge([a, b], tmp_path / "out")
+
+
+def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "x"}, *(record(("x", 1), name=f"a{n}") for n in range(3)))
+    b = source(tmp_path / "b", {1: "x"}, *(record(("x", 1), name=f"b{n}") for n in range(3)))
+    source(tmp_path / "b", {1: "x"}, record(("x", 1), name="v"), subset="val")
+    done, _ = merged(tmp_path, b, a, layout=ShardLayout(shard_size=1))
+    assert done.records == {"train": 6, "val": 1}
+    found = [one.filename for one in read_detections(tmp_path / "out" / "train-*")]
+    assert found == ["b0", "b1", "b2", "a0", "a1", "a2"]
+
+
+def test_a_shard_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "x"}, record(("x", 1)))
+    with pytest.raises(TfodError, match="given twice"):
+        merge([a, a / "train.tfrecord"], tmp_path / "out")
+
+
+def with_picture(data: bytes, name: str, *classes: tuple[str | None, int | None]) -> dict[str, Any]:
+    return record(*classes, name=name) | {"image/encoded": data, "image/source_id": name}
+
+
+def test_equal_pictures_are_told_and_left_out_when_asked(tmp_path: Path) -> None:
+    a = source(
+        tmp_path / "a",
+        {1: "cat", 2: "dog"},
+        with_picture(b"one", "a", ("cat", 1)),
+        with_picture(b"two", "b", ("cat", 1)),
+        with_picture(b"three", "c", ("cat", 1)),
+    )
+    b = source(
+        tmp_path / "b",
+        {1: "dog", 2: "cat"},
+        with_picture(b"one", "other name", ("cat", 2)),  # equal but for its id, before the merge
+        with_picture(b"two", "d", ("dog", 1)),
+        with_picture(b"four", "c", ("dog", 1)),
+    )
+    done, _ = merged(tmp_path, a, b)
+    assert (done.records, done.equal_pictures, done.equal_names) == ({"train": 6}, 2, 1)
+    found = [(str(one.first), str(one.second), one.same_picture) for one in done.equal]
+    shards = a / "train.tfrecord", b / "train.tfrecord"
+    assert found == [
+        (f"{shards[0]}, record 0", f"{shards[1]}, record 0", True),
+        (f"{shards[0]}, record 1", f"{shards[1]}, record 1", True),
+        (f"{shards[0]}, record 2", f"{shards[1]}, record 2", False),
+    ]
+    done, _ = merged(tmp_path, a, b, drop_equal_pictures=True, overwrite=True)
+    assert (done.records, done.equal_pictures, done.dropped) == ({"train": 5}, 2, 1)
+    assert [one.dropped for one in done.equal] == [True, False, False]
+    names = [one.filename for one in read_detections(tmp_path / "out")]
+    assert names == ["a", "b", "c", "d", "c"]
+
+
+def test_pictures_without_bytes_are_not_equal(tmp_path: Path) -> None:
+    a = source(
+        tmp_path / "a",
+        {1: "x"},
+        record(("x", 1), name="a") | {"image/encoded": b""},
+        record(("x", 1), name="b") | {"image/encoded": b""},
+        record(("x", 1), name=""),
+        record(("x", 1), name=""),
+    )
+    done, _ = merged(tmp_path, a, drop_equal_pictures=True)
+    assert (done.records, done.equal_pictures, done.equal_names) == ({"train": 4}, 0, 0)
+
+
+def test_a_name_may_come_again_in_another_subset(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "x"}, record(("x", 1), name="a"))
+    source(a, {1: "x"}, record(("x", 1), name="a"), subset="val")
+    assert merged(tmp_path, a)[0].equal_names == 0
+
+
+def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "x"}, picture() | objects([BOX] * 2, ["x", "x"], [1]))
+    with pytest.raises(RecordError, match="holds 1 values, but image/object/class/text holds 2"):
+        merge([a], tmp_path / "out")
+
+
+def test_records_with_other_keys_are_refused(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {}, {"image_raw": b"x", "label": [1]})
+    with pytest.raises(RecordError, match=r"record 0.*holds none of image/encoded"):
+        merge([a], tmp_path / "out")
+
+
+NAMES = ("cat", "dog", "cow", "hen", "emu")
+maps = st.permutations(NAMES).flatmap(
+    lambda names: st.lists(st.integers(1, 9), min_size=5, max_size=5, unique=True).map(
+        lambda ids: dict(zip(names, ids, strict=True))
+    )
+)
+spelling = st.sampled_from(("text", "id", "both"))
+sets = st.tuples(
+    maps, spelling, st.lists(st.lists(st.sampled_from(NAMES), max_size=4), min_size=1, max_size=5)
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(sets, min_size=1, max_size=3))
+def test_every_object_keeps_its_class(
+    found: list[tuple[dict[str, int], str, list[list[str]]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, sources, expected = Path(name), [], []
+        for number, (ids, how, records) in enumerate(found):
+            classes = [
+                [(c if how != "id" else None, ids[c] if how != "text" else None) for c in one]
+                for one in records
+            ]
+            made = [record(*one, name=f"{number}_{n}") for n, one in enumerate(classes)]
+            by_id = {label: text for text, label in ids.items()}
+            sources.append(source(folder / str(number), by_id, *made))
+            expected += records
+        merge(sources, folder / "out")
+        label_map, _ = read_label_map(folder / "out" / "label_map.pbtxt")
+        assert sorted(item.name for item in label_map.items) == sorted(NAMES)
+        assert len({item.id for item in label_map.items}) == len(NAMES)
+        read = []
+        for one in read_detections(folder / "out"):
+            by_text = one.class_text or [None] * len(one.boxes)
+            by_id = one.class_label or [None] * len(one.boxes)
+            names = []
+            for text, label in zip(by_text, by_id, strict=True):
+                item = label_map.find_id(label) if label is not None else None
+                assert text is None or item is None or item.name == text
+                names.append(text or (item.name if item else None))
+            read.append(names)
+        assert read == expected
+
+
+def test_real_shards_keep_every_box_and_picture(
+    corpus: Path, note_shard: Callable[[str], None], tmp_path: Path
+) -> None:
+    names = ("blood-cells", "hyphal-tips", "anki-overdrive-cars", "drawn-rectangles")
+    before: Counter[tuple[Any, ...]] = Counter()
+    for name in names:
+        before.update(map(_meaning, read_detections(corpus / name)))
+        for path in (corpus / name).glob("*.*record"):
+            note_shard(str(path))
+    done = merge([corpus / name for name in names], tmp_path)
+    assert Counter(map(_meaning, read_detections(tmp_path))) == before
+    assert sum(done.records.values()) == before.total()
+    assert done.rewritten < before.total()
+    label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
+    for one in read_detections(tmp_path):
+        for text, label in zip(one.class_text or (), one.class_label or (), strict=True):
+            item = label_map.find(text)
+            assert item is not None and item.id == label
+    untouched = sum((all_of(corpus / "blood-cells") & all_of(tmp_path)).values())
+    assert untouched == 64  # the first map keeps its ids
+
+
+def _meaning(one: Any) -> tuple[Any, ...]:
+    picture = hashlib.sha256(bytes(one.encoded or b"")).hexdigest()
+    return (picture, one.filename, one.boxes.tobytes(), tuple(one.class_text or ()))
+
+
+def all_of(folder: Path) -> Counter[bytes]:
+    return sum(subsets_of(folder).values(), Counter())
+
+
+def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
+    out = source(tmp_path / "out", {3: "old"}, record(("old", 3)))
+    before = files_in(out)
+    with pytest.raises(TfodError, match="is there already"):
+        merge([a], out)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "train.tfrecord").write_bytes(b"no shard at all")
+    with pytest.raises(TfodError, match="is no TFRecord file"):
+        merge([a, tmp_path / "b"], out, overwrite=True)
+    assert files_in(out) == before

@@ -1,0 +1,47 @@
+"""Names of files that somebody chose."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+from tfod.shards import find_shards, numbered_file_names
+from tfod.writer import ShardSetWriter, WriteError, write_records
+
+
+def test_names_as_the_od_api_makes_them(tmp_path: Path) -> None:
+    name_files = functools.partial(numbered_file_names, "coco_train.record")
+    paths = write_records(tmp_path, "x", [b"1"], name_files=name_files)
+    assert paths == [str(tmp_path / "coco_train.record")]
+    paths = write_records(tmp_path / "b", "x", [b"1"] * 100, num_shards=100, name_files=name_files)
+    assert [os.path.basename(path) for path in (paths[0], paths[-1])] == [
+        "coco_train.record-00000-of-00100",
+        "coco_train.record-00099-of-00100",
+    ]
+    (found,) = find_shards(tmp_path / "b")
+    assert (found.subset, len(found.paths), found.missing) == ("coco_train", 100, ())
+
+
+def test_names_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    def name_files(count: int) -> list[str]:
+        return [f"train/Shapes_{number}.tfrecord" for number in range(count)]
+
+    paths = write_records(tmp_path, "x", [b"1", b"2"], num_shards=2, name_files=name_files)
+    assert paths == [str(tmp_path / "train" / f"Shapes_{number}.tfrecord") for number in (0, 1)]
+    assert sorted(os.listdir(tmp_path / "train")) == ["Shapes_0.tfrecord", "Shapes_1.tfrecord"]
+    assert os.listdir(tmp_path) == ["train"]
+
+
+def test_a_folder_that_was_made_in_vain_goes_again(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), ShardSetWriter(tmp_path / "a" / "b", "s"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(KeyboardInterrupt), ShardSetWriter(tmp_path / "a", "s"):
+        raise KeyboardInterrupt
+    with pytest.raises(WriteError):
+        ShardSetWriter(tmp_path / "file" / "b", "s")
+    assert sorted(os.listdir(tmp_path)) == ["a", "file"]

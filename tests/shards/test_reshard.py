@@ -1,0 +1,272 @@
+"""Resharding: every record comes out once, byte for byte, under names that are expected."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.compression import Compression
+from tfod.errors import ShardError
+from tfod.rearrange.reshard import reshard
+from tfod.shard_layout import OptionError, ShardLayout
+from tfod.shards import find_label_map, find_shards, parse_shard_name, similar_file_names
+from tfod.writer import write_records
+
+from tests.conftest import frame
+from tests.shards.shards import files_in, payloads, subsets_of
+
+SETS = (
+    "anki-overdrive-cars",
+    "blood-cells",
+    "datumaro-roboflow",
+    "datumaro-tf-detection-api",
+    "drawn-rectangles",
+    "hyphal-tips",
+    "titanic-table",
+    "viewer-sample",
+)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    ("layout", "shuffle"),
+    [
+        (ShardLayout(num_shards=3), None),
+        (ShardLayout(shard_size=50_000), 5),
+        (ShardLayout(compression=Compression.GZIP), None),
+        (ShardLayout(num_shards=2, compression=Compression.ZLIB), 7),
+    ],
+)
+def test_real_shards_keep_every_record(
+    corpus: Path,
+    note_shard: Callable[[str], None],
+    tmp_path: Path,
+    name: str,
+    layout: ShardLayout,
+    shuffle: int | None,
+) -> None:
+    before = subsets_of(corpus / name)
+    done = reshard(corpus / name, tmp_path, layout, shuffle=shuffle)
+    assert subsets_of(tmp_path) == before
+    assert done.records == {subset: found.total() for subset, found in before.items()}
+    for source in find_shards(corpus / name):
+        (made,) = (one for one in find_shards(tmp_path) if one.subset == source.subset)
+        there, after = find_label_map(source.paths[0])[0], find_label_map(made.paths[0])[0]
+        assert (there is None) == (after is None)
+        if there is not None and after is not None:
+            assert Path(after).read_bytes() == Path(there).read_bytes()
+        for path in source.paths:
+            note_shard(path)
+
+
+def test_tensorflow_reads_what_came_out(corpus: Path, figures: Any, tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    for compression, kind in ((Compression.NONE, ""), (Compression.GZIP, "GZIP")):
+        folder = tmp_path / compression.value
+        done = reshard(corpus / "blood-cells", folder, ShardLayout(7, None, compression), shuffle=1)
+        assert len(done.paths) == 7
+        read = [one.numpy() for one in tf.data.TFRecordDataset(done.paths, kind)]
+        assert len(read) == figures["blood-cells/test.record"]["records"]
+        boxes = pictures = 0
+        for payload in read:
+            features = tf.train.Example.FromString(payload).features.feature
+            boxes += len(features["image/object/bbox/xmin"].float_list.value)
+            pictures += len(features["image/encoded"].bytes_list.value[0])
+        source = payloads(corpus / "blood-cells" / "test.record")
+        assert Counter(read) == Counter(source)
+        assert (boxes, pictures > 1_000_000) == (figures["blood-cells/test.record"]["boxes"], True)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.binary(max_size=60), min_size=1, max_size=25),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.one_of(st.none(), st.integers(0, 2**32 - 1)),
+)
+def test_any_records_over_any_numbers_of_shards(
+    records: list[bytes], before: int, after: int, seed: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = write_records(folder / "in", "s", records, num_shards=before)
+        done = reshard(folder / "in", folder / "out", ShardLayout(num_shards=after), shuffle=seed)
+        assert len(done.paths) == min(after, len(records))
+        shards = [payloads(path) for path in done.paths]
+        assert max(map(len, shards)) - min(map(len, shards)) <= 1
+        dealt = [shards[n % len(shards)][n // len(shards)] for n in range(len(records))]
+        source = payloads(*paths)
+        if seed is not None:
+            order = np.random.RandomState(seed).permutation(len(source))
+            source = [source[place] for place in order]
+        assert dealt == source
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(1, 900))
+def test_shards_of_a_size_are_full_and_in_order(sizes: list[int], most: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        records = [bytes([number]) * size for number, size in enumerate(sizes)]
+        write_records(folder / "in", "s", records)
+        copied = reshard(folder / "in", folder / "out", ShardLayout(shard_size=most)).paths
+        written = write_records(folder / "expected", "s", records, shard_size=most)
+        assert [payloads(path) for path in copied] == [payloads(path) for path in written]
+
+
+def test_a_shard_of_a_size_is_full_to_the_byte(tmp_path: Path) -> None:
+    write_records(tmp_path / "in", "s", [b"x"] * 60)
+    done = reshard(tmp_path / "in", tmp_path / "out", ShardLayout(shard_size=20 * 17))
+    assert [Path(path).stat().st_size for path in done.paths] == [20 * 17] * 3
+
+
+def test_a_label_map_above_the_folders_of_splits_stays_there(tmp_path: Path) -> None:
+    write_records(tmp_path / "in" / "train", "x", [b"1"])
+    (tmp_path / "in" / "label_map.pbtxt").write_text("item { id: 1 name: 'a' }")
+    reshard(tmp_path / "in", tmp_path / "out")
+    assert sorted(files_in(tmp_path / "out")) == ["label_map.pbtxt", "train/x.tfrecord"]
+
+
+def test_a_seed_means_the_same_order_for_ever(tmp_path: Path) -> None:
+    write_records(tmp_path / "in", "s", [bytes([n]) for n in range(10)])
+    reshard(tmp_path / "in", tmp_path / "out", shuffle=42)
+    (order,) = (list(b"".join(payloads(path))) for path in (tmp_path / "out").iterdir())
+    assert order == [8, 1, 5, 0, 7, 2, 9, 4, 3, 6]
+
+
+def test_a_shuffle_is_uniform(tmp_path: Path) -> None:
+    write_records(tmp_path / "in", "s", [b"a", b"b", b"c"], num_shards=2)
+    seen: Counter[bytes] = Counter()
+    for seed in range(300):
+        done = reshard(tmp_path / "in", tmp_path / str(seed), ShardLayout(1), shuffle=seed)
+        seen[b"".join(payloads(*done.paths))] += 1
+    assert len(seen) == 6
+    assert min(seen.values()) > 25  # of 50; less has a chance of one in 100,000
+
+
+def test_what_is_not_asked_for_stays(tmp_path: Path) -> None:
+    write_records(tmp_path / "in", "s", [b"1", b"2", b"3"], num_shards=3, compression="gzip")
+    done = reshard(tmp_path / "in", tmp_path / "out")
+    assert len(done.paths) == 3
+    assert all(Path(path).read_bytes().startswith(b"\x1f\x8b") for path in done.paths)
+    plain = reshard(tmp_path / "in", tmp_path / "p", ShardLayout(compression=Compression.NONE))
+    assert Path(plain.paths[0]).stat().st_size == 17
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "first_of_two"),
+    [
+        ("a.tfrecord", "a.tfrecord", "a-00000-of-00002.tfrecord"),
+        ("a.tfrec", "a.tfrec", "a-00000-of-00002.tfrec"),
+        ("a.tfrecord.gz", "a.tfrecord", "a-00000-of-00002.tfrecord"),
+        ("a-00003-of-00010.tfrecord", "a.tfrecord", "a-00000-of-00002.tfrecord"),
+        ("a.record", "a.record", "a.record-00000-of-00002"),
+        ("a.record-00003-of-00010", "a.record", "a.record-00000-of-00002"),
+        ("a.tfrecord-00003-of-00010.gz", "a.tfrecord", "a.tfrecord-00000-of-00002"),
+        ("a-00003-of-00010", "a-00000-of-00001", "a-00000-of-00002"),
+        ("v1.2-00003-of-00010.tfrecord", "v1.2.tfrecord", "v1.2-00000-of-00002.tfrecord"),
+    ],
+)
+def test_names_are_in_the_manner_of_the_source(name: str, one: str, first_of_two: str) -> None:
+    assert similar_file_names(name, 1) == [one]
+    assert similar_file_names(name, 2)[0] == first_of_two
+    before, after = parse_shard_name(name), parse_shard_name(first_of_two)
+    assert before is not None and after is not None
+    assert before.stem == after.stem
+
+
+def test_roboflow_keeps_its_folders_and_label_maps(tmp_path: Path) -> None:
+    for split, text in (
+        ("train", "item { id: 1 name: 'a' }"),
+        ("valid", "item { id: 2 name: 'a' }"),
+    ):
+        write_records(tmp_path / "in" / split, "Shapes", [split.encode()] * 3)
+        (tmp_path / "in" / split / "Shapes_label_map.pbtxt").write_text(text)
+    done = reshard(tmp_path / "in", tmp_path / "out", ShardLayout(num_shards=2))
+    assert sorted(files_in(tmp_path / "out")) == [
+        "train/Shapes-00000-of-00002.tfrecord",
+        "train/Shapes-00001-of-00002.tfrecord",
+        "train/Shapes_label_map.pbtxt",
+        "valid/Shapes-00000-of-00002.tfrecord",
+        "valid/Shapes-00001-of-00002.tfrecord",
+        "valid/Shapes_label_map.pbtxt",
+    ]
+    assert subsets_of(tmp_path / "out") == subsets_of(tmp_path / "in")
+    assert done.label_maps == ("train/Shapes_label_map.pbtxt", "valid/Shapes_label_map.pbtxt")
+
+
+def test_a_zip_is_read_where_it_lies(tmp_path: Path) -> None:
+    import zipfile
+
+    (path,) = write_records(tmp_path, "train", [b"\n\0"] * 5)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(path, "train.tfrecord")
+        archive.writestr("label_map.pbtxt", "item { id: 1 name: 'a' }")
+    done = reshard(tmp_path / "a.zip", tmp_path / "out", shuffle=0)
+    assert payloads(*done.paths) == [b"\n\0"] * 5
+    assert (tmp_path / "out" / "label_map.pbtxt").read_text() == "item { id: 1 name: 'a' }"
+
+
+def test_different_label_maps_of_one_folder_are_for_merge(tmp_path: Path) -> None:
+    for folder, text in (("a", "item { id: 1 name: 'a' }"), ("b", "item { id: 1 name: 'b' }")):
+        write_records(tmp_path / "in" / folder, folder, [b"\n\0"])
+        (tmp_path / "in" / folder / "label_map.pbtxt").write_text(text)
+    with pytest.raises(Exception, match="tfod merge"):
+        reshard(tmp_path / "in", tmp_path / "out")
+    write_records(tmp_path / "in" / "b", "a", [b"\n\0"])
+    with pytest.raises(Exception, match="differ; tfod merge"):
+        reshard(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("shuffle", [None, 3])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_damaged_shard_is_refused_and_leaves_nothing(
+    tmp_path: Path, shuffle: int | None, compress: Callable[[bytes], bytes]
+) -> None:
+    paths = write_records(tmp_path / "in", "s", [b"x" * 99] * 6, num_shards=2)
+    data = bytearray(Path(paths[1]).read_bytes())
+    data[50] ^= 1
+    Path(paths[1]).write_bytes(compress(bytes(data)))
+    with pytest.raises(ShardError, match=r"00001-of-00002.*record 0, byte 0.*tfod repair"):
+        reshard(tmp_path / "in", tmp_path / "out", shuffle=shuffle)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "s.tfrecord"
+    for content, named in (
+        (gzip.compress(frame(b"x" * 99))[:-3], True),
+        (b"", False),
+        (b"<html><head><title>404</title>", False),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ShardError) as refusal:
+            reshard(path, tmp_path / "out")
+        assert ("tfod repair" in str(refusal.value)) is named
+        assert not (tmp_path / "out").exists()
+
+
+def test_shards_that_are_not_there_are_told_of(tmp_path: Path) -> None:
+    paths = write_records(tmp_path / "in", "s", [b"1", b"2", b"3"], num_shards=3)
+    Path(paths[1]).unlink()
+    (note,) = reshard(tmp_path / "in", tmp_path / "out").notes
+    assert "s-00001-of-00003.tfrecord" in note
+
+
+def test_seeds_out_of_range(tmp_path: Path) -> None:
+    for seed in (-1, 1 << 32):
+        with pytest.raises(OptionError):
+            reshard(tmp_path, tmp_path / "out", shuffle=seed)
+    with pytest.raises(OptionError):
+        ShardLayout(num_shards=0)
+    with pytest.raises(OptionError):
+        ShardLayout(num_shards=2, shard_size=1)
