@@ -15,7 +15,7 @@ import argparse
 import math
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -147,6 +147,17 @@ def random_picture(filename: str, number: int, objects: int, rng: random.Random)
     return Picture(filename, size, BACKGROUNDS[number % len(BACKGROUNDS)], tuple(shapes))
 
 
+def all_pictures() -> Iterator[tuple[str, Picture]]:
+    """Every picture of the data set, behind the name of its subset."""
+    rng = random.Random(SEED)
+    number = 0
+    for subset, counts in OBJECTS.items():
+        for objects in counts:
+            number += 1
+            suffix = "png" if number % PNG_EVERY == 3 else "jpg"
+            yield subset, random_picture(f"shapes_{number:02}.{suffix}", number, objects, rng)
+
+
 def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]:
     """How much of each shape's part inside the picture no later shape covers, 0 to 1."""
     parts = []
@@ -158,6 +169,17 @@ def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]
         parts.append(visible.histogram()[255] / mask.histogram()[255])
         covered = ImageChops.lighter(covered, mask)
     return parts[::-1]
+
+
+def clipped_extent(shape: Shape, size: tuple[int, int]) -> Box:
+    """The part of a shape's extent that is in a picture of this width and height."""
+    xmin, ymin, xmax, ymax = shape.extent
+    return max(0.0, xmin), max(0.0, ymin), min(xmax, size[0]), min(ymax, size[1])
+
+
+def is_difficult(box: Box, visible: float) -> bool:
+    """Whether an object is small, or mostly hidden."""
+    return min(box[2] - box[0], box[3] - box[1]) < 24 or visible < 0.6
 
 
 def draw(picture: Picture) -> Image.Image:
@@ -189,9 +211,7 @@ def annotation(picture: Picture) -> ElementTree.ElementTree:
     _add(root, segmented=0)
     parts = visible_parts(picture.shapes, picture.size)
     for shape, visible in zip(picture.shapes, parts, strict=True):
-        xmin, ymin, xmax, ymax = shape.extent
-        box = max(0.0, xmin), max(0.0, ymin), min(xmax, width), min(ymax, height)
-        small = min(box[2] - box[0], box[3] - box[1]) < 24
+        box = clipped_extent(shape, picture.size)
         element = ElementTree.SubElement(root, "object")
         _add(
             element,
@@ -199,7 +219,7 @@ def annotation(picture: Picture) -> ElementTree.ElementTree:
             pose=shape.pose,
             truncated=int(box != shape.extent),
             occluded=int(visible < 0.95),
-            difficult=int(small or visible < 0.6),
+            difficult=int(is_difficult(box, visible)),
         )
         corners = (f"{value:.2f}" for value in box)
         names = ("xmin", "ymin", "xmax", "ymax")
@@ -242,17 +262,12 @@ def write_dataset(folder: Path) -> None:
         folder / "labelmap.txt",
         ["# label:color_rgb:parts:actions", *(f"{n}:{c}::" for n, c in colors.items())],
     )
-    rng = random.Random(SEED)
-    number = 0
-    for subset, counts in OBJECTS.items():
-        stems = []
-        for objects in counts:
-            number += 1
-            stems.append(f"shapes_{number:02}")
-            suffix = "png" if number % PNG_EVERY == 3 else "jpg"
-            picture = random_picture(f"{stems[-1]}.{suffix}", number, objects, rng)
-            write_picture(picture, folder)
-        write_lines(folder / "ImageSets" / "Main" / f"{subset}.txt", stems)
+    stems: dict[str, list[str]] = {subset: [] for subset in OBJECTS}
+    for subset, picture in all_pictures():
+        write_picture(picture, folder)
+        stems[subset].append(Path(picture.filename).stem)
+    for subset, lines in stems.items():
+        write_lines(folder / "ImageSets" / "Main" / f"{subset}.txt", lines)
 
 
 def main() -> None:

@@ -1,0 +1,107 @@
+"""The TF Object Detection CSV to shards, as generate_tfrecord.py makes them.
+
+Boxes are divided by the picture's own size, whatever the CSV says, and records come in the order
+of their names. Other than the script (datitran/raccoon_dataset), which has the classes in its own
+code and writes ``jpg`` as every format, this takes ids from a label map, the format from the
+picture's bytes, and adds the SHA-256.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from tfod.create.boxes import normalized
+from tfod.create.label_maps import ChosenLabelMap, choose_label_map
+from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.pictures import read_picture
+from tfod.create.tally import Tally
+from tfod.detection import Detection
+from tfod.detection_csv import CsvPicture, DetectionCsv, read_detection_csv
+from tfod.errors import TfodError
+from tfod.label_map import LabelMap
+from tfod.naming import safe_relative_path
+
+
+def create_from_csv(
+    csv_input: str,
+    image_dir: str,
+    output_path: str,
+    *,
+    label_map: str | None = None,
+    num_shards: int = 1,
+    overwrite: bool = False,
+) -> Created:
+    """Write the pictures that a CSV names.
+
+    Args:
+        csv_input: the file, as :func:`~tfod.detection_csv.read_detection_csv` reads it.
+        image_dir: the folder of the pictures.
+        output_path: of the shard; of several the numbered names start with it.
+        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
+            taken; else one is made of the classes in the CSV, in the order of their names.
+        num_shards: how many files.
+        overwrite: replace what is there.
+
+    Raises:
+        TfodError: something is missing, odd or there already.
+    """
+    try:
+        found = read_detection_csv(csv_input)
+    except OSError as error:
+        raise TfodError(f"{csv_input} cannot be read: {error.strerror}") from None
+    tally = Tally()
+    chosen = choose_label_map(
+        label_map,
+        os.path.dirname(output_path) or ".",
+        lambda: _made_label_map(found.pictures, csv_input),
+    )
+    detections = (
+        _detection(one, image_dir, csv_input, chosen, tally)
+        for one in sorted(found.pictures, key=attrgetter("filename"))
+    )
+    planned = PlannedSet(output_path, num_shards, detections)
+    created = write_sets([planned], chosen, tally, overwrite, sources=[csv_input])
+    return created.with_notes([*found.liberties, *_unread(found, csv_input)])
+
+
+def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:
+    """What of the CSV has no place in a record, or no picture of its own."""
+    if found.other_columns:
+        names = ", ".join(name or "(without a name)" for name in found.other_columns)
+        yield f"{csv_input}: columns that are not read: {names}"
+    paths = Counter(safe_relative_path(one.filename) for one in found.pictures)
+    shared = [path for path, count in paths.items() if count > 1]
+    if shared:
+        yield (
+            f"{len(shared)} pictures that several names in the CSV mean, a record for each name "
+            f"(the first: {shared[0]})"
+        )
+
+
+def _detection(
+    found: CsvPicture, image_dir: str, csv_input: str, chosen: ChosenLabelMap, tally: Tally
+) -> Detection:
+    filename = safe_relative_path(found.filename)
+    picture = read_picture(os.path.join(image_dir, filename), csv_input)
+    size = (picture.width, picture.height)
+    said = (found.width or picture.width, found.height or picture.height)
+    where = f"{csv_input}, {found.filename}"
+    if said != size:
+        tally.add(
+            "pictures of another size than the CSV says; their boxes are divided by their own",
+            f"{where}: {said[0]}x{said[1]}, the picture {size[0]}x{size[1]}",
+        )
+    return Detection(
+        **picture.fields(filename),
+        boxes=normalized([one.corners for one in found.boxes], size[::-1], where),
+        class_text=[one.class_name for one in found.boxes],
+        class_label=[chosen.id_of(one.class_name, where) for one in found.boxes],
+    )
+
+
+def _made_label_map(pictures: Sequence[CsvPicture], csv_input: str) -> ChosenLabelMap:
+    names = {box.class_name for picture in pictures for box in picture.boxes}
+    return ChosenLabelMap(LabelMap.from_names(sorted(names)), f"made from {csv_input}")

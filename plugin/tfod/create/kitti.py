@@ -1,0 +1,222 @@
+"""KITTI's object detection to shards, as create_kitti_tf_record.py makes them.
+
+Other than the script, which writes the full path on the disk of whoever ran it, file name and
+source id are the picture's file name; the format is what the bytes are, ``occluded`` is written
+too, and a label map for other classes is made when none is named.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfod.create.boxes import normalized
+from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.pictures import read_picture
+from tfod.create.tally import Tally
+from tfod.detection import Detection
+from tfod.errors import TfodError
+from tfod.label_map import LabelMap
+from tfod.picture import FORMAT_OF_EXTENSION
+
+DONT_CARE = "dontcare"
+CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)
+VALIDATION_SET_SIZE = 500
+_ANNOTATIONS = os.path.join("training", "label_2")
+_PICTURES = (
+    os.path.join("data_object_image_2", "training", "image_2"),
+    os.path.join("training", "image_2"),  # how the zip unpacks
+)
+_DIGITS, _LABELS = 6, ".txt"  # of a label file's name
+# The devkit's order of fields; a sixteenth, the score of a detection, may follow.
+_FIELDS = (
+    *("truncated", "occluded", "alpha", "xmin", "ymin", "xmax", "ymax"),
+    *("3d_bbox_height", "3d_bbox_width", "3d_bbox_length"),
+    *("3d_bbox_x", "3d_bbox_y", "3d_bbox_z", "3d_bbox_rot_y"),
+)
+_BOX = slice(_FIELDS.index("xmin"), _FIELDS.index("ymax") + 1)
+_CARRIED = tuple(name for name in _FIELDS if name not in _FIELDS[_BOX])
+
+
+@dataclass(frozen=True)
+class _Object:
+    """One line: the class in lower case, as the script has it, and the numbers of ``_FIELDS``."""
+
+    name: str
+    line: int
+    values: tuple[float, ...]
+
+    @property
+    def box(self) -> tuple[float, ...]:
+        """xmin, ymin, xmax, ymax in pixels."""
+        return self.values[_BOX]
+
+
+def create_kitti(
+    data_dir: str,
+    output_path: str,
+    *,
+    classes_to_use: Sequence[str] = CLASSES_TO_USE,
+    label_map: str | None = None,
+    validation_set_size: int = VALIDATION_SET_SIZE,
+    num_shards: int = 1,
+    overwrite: bool = False,
+) -> Created:
+    """Write ``<output_path>_train.tfrecord`` and ``<output_path>_val.tfrecord``.
+
+    Args:
+        data_dir: holds ``training/label_2`` and the pictures, in ``training/image_2`` or in
+            ``data_object_image_2/training/image_2``.
+        output_path: what the files' names start with.
+        classes_to_use: classes in lower case; other objects are left out. With ``dontcare`` so are
+            objects whose box overlaps a region of that class.
+        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
+            taken; else KITTI's own if it has every class, else one is made of ``classes_to_use``.
+        validation_set_size: pictures of lower numbers than this go into the validation set.
+        num_shards: how many files for each set.
+        overwrite: replace what is there.
+
+    Raises:
+        TfodError: something is missing, odd or there already; with file and line.
+    """
+    tally = Tally()
+    pictures = _find_pictures(data_dir)
+    chosen = choose_label_map(
+        label_map,
+        os.path.dirname(output_path) or ".",
+        lambda: _made_label_map(classes_to_use),
+    )
+    _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), pictures, tally)
+    reader = _Reader(data_dir, frozenset(classes_to_use), chosen, tally)
+    val = [path for path in pictures if _number(path) < validation_set_size]
+    train = [path for path in pictures if _number(path) >= validation_set_size]
+    planned = [
+        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, map(reader.detection, paths))
+        for name, paths in (("train", train), ("val", val))
+    ]
+    return write_sets(planned, chosen, tally, overwrite)
+
+
+class _Reader:
+    """Makes the records."""
+
+    def __init__(
+        self, data_dir: str, classes: frozenset[str], chosen: ChosenLabelMap, tally: Tally
+    ) -> None:
+        self._annotations = os.path.join(data_dir, _ANNOTATIONS)
+        self._classes = classes
+        self._chosen = chosen
+        self._tally = tally
+
+    def detection(self, path: str) -> Detection:
+        labels = os.path.join(self._annotations, _label_file(path))
+        objects = self._wanted(list(_read_objects(labels)), labels)
+        picture = read_picture(path, labels)
+        values = np.array([one.values for one in objects]).reshape(-1, len(_FIELDS))
+        columns = {name: values[:, _FIELDS.index(name)].tolist() for name in _CARRIED}
+        columns["occluded"] = [int(value) for value in columns["occluded"]]
+        return Detection(
+            **picture.fields(os.path.basename(path)),
+            boxes=normalized([one.box for one in objects], (picture.height, picture.width), labels),
+            class_text=[one.name for one in objects],
+            class_label=[
+                self._chosen.id_of(one.name, f"{labels}, line {one.line}") for one in objects
+            ],
+            attributes={"difficult": [0] * len(objects), **columns},
+        )
+
+    def _wanted(self, objects: Sequence[_Object], labels: str) -> list[_Object]:
+        regions = [one for one in objects if one.name == DONT_CARE in self._classes]
+        wanted = []
+        for one in objects:
+            place = f"{labels}, line {one.line}"
+            if one.name == DONT_CARE:
+                continue
+            if one.name not in self._classes:
+                self._tally.add("objects of other classes, left out", place)
+            elif any(_overlap(one, region) for region in regions):
+                self._tally.add("objects that overlap a dontcare region, left out", place)
+            else:
+                wanted.append(one)
+        return wanted
+
+
+def _overlap(one: _Object, region: _Object) -> bool:
+    a, b = one.box, region.box
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
+
+
+def _read_objects(path: str) -> Iterator[_Object]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read ({error.strerror}); each picture has one") from None
+    except UnicodeDecodeError:
+        raise TfodError(f"{path} is no KITTI label file: it is not UTF-8") from None
+    for number, line in enumerate(lines, start=1):
+        name, *texts = line.split() or ("",)
+        if not name:
+            continue
+        yield _Object(name.lower(), number, _values(texts, f"{path}, line {number}"))
+
+
+def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(text) for text in texts[: len(_FIELDS)])
+    except ValueError as error:
+        raise TfodError(f"{where}: {error}; expected KITTI's label fields") from None
+    if len(values) < len(_FIELDS) or not all(map(math.isfinite, values)):
+        raise TfodError(
+            f"{where}: {len(texts)} numbers behind the class, expected {len(_FIELDS)} finite ones "
+            "(KITTI's label fields)"
+        )
+    return values
+
+
+def _find_pictures(data_dir: str) -> list[str]:
+    for folder in (os.path.join(data_dir, part) for part in _PICTURES):
+        if os.path.isdir(folder):
+            found = [name for name in os.listdir(folder) if not name.startswith(".")]
+            return [
+                os.path.join(folder, name)
+                for name in sorted(found)
+                if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
+            ]
+    raise TfodError(
+        f"{data_dir} holds neither {_PICTURES[0]} nor {_PICTURES[1]}; name KITTI's folder"
+    )
+
+
+def _count_unused_labels(folder: str, pictures: Sequence[str], tally: Tally) -> None:
+    used = {_label_file(path) for path in pictures}
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if name.endswith(_LABELS) and name not in used:
+            where = os.path.join(folder, name)
+            tally.add("label files of pictures that are not there, left out", where)
+
+
+def _label_file(path: str) -> str:
+    """Name of the label file of a picture."""
+    return f"{_number(path):0{_DIGITS}d}{_LABELS}"
+
+
+def _number(path: str) -> int:
+    """The picture's number, which says its set and its label file."""
+    stem = os.path.basename(path).partition(".")[0]
+    if not (stem.isascii() and stem.isdigit()):
+        raise TfodError(f"{path}: KITTI's pictures are named by number, as 000123.png")
+    return int(stem)
+
+
+def _made_label_map(classes: Sequence[str]) -> ChosenLabelMap:
+    names = [name for name in dict.fromkeys(classes) if name != DONT_CARE]
+    shipped = shipped_label_map("kitti")
+    if all(shipped.label_map.find(name) for name in names):
+        return shipped
+    return ChosenLabelMap(LabelMap.from_names(names), "made of --classes_to_use")

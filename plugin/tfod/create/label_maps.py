@@ -1,0 +1,102 @@
+"""Which label map a set of shards gets: the one that is named, is there already, or is made."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tfod.errors import TfodError
+from tfod.label_map import LabelMap, load_label_map, read_label_map
+from tfod.output_folder import LABEL_MAP_FILE
+
+BACKGROUND = "background"
+"""The only class that may have the id 0: label_map_util.py of the OD API."""
+
+
+@dataclass(frozen=True)
+class ChosenLabelMap:
+    """A label map and what messages call it.
+
+    Attributes:
+        label_map: the classes.
+        name: the file or name it came from; where it was made, what from.
+        notes: liberties that were taken to read it.
+    """
+
+    label_map: LabelMap
+    name: str
+    notes: tuple[str, ...] = ()
+
+    def id_of(self, text: str, where: str) -> int:
+        """The id of a class.
+
+        Raises:
+            TfodError: the map lacks it.
+        """
+        item = self.label_map.find(text)
+        if item is None:
+            raise TfodError(
+                f"{where}: class {text!r} is not in the label map {self.name}; add it there, or "
+                "name another one"
+            )
+        return item.id
+
+
+def choose_label_map(
+    named: str | None, folder: str, make: Callable[[], ChosenLabelMap]
+) -> ChosenLabelMap:
+    """The label map that was named, else the one in the shards' folder, else one that is made.
+
+    Args:
+        named: a file, or a name that tfod ships.
+        folder: where the shards go; the splits of a dataset so get one map.
+        make: makes one.
+
+    Raises:
+        LabelMapError: it cannot be read.
+    """
+    beside = os.path.join(folder, LABEL_MAP_FILE)
+    if named is not None:
+        label_map, notes = load_label_map(named)
+        return ChosenLabelMap(label_map, named, (*notes, *_odd_ids(label_map, named)))
+    if os.path.exists(beside):
+        label_map, notes = read_label_map(beside)
+        return ChosenLabelMap(label_map, beside, (*notes, *_odd_ids(label_map, beside)))
+    return make()
+
+
+def _odd_ids(label_map: LabelMap, name: str) -> Iterator[str]:
+    """What the OD API's trainer does not make of a label map what it says."""
+    classes = Counter(item.id for item in label_map.items)
+    for number, count in classes.items():
+        if count > 1:
+            yield f"{name}: id {number} is given to {count} classes, which a trainer takes for one"
+    for item in label_map.items:
+        if item.id == 0 and BACKGROUND not in (item.name, item.display_name):
+            yield f"{name}: id 0 is {item.class_name!r}, and the OD API's background"
+
+
+def shipped_label_map(name: str) -> ChosenLabelMap:
+    """A label map that tfod ships, by name."""
+    return ChosenLabelMap(load_label_map(name)[0], name)
+
+
+def must_write_label_map(chosen: ChosenLabelMap, folder: str, overwrite: bool) -> bool:
+    """Whether the map has to be written into the folder; not where the same one is there.
+
+    Raises:
+        TfodError: another one is there.
+    """
+    beside = os.path.join(folder, LABEL_MAP_FILE)
+    if not os.path.exists(beside):
+        return True
+    if read_label_map(beside)[0] == chosen.label_map:
+        return False
+    if overwrite:
+        return True
+    raise TfodError(
+        f"{beside} is there already and is not {chosen.name}; write elsewhere, or over it with "
+        "--overwrite"
+    )

@@ -1,0 +1,183 @@
+"""Open Images to shards, as create_oid_tf_record.py makes them.
+
+Every picture of the folder becomes a record, boxes are normalized in the CSV already, and the
+shard follows from the picture's id. Other than the script this also writes format, size and
+SHA-256, ``image/class/confidence`` (without which a class that was verified to be absent reads as
+present) and ``is_inside``. Annotations of pictures that are not in the folder are counted, where
+the script stops.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.create.boxes import normalized
+from tfod.create.label_maps import choose_label_map, shipped_label_map
+from tfod.create.open_images_csv import BoxRow, LabelRow, PictureRows, box_rows, label_rows
+from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.pictures import read_picture
+from tfod.create.tally import Tally
+from tfod.detection import Detection, ImageLabel
+from tfod.errors import TfodError
+from tfod.label_map import LabelMap
+from tfod.picture import FORMAT_OF_EXTENSION
+
+NUM_SHARDS = 100
+_EXTENSION = ".jpg"  # of every picture of Open Images
+_MAP = "open_images_v4"
+
+
+@dataclass(frozen=True)
+class OpenImagesSource:
+    """Where one set of Open Images is.
+
+    Attributes:
+        images_directory: the folder of its pictures, each named by its id.
+        box_annotations_csv: its boxes.
+        image_label_annotations_csv: the classes of whole pictures, if wanted.
+    """
+
+    images_directory: str
+    box_annotations_csv: str
+    image_label_annotations_csv: str | None = None
+
+
+def create_open_images(
+    source: OpenImagesSource,
+    output_path_prefix: str,
+    *,
+    label_map: str | None = None,
+    num_shards: int = NUM_SHARDS,
+    overwrite: bool = False,
+) -> Created:
+    """Write ``<output_path_prefix>-00000-of-00100`` and so on.
+
+    A CSV that is sorted by ImageID, as Open Images' own are, is streamed. Of another one the rows
+    of the folder's pictures are held in memory, and a note says so.
+
+    Args:
+        source: the files.
+        output_path_prefix: what the files' names start with.
+        label_map: a file, or a name that tfod ships, whose names are Open Images' (``/m/01g317``).
+            Without it the one beside the shards is taken, else ``open_images_v4``. Annotations of
+            classes that it lacks are left out, as by the script; they are counted.
+        num_shards: how many files, fewer where one would be left without a picture; the id
+            (hexadecimal) modulo their number says which.
+        overwrite: replace what is there.
+
+    Raises:
+        TfodError: something is missing, odd or there already; with file and line.
+    """
+    tally = Tally()
+    folder = os.path.dirname(output_path_prefix) or "."
+    chosen = choose_label_map(label_map, folder, lambda: shipped_label_map(_MAP))
+    ids = _image_ids(source.images_directory, tally)
+    count = _shards_with_pictures(ids, num_shards)
+    reader = _Reader(source, ids, chosen.label_map, tally)
+    planned = PlannedSet(
+        output_path_prefix,
+        count,
+        map(reader.detection, ids),
+        lambda one: _shard_of(one.source_id or "", count),
+    )
+    labels = source.image_label_annotations_csv
+    sources = [source.box_annotations_csv, *([labels] if labels else [])]
+    return write_sets([planned], chosen, tally, overwrite, sources=sources)
+
+
+class _Reader:
+    """Makes the records."""
+
+    def __init__(
+        self, source: OpenImagesSource, ids: Sequence[str], label_map: LabelMap, tally: Tally
+    ) -> None:
+        self._source = source
+        self._label_map = label_map
+        self._tally = tally
+        self._boxes = box_rows(source.box_annotations_csv, ids, tally)
+        self._labels: PictureRows[LabelRow] | None = None
+        if source.image_label_annotations_csv:
+            self._labels = label_rows(source.image_label_annotations_csv, ids, tally)
+
+    def detection(self, image_id: str) -> Detection:
+        filename = f"{image_id}{_EXTENSION}"
+        path = os.path.join(self._source.images_directory, filename)
+        picture = read_picture(path, self._source.images_directory)
+        boxes = [one for one in self._boxes.take(image_id) if self._is_known(one)]
+        labels = self._labels.take(image_id) if self._labels else []
+        return Detection(
+            **picture.fields(filename, image_id),
+            boxes=normalized([one.corners for one in boxes], (1, 1), filename),
+            class_text=[one.name for one in boxes],
+            class_label=[self._id(one.name) for one in boxes],
+            attributes=_attributes(boxes),
+            image_labels=[
+                ImageLabel(one.name, self._id(one.name), one.confidence)
+                for one in labels
+                if self._is_known(one)
+            ],
+        )
+
+    def _is_known(self, row: BoxRow | LabelRow) -> bool:
+        if self._label_map.find(row.name) is not None:
+            return True
+        what = "boxes" if isinstance(row, BoxRow) else "classes of pictures"
+        self._tally.add(
+            f"{what} that the label map lacks the class of, left out", f"{row.where}: {row.name}"
+        )
+        return False
+
+    def _id(self, name: str) -> int:
+        item = self._label_map.find(name)
+        assert item is not None  # those of unknown classes are left out
+        return item.id
+
+
+def _attributes(boxes: Sequence[BoxRow]) -> dict[str, list[Any]]:
+    """One CSV has the same columns in all its rows."""
+    names = boxes[0].flags if boxes else ()
+    return {name: [one.flags[name] for one in boxes] for name in names}
+
+
+def _image_ids(folder: str, tally: Tally) -> list[str]:
+    """Ids of the pictures in a folder, in the order of the CSVs; others are counted."""
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise TfodError(f"{folder} cannot be read: {error.strerror}") from None
+    ids = sorted(
+        name[: -len(_EXTENSION)]
+        for name in names
+        if name.endswith(_EXTENSION) and not name.startswith(".")
+    )
+    if not ids:
+        raise TfodError(f"{folder} holds no *{_EXTENSION}; name the folder of the pictures")
+    for name in sorted(names):
+        extension = os.path.splitext(name)[1]
+        if extension != _EXTENSION and extension.lower() in FORMAT_OF_EXTENSION:
+            what = f"pictures whose names do not end in {_EXTENSION}, left out"
+            tally.add(what, os.path.join(folder, name))
+    return ids
+
+
+def _shards_with_pictures(ids: Sequence[str], most: int) -> int:
+    """The largest number of shards, up to ``most``, of which each gets a picture.
+
+    The script leaves files of 0 bytes, which nobody can tell from a failed download.
+    """
+    count = min(most, len(ids))
+    while len({_shard_of(image_id, count) for image_id in ids}) < count:
+        count -= 1
+    return count
+
+
+def _shard_of(image_id: str, count: int) -> int:
+    """The id modulo the number of shards; of an id that is no number its checksum."""
+    try:
+        return int(image_id, 16) % count
+    except ValueError:
+        return zlib.crc32(image_id.encode(errors="surrogateescape")) % count

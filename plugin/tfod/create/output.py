@@ -1,0 +1,178 @@
+"""Sets of shards and their label map, written together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tfod.create.label_maps import ChosenLabelMap, must_write_label_map
+from tfod.create.tally import Tally
+from tfod.detection import Detection
+from tfod.detection_encoder import encode_detection
+from tfod.errors import TfodError
+from tfod.output_folder import LABEL_MAP_FILE, OutputFolder
+from tfod.shard_layout import ShardLayout
+from tfod.shards import numbered_file_names
+from tfod.writer import ShardSetWriter
+
+_AROUND = 12  # characters of a text that is no text, before and behind
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """One set of shards to be written.
+
+    Attributes:
+        path: of its only file; of several the numbered names start with it.
+        num_shards: how many files; never more than it has pictures.
+        detections: its records.
+        shard_of: which file a record goes into; None deals them in turn.
+    """
+
+    path: str
+    num_shards: int
+    detections: Iterable[Detection]
+    shard_of: Callable[[Detection], int] | None = None
+
+
+@dataclass(frozen=True)
+class CreatedSet:
+    """One set of shards that was written.
+
+    Attributes:
+        path: as it was planned.
+        shards: paths of the files.
+        pictures, objects: how many of them are in it.
+    """
+
+    path: str
+    shards: tuple[str, ...]
+    pictures: int
+    objects: int
+
+
+@dataclass(frozen=True)
+class Created:
+    """What was written.
+
+    Attributes:
+        sets: the sets of shards.
+        label_map: path of the label map beside them.
+        label_map_written: whether it was written; else the same one was there.
+        notes: what was odd or left out, as sentences.
+    """
+
+    sets: tuple[CreatedSet, ...]
+    label_map: str
+    label_map_written: bool
+    notes: tuple[str, ...]
+
+    def with_notes(self, notes: Iterable[str]) -> Created:
+        """The same with more notes, in front."""
+        return replace(self, notes=(*notes, *self.notes))
+
+
+def write_sets(
+    planned: Sequence[PlannedSet],
+    chosen: ChosenLabelMap,
+    tally: Tally,
+    overwrite: bool = False,
+    *,
+    sources: Sequence[str] = (),
+) -> Created:
+    """Write sets into one folder, and the label map beside them.
+
+    All files appear complete or none does, and what was there before is unchanged; also when it
+    is interrupted.
+
+    Args:
+        planned: the sets, of one folder.
+        chosen: their label map.
+        tally: what was odd; those who make the records add to it.
+        overwrite: replace sets of the same names.
+        sources: files that are read, which are never replaced.
+
+    Raises:
+        TfodError: something is there already, or whatever the records raise.
+        WriteError: a file cannot be written.
+    """
+    for one in planned:
+        _require_shard_path(one.path)
+    folder = os.path.dirname(planned[0].path) or "."
+    beside = os.path.join(folder, LABEL_MAP_FILE)
+    replaces_map = os.path.exists(beside)
+    new_map = must_write_label_map(chosen, folder, overwrite)
+    if new_map and replaces_map:
+        tally.add("label maps replaced; other shards there have the ids of the former one", beside)
+    find = functools.partial(_shards_there, folder)
+    with OutputFolder(folder, sources, overwrite, shards_there=find) as output:
+        if new_map:
+            text = chosen.label_map.to_text()
+            with _sound_texts(chosen.name):
+                output.add_text(LABEL_MAP_FILE, text.encode())
+        writers = [_add(one, output) for one in planned]
+        objects = [_write(one, writer) for one, writer in zip(planned, writers, strict=True)]
+    sets = tuple(
+        CreatedSet(one.path, tuple(writer.paths()), writer.count, count)
+        for one, writer, count in zip(planned, writers, objects, strict=True)
+    )
+    notes = (*chosen.notes, *tally.sentences(), *_empty_sets(sets))
+    return Created(sets, beside, new_map, notes)
+
+
+def _require_shard_path(path: str) -> None:
+    name = os.path.basename(path)
+    if not name or os.path.isdir(path):
+        raise TfodError(f"{path} is a folder; name a file in it")
+    if name == LABEL_MAP_FILE:
+        raise TfodError(f"{path} is the name of the label map; name the shard otherwise")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise TfodError(f"{path} is no regular file; name another one")
+
+
+def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
+    name = os.path.basename(planned.path)
+    name_files = functools.partial(numbered_file_names, name)
+    return output.add_subset(name, ShardLayout(num_shards=planned.num_shards), name_files)
+
+
+def _write(planned: PlannedSet, writer: ShardSetWriter) -> int:
+    """Write the records of a set; return how many objects they have."""
+    objects = 0
+    for detection in planned.detections:
+        with _sound_texts(detection.filename or ""):
+            payload = encode_detection(detection)
+        writer.write(payload, None if planned.shard_of is None else planned.shard_of(detection))
+        objects += len(detection.boxes)
+    return objects
+
+
+@contextlib.contextmanager
+def _sound_texts(where: str) -> Iterator[None]:
+    """A text that UTF-8 cannot hold becomes an error that reads as one line."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        # Half a surrogate pair, or a file name of bytes that are no text.
+        part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+        raise TfodError(f"{ascii(where)[1:-1]}: {part} is no Unicode text; rename it") from None
+
+
+def _shards_there(folder: str, name: str) -> list[str]:
+    """The files of a set in a folder: the plain name, or the numbered ones."""
+    ours = re.compile(re.escape(name) + r"(-\d{5}-of-\d{5})?")
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return []  # there is no such folder yet
+    return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
+
+
+def _empty_sets(sets: Iterable[CreatedSet]) -> Iterable[str]:
+    for one in sets:
+        if not one.pictures:
+            yield f"{one.path} holds no picture"

@@ -1,0 +1,396 @@
+"""``tfod create coco``. What is expected was written by create_coco_tf_record.py itself.
+
+(Run with TensorFlow 2.21 and pycocotools 2.0.11 on the example.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tfod.coco import read_coco
+from tfod.create.coco_keypoints import PERSON_KEYPOINTS
+from tfod.detection import Detection
+from tfod.label_map import read_label_map
+from tfod_validator.annotations import load_annotations
+from tfod_validator.check import Options, check_sources
+
+from tests.create.conftest import (
+    COCO,
+    PICTURES,
+    Run,
+    by_filename,
+    coco_arguments,
+    edited_json,
+    float32,
+)
+
+CROWDED = "shapes_05.jpg"
+CROWDED_BOXES = [
+    [0.0, 0.018583333119750023, 0.22996875643730164, 0.47054165601730347],
+    [0.30431249737739563, 0.0, 0.5151562690734863, 0.26483333110809326],
+    [0.010656249709427357, 0.18462499976158142, 0.26271873712539673, 0.5207083225250244],
+    [0.13449999690055847, 0.0, 0.4014374911785126, 0.336041659116745],
+    [0.555468738079071, 0.08608333021402359, 0.7649999856948853, 0.36545833945274353],
+    [0.0, 0.0, 0.765625, 0.47083333134651184],
+]
+CROWDED_MASKS = "b9945189f4b5 14c6eaa59235 6fa6acae2648 99d6bd064f7a 88e7f4073344 4e4e97d3c891"
+"""SHA-256 of the pixels, cut short."""
+CROWDED_PIXELS = [6382, 3359, 4365, 2722, 3376, 13895]
+
+
+def created(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
+    ran = run(*coco_arguments(file=file), "--output_dir", out, *options)
+    assert ran.code == 0, ran.err
+    return ran.err
+
+
+def refused(run: Run, out: Path, *options: object, file: Path | None = None) -> str:
+    ran = run(*coco_arguments(file=file), "--output_dir", out, *options)
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert not list(out.glob("coco_*"))
+    return ran.err
+
+
+def masks_of(detection: Detection) -> list[np.ndarray]:
+    found = []
+    for mask in detection.masks or ():
+        assert mask is not None
+        with Image.open(io.BytesIO(mask.data)) as image:
+            assert image.mode == "L"
+            found.append(np.asarray(image))
+    return found
+
+
+class TestRecords:
+    def test_boxes_masks_crowds_and_areas_are_the_scripts(self, run: Run, tmp_path: Path) -> None:
+        assert created(run, tmp_path, "--include_masks", "--num_shards", "1") == ""
+        found = by_filename(tmp_path)
+        one = found[CROWDED]
+        assert one.boxes.tolist() == CROWDED_BOXES
+        assert one.class_text == ["circle", "circle", "square", "étoile", "circle", "circle"]
+        assert one.source_id == "1028" and one.format == "jpeg"
+        areas = [6379.68, 3351.47, 4365.45, 2714.96, 3374.45, 13895]
+        assert one.attributes == {"is_crowd": [0, 0, 0, 0, 0, 1], "area": float32(areas)}
+        masks = masks_of(one)
+        assert [int(mask.sum()) for mask in masks] == CROWDED_PIXELS
+        digests = [hashlib.sha256(mask.tobytes()).hexdigest()[:12] for mask in masks]
+        assert digests == CROWDED_MASKS.split()
+        assert len(found["shapes_06.jpg"].boxes) == 0 and found["shapes_06.jpg"].masks is None
+
+    def test_category_ids_are_kept_with_their_gaps(self, run: Run, tmp_path: Path) -> None:
+        created(run, tmp_path, "--num-shards=1")
+        assert by_filename(tmp_path)[CROWDED].class_label == [1, 1, 3, 11, 1, 1]
+        items = read_label_map(tmp_path / "label_map.pbtxt")[0].items
+        assert [(one.id, one.name) for one in items] == [
+            (1, "circle"), (3, "square"), (7, "triangle"), (11, "étoile"),
+        ]  # fmt: skip
+
+    def test_category_0_is_kept_and_told(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["categories"].append({"id": 0, "name": "things"})
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "0.json")
+        said = created(run, tmp_path, file=file)
+        assert "1 categories of id 0, which the OD API takes for the background" in said
+        assert "'things'" in said
+        assert read_label_map(tmp_path / "label_map.pbtxt")[0].items[0].name == "things"
+
+    def test_files(self, run: Run, tmp_path: Path) -> None:
+        """Never more than pictures: of COCO itself there are 100 and 50."""
+        ran = run(*coco_arguments(), *coco_arguments("val")[1:], "--output_dir", tmp_path)
+        assert ran.code == 0
+        names = {path.name for path in tmp_path.iterdir()}
+        assert {f"coco_train.record-0000{n}-of-00008" for n in range(8)} < names
+        assert {f"coco_val.record-0000{n}-of-00004" for n in range(4)} < names and len(names) == 13
+        first = by_filename(tmp_path / "coco_train.record-00000-of-00008")
+        assert list(first) == ["shapes_01.jpg"]
+
+    def test_captions(self, run: Run, tmp_path: Path) -> None:
+        captions = COCO / "captions_train.json"
+        created(run, tmp_path, "--num-shards", "1", "--train_caption_annotations_file", captions)
+        found = by_filename(tmp_path)
+        assert found["shapes_06.jpg"].captions == ["Nothing at all.", "An empty picture."]
+        assert found["shapes_02.jpg"].captions == ["A picture of 1 circle."]
+
+    def test_what_the_script_leaves_out_is_left_out_and_counted(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        def add(found: Mapping[str, Any]) -> None:
+            one = found["annotations"][0]
+            found["annotations"] += [
+                {**one, "id": 1, "bbox": [5, 5, 0, 3]},
+                {**one, "id": 2, "bbox": [300, 5, 30, 3]},
+                {**one, "id": 3, "bbox": [300, 235, 5, 5.5]},
+                {**one, "id": 4, "bbox": [-3, 5, 30, 3]},
+                {**one, "id": 7, "bbox": [300, 230, 20, 10]},  # up to the edges
+                {**one, "id": 5, "image_id": 99},
+                {"id": 6, "image_id": 1000, "category_id": 1},
+            ]
+
+        file = edited_json(COCO / "instances_train.json", add, tmp_path / "odd.json")
+        said = created(run, tmp_path, "--num_shards", "1", file=file)
+        one = by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"]
+        assert one.boxes[3:].tolist() == float32(
+            [
+                [
+                    -0.00937500037252903,
+                    0.02083333395421505,
+                    0.08437500149011612,
+                    0.03333333507180214,
+                ],
+                [300 / 320, 230 / 240, 1, 1],
+            ]
+        )
+        assert f"1 annotations whose box has no area, left out (the first: {file}, anno" in said
+        assert "2 annotations whose box passes the picture's right or lower edge, left out" in said
+        assert "1 annotations of pictures that are not listed, left out" in said
+        assert "1 annotations without bbox, left out" in said
+
+    def test_persons_alone(self, run: Run, tmp_path: Path) -> None:
+        def rename(found: Mapping[str, Any]) -> None:
+            found["categories"][0]["name"] = "person"
+
+        file = edited_json(COCO / "instances_train.json", rename, tmp_path / "p.json")
+        options = (
+            "--remove_non_person_annotations",
+            "--remove_non_person_images",
+            "--num-shards=1",
+        )
+        said = created(run, tmp_path, *options, file=file)
+        found = by_filename(tmp_path / "coco_train.record")
+        assert {text for one in found.values() for text in one.class_text or ()} == {"person"}
+        assert len(found) == 5 and "3 pictures without a person, left out" in said
+
+    def test_sizes(self, run: Run, tmp_path: Path) -> None:
+        """The file may lack them, and may be wrong."""
+
+        def edit(found: Mapping[str, Any]) -> None:
+            del found["images"][0]["width"], found["images"][0]["height"]
+            found["images"][1]["width"] *= 2
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "s.json")
+        said = created(run, tmp_path, "--num-shards=1", file=file)
+        found = by_filename(tmp_path / "coco_train.record")
+        assert found["shapes_01.jpg"].boxes[0, 0] == np.float32(196.1 / 320)
+        assert found["shapes_02.jpg"].boxes[0, 0] == np.float32(71.07 / 480)
+        assert found["shapes_02.jpg"].width == 240
+        assert "shapes_02.jpg is 480x320, the file 240x320" in said
+        assert "masks would not fit" in refused(run, tmp_path / "m", "--include_masks", file=file)
+
+
+class TestKeypoints:
+    def test_of_the_example(self, run: Run, tmp_path: Path) -> None:
+        points = COCO / "person_keypoints_train.json"
+        created(run, tmp_path, "--num-shards=1", "--train_keypoint_annotations_file", points)
+        found = by_filename(tmp_path)
+        one = found["shapes_08.jpg"].keypoints
+        assert one is not None and one.names == ("top", "right", "left")
+        size = (320, 240)
+        corners = [(33.9, 10.0), (85.2, 77.4), (1.2, 88.1)]
+        expected = [[x / size[0], y / size[1]] for x, y in corners]
+        assert one.xy.tolist() == float32([expected, [[0, 0]] * 3])
+        assert one.visibility.tolist() == [[2, 2, 2], [0, 0, 0]]
+        other = found["shapes_02.jpg"].keypoints
+        assert other is not None and other.visibility.tolist() == [[0, 0, 0]]
+        items = read_label_map(tmp_path / "label_map.pbtxt")[0].items
+        assert [[(p.id, p.label) for p in one.keypoints] for one in items] == [
+            [], [], [(0, "top"), (1, "right"), (2, "left")], [],
+        ]  # fmt: skip
+
+    def test_of_persons_are_the_scripts(self, run: Run, tmp_path: Path) -> None:
+        """Seventeen points at (10 i + 0.5, 7 i), visibility i modulo 3; one belongs to nobody."""
+        values = [value for i in range(17) for value in (10 * i + 0.5, 7 * i, i % 3)]
+        one = {"image_id": 1000, "category_id": 1, "keypoints": values}
+        points = {
+            "images": [],
+            "categories": [{"id": 1, "name": "circle"}],
+            "annotations": [{**one, "id": 100002}, {**one, "id": 5}],
+        }
+        (tmp_path / "k.json").write_text(json.dumps(points))
+        option = ("--train_keypoint_annotations_file", tmp_path / "k.json")
+        said = created(run, tmp_path, "--num-shards=1", *option)
+        found = by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].keypoints
+        assert found is not None and found.names == PERSON_KEYPOINTS
+        assert found.xy[2, 1].tolist() == [0.03281249850988388, 0.02916666679084301]
+        assert found.xy[2, 16].tolist() == [0.5015624761581421, 0.46666666865348816]
+        assert found.visibility[2].tolist() == [i % 3 for i in range(17)]
+        assert not found.xy[:2].any() and not found.visibility[:2].any()
+        assert "1 keypoints of no object that is written, left out" in said
+        assert "k.json, annotation 5" in said
+
+    def test_too_few_values(self, run: Run, tmp_path: Path) -> None:
+        def cut(found: Mapping[str, Any]) -> None:
+            found["annotations"][0]["keypoints"].pop()
+
+        file = edited_json(COCO / "person_keypoints_train.json", cut, tmp_path / "k.json")
+        said = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in said
+
+    def test_numbers_beyond_float32(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["annotations"][0]["keypoints"][0] = 1e300
+
+        file = edited_json(COCO / "person_keypoints_train.json", edit, tmp_path / "k.json")
+        said = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in said
+
+
+class TestRefusals:
+    def test_two_sets_that_contradict_each_other(self, run: Run, tmp_path: Path) -> None:
+        def rename(found: Mapping[str, Any]) -> None:
+            found["categories"][1]["name"] = "box"
+
+        file = edited_json(COCO / "instances_val.json", rename, tmp_path / "v.json")
+        arguments = [*coco_arguments(), *coco_arguments("val", file)[1:]]
+        ran = run(*arguments, "--output_dir", tmp_path / "out")
+        assert ran.code == 2 and "category 3 is 'box', and 'square' in another set" in ran.err
+
+    def test_missing_options(self, run: Run, tmp_path: Path) -> None:
+        ran = run("coco", "--output_dir", tmp_path)
+        assert ran.code == 2 and "name the files of a set" in ran.err
+        ran = run("coco", "--output_dir", tmp_path, "--val_image_dir", PICTURES)
+        assert ran.code == 2 and "--val_annotations_file is missing" in ran.err
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"category_id": 5}, "there is no category 5"),
+            ({"bbox": [1, 2, 3]}, "no sound COCO JSON (ValueError"),
+            ({"bbox": [1, 2, float("nan"), 3]}, "is not finite"),
+            ({"bbox": [-1e300, 2, 1e300, 3]}, "goes beyond what a shard can hold"),
+            ({"category_id": None}, "no sound COCO JSON (TypeError"),
+            ({"category_id": 1.5}, "1.5 is no id"),
+            ({"area": float("nan")}, "area nan is not finite"),
+            ({"segmentation": [[1, 2, 3]]}, "annotation 100000: segmentation is none"),
+            ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the picture"),
+            ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
+            ({"segmentation": {"size": [9, 9], "counts": [81]}}, "its size is [9, 9]"),
+            ({"segmentation": {"counts": [81]}}, "segmentation is none"),
+            ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "segmentation is none"),
+            ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
+            ({"id": [1]}, "no sound COCO JSON (TypeError"),
+        ],
+    )
+    def test_annotations(
+        self, run: Run, tmp_path: Path, change: Mapping[str, Any], says: str
+    ) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["annotations"][0].update(change)
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", "--include_masks", file=file)
+        assert says in said and str(file) in said
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"name": "\ud800"}, "\\ud800'\\n}\\n\\n\" is no Unicode text"),
+            ({"id": 1 << 31}, "a category's id is below 0 or beyond 32 bits"),
+            ({"id": -1}, "a category's id is below 0 or beyond 32 bits"),
+            ({"id": "x"}, "no sound COCO JSON (ValueError"),
+            ({"id": 2.5}, "2.5 is no id"),
+            ({"id": 3}, "category id 3 is 'square' and 'étoile'"),
+            ({"name": None}, "has no name"),
+        ],
+    )
+    def test_categories(
+        self, run: Run, tmp_path: Path, change: Mapping[str, Any], says: str
+    ) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["categories"][3].update(change)
+
+        file = edited_json(COCO / "instances_val.json", edit, tmp_path / "odd.json")
+        ran = run(*coco_arguments("val", file), "--output_dir", tmp_path / "out")
+        assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
+        assert not (tmp_path / "out").exists()
+
+    def test_an_image_id_that_comes_twice(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["images"][1]["id"] = found["images"][0]["id"]
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        assert "image id 1000 comes twice" in refused(run, tmp_path / "out", file=file)
+
+    def test_images(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["images"][2]["file_name"] = "../../shapes_02.jpg"
+            del found["images"][3]["file_name"]
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", file=file)
+        assert "no sound COCO JSON (KeyError: 'file_name')" in said
+
+    def test_a_name_that_no_file_can_have(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            found["images"][0]["file_name"] = "\ud800.jpg"
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", file=file)
+        assert "\\ud800.jpg is no name that a file can have" in said
+
+
+def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Path) -> None:
+    def empty(found: Mapping[str, Any]) -> None:
+        found["annotations"][3]["segmentation"] = []
+
+    file = edited_json(COCO / "instances_train.json", empty, tmp_path / "e.json")
+    said = created(run, tmp_path, "--include_masks", "--num-shards=1", file=file)
+    assert "1 annotations without segmentation, their mask is their box" in said
+    (mask,) = masks_of(by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"])
+    rows, columns = np.nonzero(mask)
+    assert (columns.min(), rows.min(), columns.max(), rows.max()) == (71, 188, 148, 265)
+    assert mask.sum() == 78 * 78
+
+
+def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Path) -> None:
+    def cut(found: Mapping[str, Any]) -> None:
+        del found["annotations"][3]["area"]
+
+    file = edited_json(COCO / "instances_train.json", cut, tmp_path / "a.json")
+    said = created(run, tmp_path, "--num-shards=1", file=file)
+    assert "1 annotations without area, that of their box is written" in said
+    found = by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"]
+    assert found.attributes["area"] == float32([78.01 * 78.01])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "is no COCO JSON"),
+        ('{"images": [], "annotations": [3], "categories": []}', "no sound COCO JSON"),
+    ],
+)
+def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert says in refused(run, tmp_path / "out", file=tmp_path / "x.json")
+    (tmp_path / "x.json").unlink()
+    assert "x.json cannot be read" in refused(run, tmp_path / "out", file=tmp_path / "x.json")
+
+
+def test_captions_of_pictures_that_are_not_listed(run: Run, tmp_path: Path) -> None:
+    option = ("--train_caption_annotations_file", COCO / "captions_val.json")
+    said = created(run, tmp_path, *option)
+    assert "4 captions of pictures that are not listed, left out" in said
+    assert all(not one.captions for one in by_filename(tmp_path).values())
+
+
+def test_annotations_are_read_slim() -> None:
+    found = read_coco(str(COCO / "instances_train.json"), ("bbox",))
+    assert all(one.keys() == {"image_id", "bbox"} for one in found.annotations[1000])
+
+
+def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:
+    captions = COCO / "captions_train.json"
+    created(run, tmp_path, "--include_masks", "--train_caption_annotations_file", captions)
+    source = load_annotations(str(COCO / "instances_train.json"))
+    report = check_sources([str(tmp_path)], Options(annotations=source))
+    assert report.valid and not report.flatten("code")

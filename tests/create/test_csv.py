@@ -1,0 +1,106 @@
+"""``tfod create csv``, as generate_tfrecord.py of the raccoon recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tfod.label_map import read_label_map
+from tfod.stream import read_detections
+
+from tests.create.conftest import PICTURES, Run, by_filename, float32
+
+ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
+shapes_02.jpg,240,320,circle,71,188,149,266
+shapes_01.jpg,320,240,étoile,196,63,289,158
+shapes_02.jpg,240,320,square,0,0,240,320
+"""
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "train_labels.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def arguments(csv: Path) -> list[object]:
+    out = csv.parent / "out" / "train.record"
+    return ["csv", "--csv_input", csv, "--image_dir", PICTURES, "--output_path", out]
+
+
+def test_records(run: Run, csv: Path) -> None:
+    """In the order of the names, each with the boxes of all its rows."""
+    ran = run(*arguments(csv))
+    assert (ran.code, ran.err) == (0, "")
+    one, other = read_detections(csv.parent / "out")
+    assert (one.filename, other.filename) == ("shapes_01.jpg", "shapes_02.jpg")
+    assert one.boxes.tolist() == float32([[196 / 320, 63 / 240, 289 / 320, 158 / 240]])
+    assert other.boxes.tolist() == float32(
+        [[71 / 240, 188 / 320, 149 / 240, 266 / 320], [0, 0, 1, 1]]
+    )
+    assert other.class_text == ["circle", "square"] and other.class_label == [1, 2]
+    assert one.class_label == [3] and one.source_id == "shapes_01.jpg" and one.format == "jpeg"
+    assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+    items = read_label_map(csv.parent / "out" / "label_map.pbtxt")[0].items
+    assert [item.name for item in items] == ["circle", "square", "étoile"]
+
+
+def test_the_pictures_own_size_counts(run: Run, csv: Path) -> None:
+    csv.write_text(ROWS.replace("shapes_01.jpg,320,240", "shapes_01.jpg,640,480"))
+    ran = run(*arguments(csv))
+    assert "1 pictures of another size than the CSV says" in ran.err and "640x480" in ran.err
+    found = by_filename(csv.parent / "out")["shapes_01.jpg"]
+    assert found.boxes[0].tolist() == float32([196 / 320, 63 / 240, 289 / 320, 158 / 240])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("shapes_01", "shapes_99", "shapes_99.jpg cannot be read"),
+        ("shapes_01", "../../x", "/JPEGImages/x.jpg cannot be read"),
+        ("196", "left", "left"),
+        ("filename", "file", "file"),
+    ],
+)
+def test_refusals(run: Run, csv: Path, before: str, after: str, says: str) -> None:
+    csv.write_text(ROWS.replace(before, after))
+    ran = run(*arguments(csv))
+    assert ran.code == 2 and says in ran.err and str(csv) in ran.err
+    assert not (csv.parent / "out").exists()
+
+
+def test_a_file_that_is_not_there(run: Run, csv: Path) -> None:
+    csv.unlink()
+    ran = run(*arguments(csv))
+    assert ran.code == 2 and f"{csv} cannot be read" in ran.err
+
+
+def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
+    ran = run(*arguments(csv), "--label_map_path", "coco")
+    assert ran.code == 2 and "class 'étoile' is not in the label map coco" in ran.err
+
+
+def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:
+    ran = run("csv", "--csv_input", csv, "--image_dir", PICTURES, "--output_path", csv,
+              "--overwrite")  # fmt: skip
+    assert ran.code == 2 and f"{csv} is read, and would be replaced" in ran.err
+    assert csv.read_text() == ROWS
+
+
+def test_what_is_not_read_is_told(run: Run, csv: Path) -> None:
+    """The index of pandas, and names that mean one picture."""
+    first, *rows = ROWS.splitlines()
+    rows[2] = "./" + rows[2]
+    csv.write_text("\n".join([f",{first},score", *(f"{i},{row},1" for i, row in enumerate(rows))]))
+    ran = run(*arguments(csv))
+    assert ran.code == 0
+    assert "columns that are not read: (without a name), score\n" in ran.err
+    assert "1 pictures that several names in the CSV mean" in ran.err
+    assert "(the first: shapes_02.jpg)" in ran.err and "3 pictures, 3 objects" in ran.out
+
+
+def test_a_number_beyond_float32(run: Run, csv: Path) -> None:
+    csv.write_text(ROWS.replace("240,320\n", "3.5e38,320\n"))
+    ran = run(*arguments(csv))
+    assert ran.code == 2 and "row 4: xmax is '3.5e38'" in ran.err
