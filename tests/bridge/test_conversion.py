@@ -16,6 +16,7 @@ from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.example import Example
 from tfod.label_map import LabelMap
+from tfod.png import encode_mask_png
 from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon, fills_its_box
 from tfod_validator.bridge.changes import Changes, shapes_by_frame
 from tfod_validator.bridge.dataset import compressed_runs
@@ -24,7 +25,6 @@ from tfod_validator.bridge.live_task import Label
 from tfod_validator.bridge.masks import (
     decode_png,
     decode_runs,
-    encode_png,
     encode_runs,
     run_lengths,
 )
@@ -138,7 +138,7 @@ def test_runs(bits: bytes) -> None:
     assert all(run > 0 for run in runs[1:])
     assert np.array_equal(decode_runs(runs, extent, SIZE), mask)
     assert CvatShape(MASK, "", extent, runs=tuple(runs)).corners == extent
-    assert np.array_equal(decode_png(encode_png(mask), ""), mask)
+    assert np.array_equal(decode_png(encode_mask_png(mask), ""), mask)
 
 
 def test_runs_are_cut_off_at_the_picture() -> None:

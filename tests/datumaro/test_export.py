@@ -367,7 +367,7 @@ class TestObjects:
         export(dataset(item("a", *shapes)), tmp_path)
         keys = set(next(iter(read_examples(tmp_path))))
         assert {"image/object/occluded", "image/object/track/label", "image/object/area"} <= keys
-        assert {"image/object/attribute/pose", "image/object/attribute/score"} <= keys
+        assert {"image/object/view", "image/object/attribute/score"} <= keys
         (loaded,) = load(tmp_path)
         first, second = (one.attributes for one in loaded.annotations)
         assert first["occluded"] is True and first["track_id"] == 7 and first["area"] == 81.0
@@ -386,6 +386,37 @@ class TestObjects:
             (1, {"score": 1.0}),
         ]
 
+    def test_captions(self, tmp_path, caplog) -> None:
+        shapes = [Caption("a cat"), Caption("кот", attributes={"by": "me"})]
+        (found,) = export(dataset(item("a", *shapes, Bbox(0, 0, 9, 9, label=1))), tmp_path)
+        assert found.captions == ["a cat", "кот"]
+        assert next(iter(read_examples(tmp_path))).byte_strings("image/caption")[0] == b"a cat"
+        assert "attributes not written: 1 by (of a caption)" in caplog.text
+        (loaded,) = load(tmp_path)
+        captions = [one.caption for one in loaded.annotations if isinstance(one, Caption)]
+        assert captions == ["a cat", "кот"]
+
+    def test_attributes_by_datumaros_name_go_under_the_trainers_key(self, tmp_path) -> None:
+        """The decoder reads group_of; Datumaro's importer of Open Images has another name."""
+        group = {"is_group_of": True, "is_depiction": False, "pose": "Left"}
+        shapes = [
+            Bbox(0, 0, 9, 9, label=0, attributes=group),
+            Bbox(0, 0, 5, 5, label=0, attributes={"is_group_of": False}),
+        ]
+        export(dataset(item("a", *shapes)), tmp_path)
+        example = next(iter(read_examples(tmp_path)))
+        assert example.ints("image/object/group_of") == [1, 0]
+        assert example.byte_strings("image/object/view") == [b"Left", b""]
+        (loaded,) = load(tmp_path)
+        assert [one.attributes for one in loaded.annotations] == [group, {"is_group_of": False}]
+
+    def test_an_attribute_keeps_its_key_from_one_of_another_name(self, tmp_path) -> None:
+        both = {"is_group_of": True, "group_of": False}
+        export(dataset(item("a", Bbox(0, 0, 9, 9, label=0, attributes=both))), tmp_path)
+        assert next(iter(read_examples(tmp_path))).ints("image/object/group_of") == [0]
+        (loaded,) = load(tmp_path)
+        assert loaded.annotations[0].attributes == both
+
     def test_unlabelled_boxes_come_back_unlabelled(self, tmp_path, caplog) -> None:
         export(dataset(item("a", Bbox(0, 0, 9, 9), Bbox(0, 0, 5, 5, label=2))), tmp_path)
         (loaded,) = load(tmp_path)
@@ -397,14 +428,13 @@ class TestObjects:
             PolyLine([0, 0, 1, 1], label=0),
             PolyLine([0, 0, 1, 2], label=0),
             Points([1, 1], label=0),
-            Caption("a cat"),
             Bbox(-10, 0, 20, 10, label=0),
         ]
         (found,) = export(dataset(item("a", *shapes)), tmp_path)
         (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro.exporter"]
         assert said == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
-            "1 caption, 1 points without a schema; boxes that reach outside the picture, "
+            "1 points without a schema; boxes that reach outside the picture, "
             "written so: 1"
         )
         assert found.boxes[0, 0] == np.float32(-0.05)

@@ -304,9 +304,9 @@ class TestKeys:
         assert any("not UTF-8" in said for said in warnings())
 
     def test_features_that_mean_nothing_are_told(self, make_shard, load, warnings) -> None:
-        make_shard("s", picture() | {"image/caption": "a cat", "weather": [1, 2]})
+        make_shard("s", picture() | {"image/mood": "a cat", "weather": [1, 2]})
         load()
-        assert any("image/caption (1), weather (1)" in said for said in warnings())
+        assert any("image/mood (1), weather (1)" in said for said in warnings())
 
 
 class TestObjects:

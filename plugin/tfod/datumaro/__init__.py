@@ -1,4 +1,4 @@
-"""Datumaro's ``tf_detection_api`` and ``roboflow_tfrecord`` formats without TensorFlow.
+"""TFRecord formats for Datumaro without TensorFlow: its own two, and others of the field.
 
 The names are those of Datumaro's own modules, of both its lines, so that code which imports them
 moves by changing the import::
@@ -21,6 +21,15 @@ _MODULES = {
     "TfDetectionApiConverter": ("exporter", "TfDetectionApiExporter"),
     "RoboflowTfrecordBase": ("importer", "RoboflowTfrecordBase"),
     "RoboflowTfrecordImporter": ("importer", "RoboflowTfrecordImporter"),
+    "KerasCocoBase": ("keras_coco", "KerasCocoBase"),
+    "KerasCocoImporter": ("keras_coco", "KerasCocoImporter"),
+    "KerasCocoExporter": ("keras_coco", "KerasCocoExporter"),
+    "ImageClassificationBase": ("classification", "ImageClassificationBase"),
+    "ImageClassificationImporter": ("classification", "ImageClassificationImporter"),
+    "ImageClassificationExporter": ("classification", "ImageClassificationExporter"),
+    "TfDetectionCsvBase": ("csv_format", "TfDetectionCsvBase"),
+    "TfDetectionCsvImporter": ("csv_format", "TfDetectionCsvImporter"),
+    "TfDetectionCsvExporter": ("csv_format", "TfDetectionCsvExporter"),
     "activate": ("activation", "activate"),
     "register": ("activation", "register"),
 }

@@ -17,7 +17,23 @@ from typing import Any
 
 from tfod.errors import TfodError, in_plain_words
 
-OUR_FORMATS = ("tf_detection_api", "roboflow_tfrecord")
+_PLUGINS = (
+    ("extractors", "reader", "TfDetectionApiBase"),
+    ("importers", "importer", "TfDetectionApiImporter"),
+    ("exporters", "exporter", "TfDetectionApiExporter"),
+    ("extractors", "importer", "RoboflowTfrecordBase"),
+    ("importers", "importer", "RoboflowTfrecordImporter"),
+    ("extractors", "csv_format", "TfDetectionCsvBase"),
+    ("importers", "csv_format", "TfDetectionCsvImporter"),
+    ("exporters", "csv_format", "TfDetectionCsvExporter"),
+    ("extractors", "keras_coco", "KerasCocoBase"),
+    ("importers", "keras_coco", "KerasCocoImporter"),
+    ("exporters", "keras_coco", "KerasCocoExporter"),
+    ("extractors", "classification", "ImageClassificationBase"),
+    ("importers", "classification", "ImageClassificationImporter"),
+    ("exporters", "classification", "ImageClassificationExporter"),
+)
+"""Registry, module here and class of everything that Datumaro gets from us."""
 # Modules of Datumaro's own that import TensorFlow as soon as they are loaded.
 _REPLACED_MODULES = frozenset(("tf_detection_api_format", "tf_detection_api"))
 
@@ -32,33 +48,30 @@ def activate() -> None:
         if name in sys.modules or name == "datumaro.components.environment":
             patch(importlib.import_module(name))
     for module in list(sys.modules.values()):
-        default = getattr(module, "DEFAULT_ENVIRONMENT", None)
+        # Not getattr: torch puts things there that make up whatever they are asked for.
+        default = getattr(module, "__dict__", {}).get("DEFAULT_ENVIRONMENT")
         if default is not None and getattr(default, "_builtins_initialized", False):
             register(default)
 
 
 def register(environment: Any) -> None:
     """Register our formats in one Datumaro environment, instead of any it has by their names."""
-    from tfod.datumaro.exporter import TfDetectionApiExporter
-    from tfod.datumaro.importer import (
-        RoboflowTfrecordBase,
-        RoboflowTfrecordImporter,
-        TfDetectionApiImporter,
-    )
-    from tfod.datumaro.reader import TfDetectionApiBase
-
+    registries = {
+        "extractors": environment.extractors,
+        "importers": environment.importers,
+        "exporters": environment.exporters
+        if hasattr(environment, "exporters")
+        else environment.converters,
+    }
+    plugins = [
+        (registries[kind], getattr(importlib.import_module(f"tfod.datumaro.{module}"), name))
+        for kind, module, name in _PLUGINS
+    ]
+    ours = {plugin.NAME for _, plugin in plugins}
     groups = getattr(environment.importers, "extension_groups", {})
     for extension, members in groups.items():
-        groups[extension] = [one for one in members if one[0] not in OUR_FORMATS]
-    exporters = environment.exporters if hasattr(environment, "exporters") else (
-        environment.converters)  # fmt: skip
-    for registry, plugin in (
-        (environment.extractors, TfDetectionApiBase),
-        (environment.extractors, RoboflowTfrecordBase),
-        (environment.importers, TfDetectionApiImporter),
-        (environment.importers, RoboflowTfrecordImporter),
-        (exporters, TfDetectionApiExporter),
-    ):
+        groups[extension] = [one for one in members if one[0] not in ours]
+    for registry, plugin in plugins:
         registry.register(plugin.NAME, plugin)
 
 

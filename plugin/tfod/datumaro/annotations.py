@@ -14,7 +14,12 @@ from tfod.detection import Detection
 from tfod.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
-_FLAGS = frozenset(("difficult", "truncated", "occluded", "is_crowd", "group_of", "depiction"))
+_FLAGS = frozenset(
+    (
+        *("difficult", "truncated", "occluded", "is_crowd"),
+        *("group_of", "is_group_of", "depiction", "is_depiction"),
+    )
+)
 _INTEGER_TRUTH = {0: False, 1: True}
 
 ReportBox = Callable[[str], None]
@@ -58,6 +63,7 @@ class AnnotationBuilder:
         if detection.image_labels:
             made = (self._image_label(label, scope) for label in detection.image_labels)
             annotations = [one for one in made if one is not None]
+        annotations += [annotation.Caption(text) for text in detection.captions]
         count = len(detection.boxes)
         if not count:
             return annotations
@@ -210,11 +216,18 @@ def _sound_corners(boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]
     return corners
 
 
+def sound_boxes(boxes: np.ndarray) -> np.ndarray:
+    """Which boxes become annotations, bool of shape (n,): those that are finite and upright."""
+    # False for NaN as well: one pass finds both.
+    upright = (boxes[:, 2] >= boxes[:, 0]) & (boxes[:, 3] >= boxes[:, 1])
+    sound: np.ndarray = upright & np.isfinite(boxes).all(axis=1)
+    return sound
+
+
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     """Number of each box that is none, with the reason."""
-    # False for NaN as well: one pass finds both.
-    sound = (boxes[:, 2] >= boxes[:, 0]) & (boxes[:, 3] >= boxes[:, 1])
-    if sound.all() and np.isfinite(boxes).all():
+    sound = sound_boxes(boxes)
+    if sound.all():
         return {}
     found = {}
     for index, box in enumerate(boxes):

@@ -9,6 +9,7 @@ from typing import Any
 import attr
 
 from tfod.datumaro.lines import AnnotationType, annotation
+from tfod.errors import TfodError
 from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 
 
@@ -30,12 +31,14 @@ class LabelMapCategories(annotation.LabelCategories):
     """Label categories that remember the label map they were read from.
 
     That is how class ids with gaps, display names and keypoint ids survive to the next export;
-    the origin is how saving in place knows what it replaces.
+    the origin is how saving in place knows what it replaces. ``first_id`` is the id that its
+    format counts classes from; ids do not survive to a format that counts from another.
     Equal to plain ``LabelCategories`` of the same labels.
     """
 
     label_map: LabelMap | None = attr.ib(default=None, kw_only=True)
     origin: Origin | None = attr.ib(default=None, kw_only=True)
+    first_id: int = attr.ib(default=1, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, annotation.LabelCategories):
@@ -49,6 +52,7 @@ def make_categories(
     names: Sequence[str],
     keypoint_names: Mapping[int, Sequence[str]],
     origin: Origin,
+    first_id: int = 1,
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
@@ -57,10 +61,12 @@ def make_categories(
         names: the classes' names, in the same order.
         keypoint_names: for a class's place, the names of its keypoints.
         origin: where the dataset was read from.
+        first_id: the id that the format counts classes from.
     """
     labels = LabelMapCategories.from_iterable(names)
     labels.label_map = label_map
     labels.origin = origin
+    labels.first_id = first_id
     categories: dict[Any, Any] = {AnnotationType.label: labels}
     if keypoint_names:
         points = annotation.PointsCategories()
@@ -100,25 +106,39 @@ class ExportClasses:
     keypoint_names: tuple[str, ...] = ()
     unlabelled_id: int = 0
 
+    def of(self, label: int) -> ExportClass:
+        """What is written for a label.
 
-def export_classes(categories: Mapping[Any, Any], wanted: LabelMap | None) -> ExportClasses:
+        Raises:
+            TfodError: there is no such class.
+        """
+        if not 0 <= label < len(self.classes):
+            raise TfodError(f"a label is {label}, but there are {len(self.classes)} classes")
+        return self.classes[label]
+
+
+def export_classes(
+    categories: Mapping[Any, Any], wanted: LabelMap | None, first_id: int = 1
+) -> ExportClasses:
     """Give every label its id and every keypoint its place.
 
     Ids come from ``wanted`` (the user's label map), else from the label map that the categories
-    were read from, else they are 1, 2, 3, …; a label that the map lacks gets the next free id.
+    were read from (if its format counts from ``first_id`` too), else they are ``first_id`` and
+    those that follow; a label that the map lacks gets the next free id.
     """
     labels = categories.get(AnnotationType.label) or ()
     names = [label.name for label in labels]
-    source = wanted or getattr(labels, "label_map", None) or LabelMap()
+    own = getattr(labels, "label_map", None) if _first_id(labels) == first_id else None
+    source = wanted or own or LabelMap()
     found = [source.find(name) or _by_bare_id(source, name) for name in names]
     items: list[LabelMapItem] = []
     # A user's map is kept whole: it may serve other shards too.
     used = {item.id for item in (wanted.items if wanted else found) if item is not None}
-    following = max(used, default=0) + 1
+    following = max(used, default=first_id - 1) + 1
     taken: set[int] = set()
     for name, item in zip(names, found, strict=True):
         if item is None or item.id in taken:
-            item = LabelMapItem(id=max(following, 1), name=name)
+            item = LabelMapItem(id=max(following, first_id), name=name)
             following = item.id + 1
         taken.add(item.id)
         items.append(item)
@@ -132,6 +152,10 @@ def export_classes(categories: Mapping[Any, Any], wanted: LabelMap | None) -> Ex
     order = sorted([*items, *rest], key=lambda item: item.id)
     unlabelled_id = -1 if any(item.id == 0 for item in order) else 0
     return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names, unlabelled_id)
+
+
+def _first_id(labels: Any) -> int:
+    return int(getattr(labels, "first_id", 1))
 
 
 def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:

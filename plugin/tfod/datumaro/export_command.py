@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,11 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
     )
     parser.add_argument(
         "-if", "--input-format", help="Format of the dataset (default: recognise it)"
+    )
+    parser.add_argument(
+        "--input-args",
+        default="",
+        help="Options of the input format, in one argument: --input-args '--profile my.yaml'",
     )
     parser.add_argument(
         "-o",
@@ -105,12 +111,25 @@ def _export(args: argparse.Namespace) -> int:
     _check_filter(args.filter)
     target = _target_folder(args)
     input_format = args.input_format or _recognise(environment, source)
-    dataset = Dataset.import_from(source, input_format)
+    if input_format not in environment.importers:
+        raise CliException(f"Importer for format '{input_format}' is not found")
+    importer = environment.importers[input_format]
+    input_options = importer.parse_cmdline(_split(args.input_args))
+    dataset = Dataset.import_from(source, input_format, **input_options)
     if args.filter:
         dataset = dataset.filter(args.filter, **FilterModes.make_filter_args(args.filter_mode))
     dataset.export(format=args.format, save_dir=target, **options)
     logging.info("Results have been saved to '%s'", target)
     return 0
+
+
+def _split(options: str) -> list[str]:
+    from datumaro.cli.util.errors import CliException
+
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise CliException(f"--input-args: {options!r} ends too early ({error})") from None
 
 
 def _check_filter(expression: str | None) -> None:

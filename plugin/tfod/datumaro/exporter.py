@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,58 +27,53 @@ from tfod.datumaro.objects import ObjectBuilder
 from tfod.datumaro.options import (
     ExportOptions,
     LabelKey,
-    OptionError,
+    Layout,
     add_arguments,
-    check_image_extension,
 )
-from tfod.datumaro.pictures import PictureEncoder, format_name, media_size
+from tfod.datumaro.pictures import format_name, media_size
+from tfod.datumaro.roboflow_layout import RoboflowLayout, RoboflowSets, label_map_text
+from tfod.datumaro.shard_exporter import ShardExporter, came_from
 from tfod.detection import Detection
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
-from tfod.label_map import LabelMap, load_label_map
-from tfod.picture import DEFAULT_EXTENSION
+from tfod.label_map import LabelMap
+from tfod.shard_layout import OptionError
 from tfod.writer import ShardSetWriter
 
-_log = logging.getLogger(__name__)
+# Annotations that need no size.
+_OF_PICTURE = frozenset((lines.AnnotationType.label, lines.AnnotationType.caption))
 # Options that change shards whose pictures did not change.
 _LAYOUT_OPTIONS = frozenset(
-    ("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext")
+    (
+        *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
+        *("layout", "name"),
+    )
 )
 
 
-class TfDetectionApiExporter(lines.Exporter):
-    """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``.
+class TfDetectionApiExporter(ShardExporter):
+    """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``, or Roboflow's folders.
 
-    Args:
-        extractor: the dataset.
-        save_dir: the folder to write to.
-        save_media: put the pictures into the shards (``save_images`` is its old name).
+    Args, further to those of all our exporters:
         save_masks: write an instance mask for each object, from masks, polygons and boxes.
         num_shards, shard_size: deal a subset into so many shards, or into shards of at most so
             many bytes.
         compression: ``none``, ``gzip`` or ``zlib``.
-        label_map: take the class ids from this label map (a file or a name that tfod ships).
         label_key: write the class as ``text``, ``id`` or ``both``.
-        image_ext: re-encode pictures to this extension.
+        layout: ``flat``, or ``roboflow``: a folder for each subset, in each the shard and its
+            label map, records of Roboflow's eleven keys, ids from 1 in alphabetical order.
+        name: of the shards in Roboflow's folders.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
     """
 
     NAME = "tf_detection_api"
-    DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
         kwargs.setdefault("description", "TF Object Detection API shards and their label map.")
         parser = super().build_cmdline_parser(**kwargs)
-        if not any("--save-images" in action.option_strings for action in parser._actions):
-            parser.add_argument(
-                "--save-images",
-                action="store_true",
-                default=None,
-                help="the old name of --save-media",
-            )
         add_arguments(parser)
         return parser
 
@@ -93,21 +86,20 @@ class TfDetectionApiExporter(lines.Exporter):
         num_shards: int = 1,
         shard_size: int | str | None = None,
         compression: str = "none",
-        label_map: str | None = None,
         label_key: str = "both",
-        save_media: bool | None = None,
-        save_images: bool | None = None,
+        layout: str = "flat",
+        name: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
+        super().__init__(extractor, save_dir, **options)
         try:
             self._options = ExportOptions.parse(
-                save_masks, num_shards, shard_size, compression, label_map, label_key
+                *(save_masks, num_shards, shard_size, compression, label_key), layout, name
             )
-            check_image_extension(self._image_ext)
         except OptionError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
-        self._pictures = PictureEncoder(self._save_media, self._image_ext, self._default_image_ext)
+        is_roboflow = self._options.layout is Layout.ROBOFLOW
+        self._roboflow = RoboflowLayout(save_dir, self._options.name) if is_roboflow else None
         self._layouts: dict[str, tuple[int, Compression]] = {}
 
     @property
@@ -115,25 +107,20 @@ class TfDetectionApiExporter(lines.Exporter):
         """The dataset is walked through once, one picture at a time."""
         return True
 
-    def apply(self) -> None:
-        """Write everything, or raise and leave everything as it was."""
-        try:
-            classes = self._export_classes()
-            self._objects = ObjectBuilder(
-                classes, self._options.save_masks, self._report_annotation
-            )
-            self._new_ids = _new_ids(self._extractor.categories(), classes)
-            with ShardSets(self._save_dir, self._make_writer) as sets:
-                self._write_items(sets)
-                empty = self._add_empty_subsets(sets)
-                self._written = sets.publish(classes.label_map.to_text(_comment(empty)))
-        except TfodError as error:
-            raise lines.errors.DatasetExportError(str(error)) from error
-        if self._save_dataset_meta:
-            self._save_meta_file(self._save_dir)
-        self._say_what_was_lost()
+    def _prepare(self, classes: ExportClasses) -> None:
+        super()._prepare(classes)
+        self._objects = ObjectBuilder(classes, self._options.save_masks, self._report_annotation)
+        self._new_ids = _new_ids(self._extractor.categories(), classes)
 
-    _apply_impl = apply
+    def _shard_sets(self) -> ShardSets:
+        if self._roboflow is None:
+            return super()._shard_sets()
+        return RoboflowSets(self._roboflow, self._classes.label_map, self._make_writer)
+
+    def _finish(self, sets: ShardSets) -> str:
+        if self._roboflow:  # has no folder for a subset without pictures
+            return label_map_text(self._classes.label_map)
+        return self._classes.label_map.to_text(_comment(self._add_empty_subsets(sets)))
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
@@ -147,13 +134,16 @@ class TfDetectionApiExporter(lines.Exporter):
         exporter = cls(dataset, save_dir, **options)
         present = list(dataset.subsets())
         gone = [name for name in patch.updated_subsets if name not in present]
-        ours = our_shards(save_dir)
-        came_from = _came_from(dataset, save_dir)
-        before = {*came_from, *(path for paths in ours.values() for path in paths)}
+        if exporter._roboflow:
+            ours = exporter._roboflow.shards([*present, *gone])
+        else:
+            ours = our_shards(save_dir)
+        sources = came_from(dataset, save_dir)
+        before = {*sources, *(path for paths in ours.values() for path in paths)}
         if not exporter._pictures.save_media and holds_pictures(before):
             exporter._pictures = replace(exporter._pictures, save_media=True)
         if (
-            any(path not in ours.get(subset, ()) for path, subset in came_from.items())
+            any(path not in ours.get(subset, ()) for path, subset in sources.items())
             or _LAYOUT_OPTIONS & options.keys()
             or exporter._label_map_would_change()
         ):
@@ -164,24 +154,18 @@ class TfDetectionApiExporter(lines.Exporter):
         if not _LAYOUT_OPTIONS & options.keys():
             exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
         exporter.apply()
-        stale = {path for path, subset in came_from.items() if subset in {*changed, *gone}}
+        stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
+        if exporter._roboflow:  # has no folder for a subset that has become empty
+            gone += present
         stale.update(path for name in gone for path in ours.get(name, ()))
-        for path in stale - exporter._written:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
-    def _report_annotation(self, reason: str) -> None:
-        error = TfodError(f"item {self._current.id!r}: {reason}")
-        item_id = (self._current.id, self._current.subset)
-        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
+        exporter._remove(stale)
 
     def _export_classes(self) -> ExportClasses:
-        wanted: LabelMap | None = None
-        if self._options.label_map:
-            wanted, liberties = load_label_map(self._options.label_map)
-            for liberty in liberties:
-                _log.warning(liberty)
-        classes = export_classes(self._extractor.categories(), wanted)
+        if self._roboflow and not self._label_map:
+            labels = self._extractor.categories().get(lines.AnnotationType.label) or ()
+            names = LabelMap.from_names(sorted(label.name for label in labels))
+            return export_classes(self._extractor.categories(), names)
+        classes = super()._export_classes()
         if self._options.label_key is LabelKey.ID:  # without a text, 0 could be a class
             return replace(classes, unlabelled_id=-1)
         return classes
@@ -193,29 +177,25 @@ class TfDetectionApiExporter(lines.Exporter):
 
     def _make_writer(self, subset: str) -> ShardSetWriter:
         options = self._options
+        folder, name = self._save_dir, subset
+        if self._roboflow:
+            folder = os.path.join(folder, self._roboflow.folder_of(subset))
+            name = self._roboflow.name
         layout = self._layouts.get(subset, (options.num_shards, options.compression))
         num_shards, compression = layout
         return ShardSetWriter(
-            self._save_dir,
-            subset,
+            folder,
+            name,
             num_shards=num_shards,
             shard_size=options.shard_size,
             compression=compression,
         )
 
-    def _write_items(self, sets: ShardSets) -> None:
-        progress = self._ctx.progress_reporter
-        for item in progress.iter(self._extractor, desc="Writing TFRecords"):
-            self._current = item
-            try:
-                payload = encode_detection(self._detection(item))
-            except lines.errors.DatumaroError:
-                raise  # an error policy has spoken
-            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
-                reason = error if isinstance(error, TfodError) else _named(item, error)
-                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
-                continue
-            sets.writer(item.subset).write(payload)
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        detection = self._detection(item)
+        if self._roboflow:
+            return (self._roboflow.encode(detection, item.subset),)
+        return (encode_detection(detection),)
 
     def _add_empty_subsets(self, sets: ShardSets) -> list[str]:
         """Subsets without a picture get a shard too, and are remembered as empty on purpose."""
@@ -230,7 +210,7 @@ class TfDetectionApiExporter(lines.Exporter):
         media = item.media if isinstance(item.media, lines.Image) else None
         encoded = self._pictures.encoded(item, media)
         size = media_size(media, encoded)
-        if size is None and any(one.type.name != "label" for one in item.annotations):
+        if size is None and any(one.type not in _OF_PICTURE for one in item.annotations):
             raise TfodError(
                 f"item {item.id!r} has no picture size, so its boxes cannot be normalized; "
                 "give it a picture or a size"
@@ -268,33 +248,15 @@ class TfDetectionApiExporter(lines.Exporter):
             keypoints=objects.keypoints,
             attributes=objects.attributes,
             image_labels=objects.image_labels,
+            captions=objects.captions,
             image_attributes=image_attributes,
             image_extra=attributes,
         )
 
-    def _say_what_was_lost(self) -> None:
-        """One closing message."""
-        losses = self._losses()
-        if losses:
-            _log.warning("%s: %s", self.NAME, "; ".join(losses))
-
     def _losses(self) -> list[str]:
-        """What the format could not take, counted."""
-        objects = self._objects
-        losses = []
-        if objects.not_carried:
-            losses.append("not written, the format has no place for them: " + _counts(
-                objects.not_carried))  # fmt: skip
-        if objects.not_carried_attributes:
-            losses.append("attributes not written: " + _counts(objects.not_carried_attributes))
-        if objects.enclosed:
-            losses.append("written as their enclosing box: " + _counts(objects.enclosed))
-        if objects.unlabelled:
-            losses.append(
-                f"without a class, written as id 0 with an empty text: {objects.unlabelled}"
-            )
-        if objects.outside:
-            losses.append(f"boxes that reach outside the picture, written so: {objects.outside}")
+        losses = self._objects.losses()
+        if self._roboflow:
+            losses += self._roboflow.losses(self._objects.unsaved_masks)
         return losses
 
 
@@ -312,27 +274,8 @@ def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
     return {old: new for old, new in pairs if new is not None}
 
 
-def _came_from(dataset: Any, folder: str) -> dict[str, str]:
-    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
-    labels = dataset.categories().get(lines.AnnotationType.label)
-    origin = getattr(labels, "origin", None)
-    if origin is None or origin.source != os.path.abspath(folder):
-        return {}
-    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
-
-
-def _named(item: Any, error: Exception) -> TfodError:
-    """What went wrong with an item, as an error of ours that names it."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {item.id!r} cannot be written ({reason})")
-
-
 def _comment(empty: list[str]) -> str:
     return f"{EMPTY_SUBSETS} {json.dumps(empty)}" if empty else ""
-
-
-def _counts(counter: Any) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
 class _Subsets:

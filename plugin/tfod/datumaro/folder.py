@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from tfod import keys
 from tfod.compression import Compression
@@ -14,44 +15,71 @@ from tfod.errors import ShardsNotFoundError
 from tfod.example import Example
 from tfod.records import read_records, shard_compression
 from tfod.shards import SHARD_EXTENSIONS, find_shards
-from tfod.writer import AtomicFile, ShardSetWriter
+from tfod.writer import AtomicFile
 
 _log = logging.getLogger(__name__)
 LABEL_MAP_FILE = "label_map.pbtxt"
 
 
-class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
-    """The writers of all subsets; their files appear together, at the end."""
+class SubsetWriter(Protocol):
+    """Writes the files of one subset aside, until they are published."""
 
-    def __init__(self, folder: str, make_writer: Callable[[str], ShardSetWriter]) -> None:
+    def write(self, payload: bytes, /) -> None: ...
+
+    def complete(self) -> None: ...
+
+    def publish(self) -> list[str]: ...
+
+    def discard(self) -> None: ...
+
+
+class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
+    """The writers of all subsets; their files appear together, at the end.
+
+    Args:
+        folder: where to write.
+        make_writer: makes the writer of a subset.
+        names_file: the file that names the classes, beside the shards.
+        own_shards: finds the shards, by subset, that an earlier export has left in the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        make_writer: Callable[[str], SubsetWriter],
+        names_file: str,
+        own_shards: Callable[[str], dict[str, list[str]]],
+    ) -> None:
         self._folder = folder
         self._make_writer = make_writer
-        self._writers: dict[str, ShardSetWriter] = {}
+        self._names_file = names_file
+        self._own_shards = own_shards
+        self._writers: dict[str, SubsetWriter] = {}
 
     def __contains__(self, subset: str) -> bool:
         return subset in self._writers
 
-    def writer(self, subset: str) -> ShardSetWriter:
+    def writer(self, subset: str) -> SubsetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
             self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
 
-    def publish(self, label_map: str) -> set[str]:
+    def publish(self, names: str) -> set[str]:
         """Complete all files, then give them their names; drop stale shards.
 
-        Returns the absolute paths of the shards.
+        Takes the text of the file of names; returns the absolute paths of the shards.
         """
-        text = AtomicFile(self._folder, LABEL_MAP_FILE)
+        text = AtomicFile(self._folder, self._names_file)
         try:
-            text.write(label_map.encode())
+            text.write(names.encode())
             text.complete()
             for writer in self._writers.values():
                 writer.complete()
-            before = our_shards(self._folder)
+            before = self._own_shards(self._folder)
             paths = [path for writer in self._writers.values() for path in writer.publish()]
-            self._warn_of_others(before, label_map)
-            text.publish(LABEL_MAP_FILE)
+            self._warn_of_others(before, names)
+            text.publish(self._names_file)
         finally:
             text.discard()
         written = set(map(os.path.abspath, paths))
@@ -60,15 +88,11 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
                 os.unlink(path)
         return written
 
-    def _warn_of_others(self, before: dict[str, list[str]], label_map: str) -> None:
-        """Shards that stay in the folder were written for the label map that goes."""
+    def _warn_of_others(self, before: dict[str, list[str]], names: str) -> None:
+        """Shards that stay in the folder were written for the names that go."""
         others = sorted(set(before) - set(self._writers))
-        path = os.path.join(self._folder, LABEL_MAP_FILE)
-        if (
-            others
-            and os.path.exists(path)
-            and text_without_comments(path) != _uncommented(label_map)
-        ):
+        path = os.path.join(self._folder, self._names_file)
+        if others and os.path.exists(path) and text_without_comments(path) != _uncommented(names):
             _log.warning(
                 "%s: the label map changes, but these subsets in the folder were written with "
                 "the old one: %s",
@@ -86,7 +110,7 @@ def our_shards(folder: str) -> dict[str, list[str]]:
     root = os.path.abspath(folder)
     found: dict[str, list[str]] = {}
     try:
-        sets = find_shards(root)
+        sets = find_shards(root) if os.path.isdir(root) else []
     except ShardsNotFoundError:
         return found
     for one in sets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from tfod.datumaro import lines
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example import Example
+from tfod.opening import shard_size
 from tfod.records import read_records
-from tfod.shards import SHARD_EXTENSIONS, ShardSet, find_shards
+from tfod.shard_zip import is_zip
+from tfod.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
 
 
 class RoboflowTfrecordBase(TfDetectionApiBase):
@@ -23,10 +24,8 @@ class RoboflowTfrecordBase(TfDetectionApiBase):
     NAME = "roboflow_tfrecord"
 
 
-class TfDetectionApiImporter(lines.Importer):
-    """TF Object Detection API shards: a file, a folder, a glob, or Roboflow's folders."""
-
-    NAME = "tf_detection_api"
+class ShardImporter(lines.Importer):
+    """What our importers share: sources are a file, a folder, a glob."""
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
@@ -37,15 +36,6 @@ class TfDetectionApiImporter(lines.Importer):
             "(default: the one beside the shards)",
         )
         return parser
-
-    @classmethod
-    def detect(cls, context: Any) -> Any:
-        """Say how sure we are; Roboflow's exports are left to the importer of that name."""
-        kind = _detect(context.root_path)
-        if kind is None:
-            context.fail("there must be TFRecord shards with the features of the TF OD API")
-        confidence = lines.FormatDetectionConfidence
-        return confidence.MEDIUM if kind == cls.NAME else confidence.LOW
 
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
@@ -80,6 +70,31 @@ class TfDetectionApiImporter(lines.Importer):
         return cls
 
 
+class TfDetectionApiImporter(ShardImporter):
+    """TF Object Detection API shards: a file, a folder, a glob, or Roboflow's folders."""
+
+    NAME = "tf_detection_api"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        parser = super().build_cmdline_parser(**kwargs)
+        parser.add_argument(
+            "--profile",
+            help="profile of shards with other keys: a YAML, JSON or Python file, or a name; its "
+            "roles say which key holds what (tfod describe --as-profile writes one to begin with)",
+        )
+        return parser
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Say how sure we are; Roboflow's exports are left to the importer of that name."""
+        kind = _detect(context.root_path)
+        if kind is None:
+            context.fail("there must be TFRecord shards with the features of the TF OD API")
+        confidence = lines.FormatDetectionConfidence
+        return confidence.MEDIUM if kind == cls.NAME else confidence.LOW
+
+
 class RoboflowTfrecordImporter(TfDetectionApiImporter):
     """Roboflow's TFRecord exports: ``train/ valid/ test/``, each with its own label map."""
 
@@ -97,8 +112,7 @@ def _detect(path: str) -> str | None:
     """Name of the format that a path holds, by its first records; None when it is neither."""
     try:
         sets = find_shards(path)
-        first = itertools.islice(_records(sets), _RECORDS_TO_LOOK_AT)
-        example = next((one for one in first if len(one)), None)
+        example = _first_example(sets)
     except ShardsNotFoundError:
         return None
     except (ShardError, OSError):
@@ -112,21 +126,34 @@ def _detect(path: str) -> str | None:
     return TfDetectionApiImporter.NAME
 
 
+def first_example(path: str) -> Example | None:
+    """The first record with features of the shards that a path means; None where there is none."""
+    try:
+        return _first_example(find_shards(path))
+    except (ShardsNotFoundError, ShardError, OSError):
+        return None
+
+
 _RECORDS_TO_LOOK_AT = 10
+
+
+def _first_example(sets: list[ShardSet]) -> Example | None:
+    first = itertools.islice(_records(sets), _RECORDS_TO_LOOK_AT)
+    return next((one for one in first if len(one)), None)
 
 
 def _records(sets: list[ShardSet]) -> Iterator[Example]:
     for one in sets:
         for shard in one.paths:
-            if os.path.getsize(shard):
+            if shard_size(shard):
                 for record in read_records(shard):
                     yield Example(record, shard)
 
 
 def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
-    if glob.glob(os.path.join(glob.escape(path), "README.roboflow.txt")):
+    if is_roboflow_export(path):
         return True
     root = os.path.abspath(path)
-    return os.path.isdir(root) and all(
+    return (os.path.isdir(root) or is_zip(root)) and all(
         os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
     )

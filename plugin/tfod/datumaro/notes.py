@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from tfod.classes import ClassTable
 from tfod.detection import Detection
+from tfod.errors import ShardError
+from tfod.opening import open_shard
 
 if TYPE_CHECKING:
     from tfod.datumaro.annotations import AnnotationBuilder
 
+_LONGEST_COMMENT = 1 << 16
 EMPTY_SUBSETS = "subsets without pictures:"
 """Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
@@ -28,6 +31,9 @@ class ImportNotes:
         self.label_map_liberties: list[str] = []
         self.ambiguous_label_maps: set[tuple[str, ...]] = set()
         self.empty_subsets: dict[str, list[str]] = {}
+        self.odd_lengths: list[str] = []
+        self.other_pictures = 0
+        self.shapeless_pictures = 0
         self._oddities: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
 
@@ -40,10 +46,13 @@ class ImportNotes:
 
     def note_empty_subsets(self, label_map: str) -> None:
         """Remember which subsets the exporter of this label map left empty on purpose."""
-        if not os.path.isfile(label_map):
+        if os.path.exists(label_map) and not os.path.isfile(label_map):
             return
-        with open(label_map, encoding="utf-8", errors="replace") as file:
-            first = file.readline()
+        try:
+            with open_shard(label_map) as (file, _):
+                first = file.readline(_LONGEST_COMMENT).decode("utf-8", "replace")
+        except (OSError, ShardError):  # a name of one that tfod ships
+            return
         match = re.match(rf"#\s*{EMPTY_SUBSETS}\s*(.*)", first)
         if match:
             with contextlib.suppress(ValueError):
@@ -57,6 +66,7 @@ class ImportNotes:
                 f"{_plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
                 f"reading without: {_some(self.missing_shards)}"
             )
+        yield from self.odd_lengths
         yield from self.label_map_liberties
         for rivals in sorted(self.ambiguous_label_maps):
             yield (
@@ -92,6 +102,16 @@ class ImportNotes:
             yield (
                 "class ids that the label map lacks, named by their number: "
                 f"{_some([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()])}"
+            )
+        if self.shapeless_pictures:
+            yield (
+                f"{_plural(self.shapeless_pictures, 'picture')} that cannot be decoded: neither "
+                "picture files nor pixels of a size that the record has"
+            )
+        if self.other_pictures:
+            yield (
+                f"{_plural(self.other_pictures, 'record')} with another picture than an earlier "
+                "record of the same picture number; the first was taken"
             )
         for oddity, count in self._oddities.items():
             yield f"{oddity} ({_plural(count, 'record')})"

@@ -12,17 +12,19 @@ import numpy as np
 
 from tfod.attributes import is_attribute_value
 from tfod.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
-from tfod.datumaro.categories import ExportClass, ExportClasses
+from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.lines import AnnotationType, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
-from tfod.errors import TfodError
 from tfod.raster import box_outline, ellipse_outline, fill_box
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
+
+SAY_NOTHING = (None, False, "")
+"""Values of attributes that nobody misses where a format has no attributes."""
 
 ReportAnnotation = Callable[[str], None]
 """Called with what is wrong with an annotation that cannot be written; it may raise."""
@@ -52,6 +54,7 @@ class ExportedObjects:
     keypoints: Keypoints | None
     attributes: dict[str, list[AttributeValue]]
     image_labels: list[ImageLabel]
+    captions: list[str] = field(default_factory=list)
 
 
 class ObjectBuilder:
@@ -66,6 +69,24 @@ class ObjectBuilder:
         self.enclosed: Counter[str] = Counter()
         self.unlabelled = 0
         self.outside = 0
+        self.unsaved_masks = 0
+
+    def losses(self) -> list[str]:
+        """What of all that was built the format has no place for, counted."""
+        losses = []
+        if self.not_carried:
+            losses.append(
+                "not written, the format has no place for them: " + counts(self.not_carried)
+            )
+        if self.not_carried_attributes:
+            losses.append("attributes not written: " + counts(self.not_carried_attributes))
+        if self.enclosed:
+            losses.append("written as their enclosing box: " + counts(self.enclosed))
+        if self.unlabelled:
+            losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
+        if self.outside:
+            losses.append(f"boxes that reach outside the picture, written so: {self.outside}")
+        return losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
         """Make the objects of a picture of this height and width."""
@@ -75,6 +96,13 @@ class ObjectBuilder:
             labels = [one.label for one in annotations]
             own = [one.attributes for one in annotations]
             return self._assemble(rows, labels, own, [], size)
+        others = [one for one in annotations if one.type is not AnnotationType.caption]
+        found, image_labels = self.objects(others)
+        assembled = self._assemble_objects(found, image_labels, size)
+        return replace(assembled, captions=self._captions(annotations))
+
+    def objects(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
+        """The objects of a picture, in pixels, and the classes of the whole picture."""
         groups: dict[Any, list[Any]] = {}
         image_labels: list[ImageLabel] = []
         parts: list[ExportedObject | list[Any]] = []  # objects, and groups that make some
@@ -94,16 +122,7 @@ class ObjectBuilder:
         found: list[ExportedObject] = []
         for part in parts:
             found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
-        return self._assemble_objects(
-            [one for one in found if self._is_box(one)], image_labels, size
-        )
-
-    def _class_of(self, label: int) -> ExportClass:
-        if not 0 <= label < len(self._classes.classes):
-            raise TfodError(
-                f"a label is {label}, but there are {len(self._classes.classes)} classes"
-            )
-        return self._classes.classes[label]
+        return [one for one in found if self._is_box(one)], image_labels
 
     def _is_box(self, one: ExportedObject) -> bool:
         if _are_corners(one.corners):
@@ -160,6 +179,8 @@ class ObjectBuilder:
         best = max(same or free, key=lambda o: overlap(o.corners, corners), default=None)
         if best is not None and (same or overlap(best.corners, corners) >= _MIN_OVERLAP):
             best.outlines.extend(parts)
+            if not self._save_masks:
+                self.unsaved_masks += len(parts)
             best.attributes = {**parts[0].attributes, **best.attributes}
             return
         if not self._save_masks:
@@ -167,7 +188,7 @@ class ObjectBuilder:
         objects.append(ExportedObject(label, corners, dict(parts[0].attributes), list(parts)))
 
     def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
-        known = one.label is not None and self._class_of(one.label).keypoint_ids
+        known = one.label is not None and self._classes.of(one.label).keypoint_ids
         if not known or len(known) != len(one.visibility):
             self.not_carried["points without a schema"] += 1
             return
@@ -211,8 +232,7 @@ class ObjectBuilder:
         height, width = size
         corners = np.array(rows, np.float64).reshape(-1, 4)
         boxes = corners / np.array((width, height, width, height), np.float64)
-        if len(rows) and (boxes.min() < 0 or boxes.max() > 1):
-            self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
+        self._count_outside(boxes)
         texts, ids = [], []
         for label in labels:
             if label is None:
@@ -220,7 +240,7 @@ class ObjectBuilder:
                 texts.append("")
                 ids.append(self._classes.unlabelled_id)
             else:
-                known = self._class_of(label)
+                known = self._classes.of(label)
                 texts.append(known.text)
                 ids.append(known.label)
         return ExportedObjects(
@@ -232,6 +252,16 @@ class ObjectBuilder:
             attributes=self._attributes(attributes),
             image_labels=image_labels,
         )
+
+    def count_outside(self, rows: Sequence[Corners], size: tuple[int, int]) -> None:
+        """Count the boxes that reach outside their picture."""
+        height, width = size
+        corners = np.array(rows, np.float64).reshape(-1, 4)
+        self._count_outside(corners / (width, height, width, height))
+
+    def _count_outside(self, boxes: np.ndarray) -> None:
+        if len(boxes) and (boxes.min() < 0 or boxes.max() > 1):
+            self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
@@ -261,7 +291,7 @@ class ObjectBuilder:
             if one.points is None:
                 continue
             assert one.label is not None  # points join objects of their own class
-            ids = list(self._class_of(one.label).keypoint_ids)
+            ids = list(self._classes.of(one.label).keypoint_ids)
             points = np.array(one.points.points, np.float64).reshape(-1, 2)
             xy[row, ids] = points / (width, height)
             visibility[row, ids] = [int(value.value) for value in one.points.visibility]
@@ -284,14 +314,28 @@ class ObjectBuilder:
                 carried[name] = values
         return carried
 
+    def _captions(self, annotations: Iterable[Any]) -> list[str]:
+        captions = []
+        for one in annotations:
+            if one.type is AnnotationType.caption:
+                captions.append(one.caption)
+                for name in one.attributes:
+                    self.not_carried_attributes[f"{name} (of a caption)"] += 1
+        return captions
+
     def _image_label(self, one: Any) -> ImageLabel:
-        known = self._class_of(one.label)
+        known = self._classes.of(one.label)
         score = one.attributes.get("score", one.attributes.get("confidence"))
         for name in one.attributes:
             if name not in ("score", "confidence"):
                 self.not_carried_attributes[f"{name} (of a class of the picture)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
+
+
+def counts(counter: Counter[str]) -> str:
+    """The counts of a counter, the largest first, as a part of a sentence."""
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
 def _plain_boxes(annotations: Sequence[Any]) -> list[Sequence[float]] | None:

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import argparse
 import enum
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tfod.compression import Compression
-from tfod.errors import TfodError
 from tfod.picture import FORMAT_OF_EXTENSION
+from tfod.shard_layout import OptionError, parse_count, parse_size
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
-_FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+DEFAULT_NAME = "Objects"
+"""What Roboflow calls the annotations of a project that were given no name."""
 _Choice = TypeVar("_Choice", bound=enum.Enum)
-
-
-class OptionError(TfodError):
-    """An option of the exporter makes no sense."""
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size such as ``100MB`` (units of 1024).
-
-    Raises:
-        OptionError: it is none.
-    """
-    match = _SIZE.match(text.strip())
-    size = int(float(match[1]) * _FACTORS[match[2].upper()]) if match else 0
-    if size < 1:
-        raise OptionError(f"shard_size: {text!r} is no size; write for example 100MB")
-    return size
 
 
 def check_image_extension(extension: str | None) -> None:
@@ -46,17 +28,6 @@ def check_image_extension(extension: str | None) -> None:
         raise OptionError(f"image_ext: {extension!r} is not one of {known}")
 
 
-def parse_count(value: int | str) -> int:
-    """A number from 1.
-
-    Raises:
-        OptionError: it is none.
-    """
-    if not str(value).isdigit() or int(value) < 1:
-        raise OptionError(f"num_shards: {value!r} is no number from 1")
-    return int(value)
-
-
 def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
     """A parser for argparse, which wants its own error."""
 
@@ -67,6 +38,13 @@ def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
 
     return parsed
+
+
+class Layout(str, enum.Enum):
+    """How the files of an export lie; the values are what the command line takes."""
+
+    FLAT = "flat"
+    ROBOFLOW = "roboflow"
 
 
 class LabelKey(str, enum.Enum):
@@ -85,16 +63,18 @@ class ExportOptions:
         save_masks: write an instance mask for each object.
         num_shards, shard_size: shards of a subset, or bytes of a shard at most.
         compression: of each shard as a whole.
-        label_map: a label map file or name that gives the class ids.
         label_key: how classes are written.
+        layout: how the files lie.
+        name: of the shards, in the layout that has them in folders.
     """
 
     save_masks: bool
     num_shards: int
     shard_size: int | None
     compression: Compression
-    label_map: str | None
     label_key: LabelKey
+    layout: Layout
+    name: str
 
     @classmethod
     def parse(
@@ -103,8 +83,9 @@ class ExportOptions:
         num_shards: int | str,
         shard_size: int | str | None,
         compression: str,
-        label_map: str | None,
-        label_key: str,
+        label_key: str = LabelKey.BOTH.value,
+        layout: str = Layout.FLAT.value,
+        name: str | None = None,
     ) -> ExportOptions:
         """Make them from what a caller or a command line gave.
 
@@ -115,22 +96,26 @@ class ExportOptions:
             save_masks,
             parse_count(num_shards),
             None if shard_size is None else parse_size(str(shard_size)),
-            _one_of("compression", Compression, compression),
-            label_map,
-            _one_of("label_key", LabelKey, label_key),
+            one_of("compression", Compression, compression),
+            one_of("label_key", LabelKey, label_key),
+            one_of("layout", Layout, layout),
+            name or DEFAULT_NAME,
         )
         if options.num_shards > 1 and options.shard_size is not None:
             raise OptionError("num_shards and shard_size exclude each other; give one of them")
+        if options.layout is not Layout.ROBOFLOW:
+            if name:
+                raise OptionError("name: only the layout roboflow has shards of this name")
+        elif options.save_masks or options.label_key is not LabelKey.BOTH:
+            raise OptionError(
+                "layout: roboflow's records have no masks and always text and id; leave out "
+                "save_masks and label_key"
+            )
         return options
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of Datumaro's exporters."""
-    parser.add_argument(
-        "--save-masks",
-        action="store_true",
-        help="Include instance masks, of boxes and polygons too (default: %(default)s)",
-    )
+def add_shard_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of shards to the parser of Datumaro's exporters."""
     parser.add_argument(
         "--num-shards",
         type=_argument(parse_count),
@@ -148,19 +133,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Compression.NONE.value,
         help="Compress each shard (default: %(default)s)",
     )
+
+
+def add_label_map_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option of classes to the parser of Datumaro's exporters."""
     parser.add_argument(
         "--label-map",
         help="Take class ids from this label map file, or from one that tfod ships (coco, …)",
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``tf_detection_api`` to the parser of Datumaro's exporters."""
+    parser.add_argument(
+        "--save-masks",
+        action="store_true",
+        help="Include instance masks, of boxes and polygons too (default: %(default)s)",
+    )
+    add_shard_arguments(parser)
+    add_label_map_argument(parser)
     parser.add_argument(
         "--label-key",
         choices=[one.value for one in LabelKey],
         default=LabelKey.BOTH.value,
         help="Write classes as text, as id, or both (default: %(default)s)",
     )
+    parser.add_argument(
+        "--layout",
+        choices=[one.value for one in Layout],
+        default=Layout.FLAT.value,
+        help="Lay files out as Roboflow does: train/ valid/ test/ (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--name",
+        help=f"Name of the shards in the layout roboflow (default: {DEFAULT_NAME})",
+    )
 
 
-def _one_of(option: str, kind: type[_Choice], value: str) -> _Choice:
+def one_of(option: str, kind: type[_Choice], value: str) -> _Choice:
+    """The choice of this value.
+
+    Raises:
+        OptionError: there is none.
+    """
     try:
         return kind(str(getattr(value, "value", value)).lower())
     except ValueError:

@@ -6,13 +6,16 @@ import contextlib
 import logging
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tfod.datumaro import lines
+from tfod.errors import TfodError
 from tfod.naming import is_id_of, split_extension
 from tfod.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
 
 _log = logging.getLogger(__name__)
+_HEADER_BYTES = 1 << 15  # of a picture that was not edited by somebody
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,21 @@ class PictureEncoder:
             extension = self.default_ext if not extension else ".png"
         return bytes(lines.encode_image(media.data, extension.lower()))
 
+    def required(self, item: Any) -> tuple[Any, bytes]:
+        """The media and the bytes of a picture, for records that are none without it.
+
+        Raises:
+            TfodError: the item has none.
+        """
+        media = item.media if isinstance(item.media, lines.Image) else None
+        encoded = self.encoded(item, media) if media is not None and media.has_data else None
+        if not encoded:
+            raise TfodError(
+                f"item {item.id!r} has no picture, and this format has no record without one; "
+                "import the dataset with its pictures"
+            )
+        return media, encoded
+
     def _must_reencode(self, media: Any, data: bytes) -> bool:
         """Only where an extension is asked for that the bytes are not."""
         if not self.image_ext:
@@ -69,14 +87,20 @@ def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
         return tuple(media.size)
     data = encoded
     path = lines.picture_path(media)
-    if data is None and path and os.path.isfile(path):
-        with open(path, "rb") as file:
-            data = file.read()
     size = picture_size(data) if data else None
+    if data is None and path and os.path.isfile(path):
+        size = file_size(path)
     if size is None:
         with contextlib.suppress(Exception):  # whatever the decoder raises for what is no picture
             size = tuple(media.size) if media.size else None
     return size
+
+
+def file_size(path: str) -> tuple[int, int] | None:
+    """Height and width of a picture on disk, by its header; None where that does not say."""
+    with open(path, "rb") as file:
+        size = picture_size(file.read(_HEADER_BYTES))
+        return size or picture_size(Path(path).read_bytes())
 
 
 def format_name(encoded: bytes | None, filename: str) -> str:

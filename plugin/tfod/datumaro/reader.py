@@ -7,22 +7,24 @@ import functools
 import gc
 import logging
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tfod import keys
 from tfod.classes import ClassTable, LabelScope
 from tfod.datumaro import lines
-from tfod.datumaro.annotations import AnnotationBuilder
+from tfod.datumaro.annotations import AnnotationBuilder, sound_boxes
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
-from tfod.detection import Detection
+from tfod.datumaro.record_media import record_media, record_size
 from tfod.detection_decoder import decode_detection
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example import Example
-from tfod.label_map import LabelMap, load_label_map, parse_label_map, read_label_map
+from tfod.label_map import LabelMap, parse_label_map, read_label_map
+from tfod.labels_file import load_classes, read_classes
+from tfod.mapped_decoder import MappedRecord, decode_mapped
 from tfod.naming import (
     IdMaker,
     PictureFolders,
@@ -30,9 +32,11 @@ from tfod.naming import (
     safe_relative_path,
     split_extension,
 )
-from tfod.picture import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, picture_size, sniff_format
+from tfod.opening import shard_size
+from tfod.picture import DEFAULT_EXTENSION
 from tfod.records import read_records
-from tfod.shard_file import ByteSpan, ShardIdentity, identify
+from tfod.roles import Roles
+from tfod.shard_file import ShardIdentity, identify
 from tfod.shards import (
     ShardSet,
     find_label_map,
@@ -52,6 +56,8 @@ class TfDetectionApiBase(lines.DatasetBase):
         subset: a name for everything that is read; without it names come from the files.
         label_map: a label map file or the name of one that tfod ships; without it the ones
             beside the shards are used.
+        profile: a profile's name or file, for shards that have other keys: its roles say which
+            key holds what.
         ctx: Datumaro's import context: its error policy decides what happens to a box or a
             record that is wrong, its progress reporter is told the bytes that were read.
 
@@ -60,6 +66,10 @@ class TfDetectionApiBase(lines.DatasetBase):
     """
 
     NAME = "tf_detection_api"
+    FIRST_ID: ClassVar[int] = 1
+    """The id that the format counts classes from."""
+    ROLES: ClassVar[Roles | None] = None
+    """Which key holds what, where the format's keys are not those of the OD API."""
 
     def __init__(
         self,
@@ -67,10 +77,12 @@ class TfDetectionApiBase(lines.DatasetBase):
         subset: str | None = None,
         *,
         label_map: str | None = None,
+        profile: str | None = None,
         ctx: Any = None,
     ) -> None:
         self._subset_name = subset
         try:
+            self._roles = _roles_of(profile) if profile else self.ROLES
             sets = self._find_sets(path)
             super().__init__(subsets=_names(sets), ctx=ctx)
             with _paused_garbage_collection():
@@ -106,29 +118,31 @@ class TfDetectionApiBase(lines.DatasetBase):
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
+        self._pictures: dict[tuple[str, int | str], tuple[Any, int]] = {}
         self._names_in = functools.cache(names_in_folder)
         shards = [(one.subset, path) for one in sets for path in one.paths]
         self._origin = Origin(
-            os.path.abspath(path), tuple((os.path.abspath(one), subset) for subset, one in shards)
+            os.path.abspath(path),
+            tuple((os.path.abspath(one), subset) for subset, one in shards),
         )
         scopes = self._scopes([one for _, one in shards], label_map)
         for one in sets:
             self._notes.missing_shards.extend(one.missing)
-        total = sum(os.path.getsize(path) for _, path in shards)
+        total = sum(shard_size(path) for _, path in shards)
         progress = self._ctx.progress_reporter
         progress.start(total, desc="Reading TFRecords")
         done = 0
         for subset, path in shards:
             if not self._is_meant_to_be_empty(subset, path):
                 self._read_shard(subset, path, scopes[path], done)
-            done += os.path.getsize(path)
+            done += shard_size(path)
             progress.report_status(done)
         progress.finish()
         self._finish()
 
     def _is_meant_to_be_empty(self, subset: str, path: str) -> bool:
         """Our exporter notes in the label map which subsets have no pictures at all."""
-        return os.path.getsize(path) == 0 and subset in self._notes.empty_subsets.get(
+        return shard_size(path) == 0 and subset in self._notes.empty_subsets.get(
             os.path.dirname(os.path.abspath(path)), ()
         )
 
@@ -139,13 +153,18 @@ class TfDetectionApiBase(lines.DatasetBase):
         for path in paths:
             source: str | None = wanted
             if wanted is None:
-                source, rivals = find_label_map(path, texts_in)
+                source, rivals = self._find_label_map(path, texts_in)
                 if rivals:
                     source = self._choose(tuple(rivals))
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
         return found
+
+    def _find_label_map(
+        self, shard: str, texts_in: Callable[[str], list[str]]
+    ) -> tuple[str | None, list[str]]:
+        return find_label_map(shard, texts_in)
 
     def _choose(self, rivals: tuple[str, ...]) -> str | None:
         """Of several files that could be the label map take the only one that is one."""
@@ -159,7 +178,7 @@ class TfDetectionApiBase(lines.DatasetBase):
         if source is None:
             return None
         try:
-            label_map, liberties = load_label_map(source) if wanted else read_label_map(source)
+            label_map, liberties = load_classes(source) if wanted else read_classes(source)
         except LabelMapError as error:
             if wanted or is_named_label_map(source):
                 raise
@@ -176,47 +195,69 @@ class TfDetectionApiBase(lines.DatasetBase):
         ids = self._id_makers.setdefault(subset, IdMaker())
         policy = self._ctx.error_policy
         report_progress = self._ctx.progress_reporter.report_status
+        count = 0
         for record in read_records(path):
+            count += 1
             try:
-                example = Example(record, path)
-                _require_detection_api(example)
-                item = self._read_item(example, subset, scope, shard, folders, ids)
+                read = self._decode(Example(record, path))
+                item = self._read_item(read, subset, scope, shard, folders, ids)
             except RecordError as error:
                 policy.report_item_error(error, item_id=(f"record {record.number}", subset))
                 continue
-            self._items.append(item)
+            if item is not None:
+                self._items.append(item)
             if record.number % 1000 == 999:
                 report_progress(done + min(record.offset, shard.size))
 
+        self._note_length(path, count)
+
+    def _note_length(self, shard: str, records: int) -> None:
+        """See whether a shard has as many records as it should, where its name tells."""
+
+    def _decode(self, example: Example) -> MappedRecord:
+        """What a record says, by the roles of its keys.
+
+        Raises:
+            ShardError: the first record is of another kind, so the whole shard is.
+            RecordError: this record is.
+        """
+        if self._roles is not None:
+            _require_any(example, sorted(self._roles.all_keys), "shard of this profile")
+            return decode_mapped(example, self._roles)
+        _require_any(example, keys.KNOWN_KEYS, "object detection shard", _USUAL)
+        return MappedRecord(example, decode_detection(example))
+
     def _read_item(
         self,
-        example: Example,
+        read: MappedRecord,
         subset: str,
         scope: LabelScope,
         shard: ShardIdentity,
         folders: PictureFolders,
         ids: IdMaker,
     ) -> Any:
+        """The item of a record; None where it adds to the item of an earlier one."""
+        example, detection = read.example, read.detection
         record = example.record
-        detection = decode_detection(example)
+        known = self._pictures.get((subset, read.image_id)) if read.image_id is not None else None
         path = safe_relative_path(detection.filename or "")
         on_disk = folders.find(path) if path and not detection.encoded else None
-        size = _size(detection, example, on_disk)
-        item_id = ids.make(path, "" if path else _name_without_a_name(detection, record.number))
-        media = _media(detection, path, item_id, size, shard, on_disk)
+        size = record_size(detection, example, on_disk)
+        if known is not None:
+            item, length = known
+            item.annotations += self._annotations(read, size, scope, shard, item.id, subset)
+            self._notes.see(detection)
+            self._notes.other_pictures += length != len(detection.encoded or b"")
+            return None
+        item_id = ids.make(path, "" if path else _name_without_a_name(read, record.number))
+        media = record_media(detection, path, item_id, size, shard, on_disk)
 
-        def report(reason: str) -> None:
-            error = example.error(
-                reason,
-                feature="image/object/bbox",
-                remedy="correct it, or import with an error policy that skips it",
-            )
-            self._ctx.error_policy.report_annotation_error(error, item_id=(item_id, subset))
-
-        annotations = self._builder.build(
-            detection, size, scope, shard, (record.payload_offset, record.length), report
-        )
-        attributes: dict[str, Any] = {"source_id": detection.source_id}
+        annotations = self._annotations(read, size, scope, shard, item_id, subset)
+        attributes: dict[str, Any] = {}
+        if self._roles is None or self._roles.source_id is not None:
+            attributes["source_id"] = detection.source_id
+        if read.image_id is not None:
+            attributes["id"] = read.image_id
         own_extension = (media.ext if media is not None else "") or DEFAULT_EXTENSION
         if detection.filename and detection.filename != item_id + own_extension:
             attributes["filename"] = detection.filename
@@ -225,7 +266,39 @@ class TfDetectionApiBase(lines.DatasetBase):
         for name, value in detection.image_extra.items():
             attributes.setdefault(name, value)
         self._notes.see(detection)
-        return lines.make_item(item_id, subset, media, annotations, attributes)
+        self._notes.shapeless_pictures += size is None and bool(detection.encoded)
+        item = lines.make_item(item_id, subset, media, annotations, attributes)
+        if read.image_id is not None:
+            self._pictures[subset, read.image_id] = item, len(detection.encoded or b"")
+        return item
+
+    def _annotations(
+        self,
+        read: MappedRecord,
+        size: tuple[int, int] | None,
+        scope: LabelScope,
+        shard: ShardIdentity,
+        item_id: str,
+        subset: str,
+    ) -> list[Any]:
+        record = read.example.record
+
+        def report(reason: str) -> None:
+            error = read.example.error(
+                reason,
+                feature="image/object/bbox",
+                remedy="correct it, or import with an error policy that skips it",
+            )
+            self._ctx.error_policy.report_annotation_error(error, item_id=(item_id, subset))
+
+        span = (record.payload_offset, record.length)
+        made = self._builder.build(read.detection, size, scope, shard, span, report)
+        if read.annotation_ids:
+            sound = sound_boxes(read.detection.boxes)
+            shapes = (one for one in made if one.type in _SHAPES)
+            for shape, number in zip(shapes, np.array(read.annotation_ids)[sound], strict=True):
+                shape.id = int(number)
+        return made
 
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
@@ -239,9 +312,23 @@ class TfDetectionApiBase(lines.DatasetBase):
                     one.label = place[one.label]
         self._ann_types = kinds
         points = {place[label]: names for label, names in self._builder.keypoint_names.items()}
-        self._categories = make_categories(label_map, names, points, self._origin)
+        self._categories = make_categories(label_map, names, points, self._origin, self.FIRST_ID)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
+
+
+_SHAPES = (lines.AnnotationType.bbox, lines.AnnotationType.mask)
+
+
+def _roles_of(profile: str) -> Roles:
+    """The roles of a profile, by its name or from its file.
+
+    Raises:
+        TfodError: there is none.
+    """
+    from tfod_validator.profile_file import load_profile  # the checker's, and only on demand
+
+    return load_profile(profile).roles
 
 
 def _is_label_map(path: str) -> bool:
@@ -255,98 +342,39 @@ def _names(sets: list[ShardSet]) -> list[str]:
     return list(dict.fromkeys(one.subset for one in sets))
 
 
-def _require_detection_api(example: Example) -> None:
+_USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)
+
+
+def _require_any(
+    example: Example, wanted: Collection[str], what: str, usual: Collection[str] = ()
+) -> None:
     """Refuse records that hold something else.
 
     Raises:
         ShardError: the first record has other keys: so has the whole shard.
         RecordError: a later one has, or one has no keys at all.
     """
-    if any(key in keys.KNOWN_KEYS for key in example):
+    if any(key in wanted for key in example):
         return
     if not len(example):
         raise example.error("the record holds no features", remedy="export the shard again")
     there = ", ".join(sorted(example)[:6])
     more = f" and {len(example) - 6} more" if len(example) > 6 else ""
-    cause = f"holds {there}{more}, but none of {keys.ENCODED}, {keys.FILENAME}, {keys.XMIN}, …"
+    cause = f"holds {there}{more}, but none of {', '.join(usual or wanted)}"
+    cause += ", …" if usual else ""
     if example.record.number:
         raise example.error(f"the record {cause}")
     raise ShardError(
-        f"is no object detection shard: its first record {cause}",
+        f"is no {what}: its first record {cause}",
         shard=example.shard,
-        remedy="look at it with: tfod describe",
+        remedy="look at it with: tfod describe; other keys are read with a profile",
     )
 
 
-def _name_without_a_name(detection: Detection, number: int) -> str:
-    source = split_extension(safe_relative_path(detection.source_id or ""))[0]
+def _name_without_a_name(read: MappedRecord, number: int) -> str:
+    texts = (read.detection.source_id or "", "" if read.image_id is None else str(read.image_id))
+    source = next(filter(None, (split_extension(safe_relative_path(x))[0] for x in texts)), "")
     return source or f"record_{number:06d}"
-
-
-def _size(detection: Detection, example: Example, on_disk: str | None) -> tuple[int, int] | None:
-    """Height and width: as the record says, or else as the picture's header says."""
-    height, width = detection.height or 0, detection.width or 0
-    if height > 0 and width > 0:
-        return height, width
-    data = bytes(detection.encoded or b"")
-    if not data and on_disk:
-        with open(on_disk, "rb") as file:
-            data = file.read()
-    size = picture_size(data) if data else None
-    if size is None and len(detection.boxes):
-        raise example.error(
-            "the picture's size is not known (no image/height and image/width, and no picture "
-            "to take it from), so its boxes cannot be scaled",
-            remedy="write the size into the record",
-        )
-    return size
-
-
-def _media(
-    detection: Detection,
-    path: str,
-    item_id: str,
-    size: tuple[int, int] | None,
-    shard: ShardIdentity,
-    on_disk: str | None,
-) -> Any:
-    """The picture: in the shard, on disk beside it, or only its size."""
-    extension = split_extension(path)[1]
-    if detection.encoded is not None and len(detection.encoded):
-        head = bytes(detection.encoded[:16])
-        sniffed = sniff_format(head)
-        span = ByteSpan(shard, detection.encoded_offset, len(detection.encoded))
-        channels = _raw_channels(span.length, size) if sniffed is None else 0
-        if channels and size is not None:
-            pixels = RawPixels(span, (*size, channels))
-            return lines.image_from_pixels(pixels, ".png", size)
-        if not extension:
-            extension = EXTENSION_OF_FORMAT.get(sniffed or "", DEFAULT_EXTENSION)
-            path = item_id + extension
-        return lines.image_from_bytes(span, path, size)
-    if on_disk:
-        return lines.image_from_file(on_disk, size)
-    return None if size is None else lines.image_without_data(extension or DEFAULT_EXTENSION, size)
-
-
-def _raw_channels(length: int, size: tuple[int, int] | None) -> int:
-    """How many channels bytes have that are pixels and no picture file; 0 when they are not."""
-    if size is None:
-        return 0
-    return next((n for n in (3, 1, 4) if length == size[0] * size[1] * n), 0)
-
-
-class RawPixels:
-    """Pixels that a shard holds without any encoding (``image/format`` is ``raw``)."""
-
-    def __init__(self, span: ByteSpan, shape: tuple[int, int, int]) -> None:
-        self.span = span
-        self.shape = shape
-
-    def __call__(self, *_: object) -> np.ndarray:
-        """Return the pixels, uint8 of shape (height, width, channels), BGR as Datumaro has it."""
-        pixels = np.frombuffer(self.span.read(), np.uint8).reshape(self.shape)
-        return pixels[:, :, 0] if self.shape[2] == 1 else pixels[:, :, [2, 1, 0]]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,190 @@
+"""``tf_image_classification``: pictures with one label each, in the keys that are usual."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from tfod.classification import LabelProfile, encode_labelled_picture
+from tfod.datumaro import lines
+from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.counted_shards import CountedShardsBase
+from tfod.datumaro.folder import ShardSets
+from tfod.datumaro.importer import ShardImporter, first_example
+from tfod.datumaro.objects import counts
+from tfod.datumaro.options import (
+    ExportOptions,
+    add_label_map_argument,
+    add_shard_arguments,
+    one_of,
+)
+from tfod.datumaro.pictures import media_size
+from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.errors import ShardError, TfodError
+from tfod.example import Example
+from tfod.labels_file import LABELS_FILE, find_labels, labels_text
+from tfod.mapped_decoder import MappedRecord, decode_mapped
+from tfod.roles import classification_roles
+from tfod.shard_layout import OptionError
+from tfod.writer import ShardSetWriter
+
+# What follows from the picture, or from the label: channels, size, a vector of zeros and a one.
+_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
+_KNOWN_OF_PICTURES = frozenset(("id", "filename", "source_id"))
+
+
+class ImageClassificationBase(CountedShardsBase):
+    """Shards of pictures with a label; which keys they have shows in the first record.
+
+    Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
+    label map there, else from the records.
+    """
+
+    NAME = "tf_image_classification"
+    FIRST_ID = 0
+
+    def _find_label_map(
+        self, shard: str, texts_in: Callable[[str], list[str]]
+    ) -> tuple[str | None, list[str]]:
+        labels = find_labels(shard)
+        return (labels, []) if labels else super()._find_label_map(shard, texts_in)
+
+    def _decode(self, example: Example) -> MappedRecord:
+        if self._roles is None:
+            self._roles = classification_roles(example)
+            if self._roles is None:
+                there = ", ".join(sorted(example)[:6]) or "no features"
+                raise ShardError(
+                    f"is no classification shard: record {example.record.number} holds {there}; "
+                    "expected a picture under image_raw, image or image_bytes and its label under "
+                    "label or class",
+                    shard=example.shard,
+                    remedy="read it as tf_detection_api with a profile that says what its keys are",
+                )
+        return decode_mapped(example, self._roles, _REPEATING)
+
+
+class ImageClassificationImporter(ShardImporter):
+    """Shards of pictures with a label: a file, a folder, a glob."""
+
+    NAME = "tf_image_classification"
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Take what has a picture and a label under the usual keys."""
+        example = first_example(context.root_path)
+        if example is None or classification_roles(example) is None:
+            context.fail("there must be TFRecord shards with a picture and its label")
+        return lines.FormatDetectionConfidence.MEDIUM
+
+
+class ImageClassificationExporter(ShardExporter):
+    """Writes ``<subset>.tfrecord`` files and ``labels.txt``.
+
+    Args, further to those of all our exporters:
+        profile: which keys to write, ``image_classification`` or ``image_label``.
+        num_shards, shard_size, compression: as ``tf_detection_api`` has them.
+
+    Pictures are always written: a record without one is none here.
+    """
+
+    NAME = "tf_image_classification"
+    FIRST_ID = 0
+    NAMES_FILE: ClassVar[str] = LABELS_FILE
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", "Shards of pictures with one label each.")
+        parser = super().build_cmdline_parser(**kwargs)
+        parser.add_argument(
+            "--profile",
+            choices=[one.value for one in LabelProfile],
+            default=LabelProfile.IMAGE_CLASSIFICATION.value,
+            help="Keys of the records (default: %(default)s)",
+        )
+        add_shard_arguments(parser)
+        add_label_map_argument(parser)
+        return parser
+
+    def __init__(
+        self,
+        extractor: Any,
+        save_dir: str,
+        *,
+        profile: str = LabelProfile.IMAGE_CLASSIFICATION.value,
+        num_shards: int = 1,
+        shard_size: int | str | None = None,
+        compression: str = "none",
+        save_media: bool | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(extractor, save_dir, save_media=True, **options)
+        try:
+            self._profile = one_of("profile", LabelProfile, profile)
+            self._options = ExportOptions.parse(False, num_shards, shard_size, compression)
+        except OptionError as error:
+            raise lines.errors.DatasetExportError(str(error)) from error
+
+    @property
+    def can_stream(self) -> bool:
+        """The dataset is walked through once, one picture at a time."""
+        return True
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        super()._prepare(classes)
+        self._names = labels_text(classes.label_map.items)  # may refuse, better now than at the end
+        self._not_written: Counter[str] = Counter()
+        self._attributes: Counter[str] = Counter()
+        self._without_label = 0
+
+    def _finish(self, sets: ShardSets) -> str:
+        return self._names
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        options = self._options
+        return ShardSetWriter(
+            self._save_dir,
+            subset,
+            num_shards=options.num_shards,
+            shard_size=options.shard_size,
+            compression=options.compression,
+        )
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        media, encoded = self._pictures.required(item)
+        size = media_size(media, encoded)
+        if size is None:
+            raise TfodError(f"item {item.id!r} has a picture whose size cannot be told")
+        label = self._label(item)
+        name = self._pictures.filename(item, media, encoded)
+        return (encode_labelled_picture(self._profile, encoded, name, size, label),)
+
+    def _label(self, item: Any) -> int:
+        """The id of the first label; what else there is, is counted."""
+        labels = [one for one in item.annotations if one.type.name == "label"]
+        self._not_written.update(
+            one.type.name for one in item.annotations if one.type.name != "label"
+        )
+        self._not_written["further label"] += max(len(labels) - 1, 0)
+        for one in labels[:1]:
+            self._attributes.update(list(one.attributes))
+        self._attributes.update(
+            f"{name} (of the picture)"
+            for name, value in item.attributes.items()
+            if name not in _KNOWN_OF_PICTURES and value is not None
+        )
+        if not labels:
+            self._without_label += 1
+            return NO_CLASS
+        return self._classes.of(labels[0].label).label
+
+    def _losses(self) -> list[str]:
+        losses = []
+        if +self._not_written:
+            losses.append("not written, a record has one label: " + counts(+self._not_written))
+        if self._attributes:
+            losses.append("attributes not written: " + counts(self._attributes))
+        if self._without_label:
+            losses.append(f"without a label, written as {NO_CLASS}: {self._without_label}")
+        return losses

@@ -1,0 +1,385 @@
+"""``tf_detection_csv`` in Datumaro: the CSV of the raccoon recipe, read and written."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tfod.classes import ClassTable, LabelScope
+from tfod.datumaro import lines
+from tfod.datumaro.categories import ExportClasses, Origin, make_categories
+from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
+from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.pictures import file_size, media_size
+from tfod.datumaro.shard_exporter import ShardExporter
+from tfod.detection_csv import (
+    COLUMNS,
+    CsvBox,
+    CsvError,
+    CsvPicture,
+    DetectionCsv,
+    DetectionCsvWriter,
+    encode_picture,
+    read_detection_csv,
+)
+from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
+from tfod.label_map import LabelMap, load_label_map
+from tfod.naming import (
+    IdMaker,
+    PictureFolders,
+    names_in_folder,
+    safe_relative_path,
+    split_extension,
+)
+from tfod.picture import DEFAULT_EXTENSION
+from tfod.shards import find_label_map, find_shards, is_named_label_map, stem_of_subset
+from tfod.writer import AtomicFile
+
+_log = logging.getLogger(__name__)
+_MOST_EXAMPLES = 3
+
+
+class TfDetectionCsvBase(lines.DatasetBase):
+    """The CSVs that a path means, as one dataset.
+
+    Args:
+        path: a CSV, or a folder of several: ``train_labels.csv`` is the subset ``train``.
+        subset: a name for everything that is read; without it names come from the files.
+        images: the folder of the pictures, if they are neither beside the CSV nor in ``images/``,
+            in a folder named for the subset, or in ``images/<subset>/``.
+        label_map: a label map file or the name of one that tfod ships; without it one beside the
+            CSV is used, else classes are numbered from 1 in the order of their names.
+        ctx: Datumaro's import context: its error policy decides about rows that make no sense.
+
+    Raises:
+        DatasetImportError: there is no such CSV, or a row makes no sense.
+    """
+
+    NAME = "tf_detection_csv"
+
+    def __init__(
+        self,
+        path: str,
+        subset: str | None = None,
+        *,
+        images: str | None = None,
+        label_map: str | None = None,
+        ctx: Any = None,
+    ) -> None:
+        try:
+            files = [(subset or name, one) for name, one in find_csvs(path)]
+            super().__init__(subsets=list(dict.fromkeys(name for name, _ in files)), ctx=ctx)
+            self._read(path, files, images, label_map)
+        except TfodError as error:
+            raise lines.errors.DatasetImportError(str(error)) from error
+        except OSError as error:
+            raise lines.errors.DatasetImportError(f"{path}: {error.strerror}") from error
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def categories(self) -> Any:
+        return self._categories
+
+    def _read(
+        self, path: str, files: list[tuple[str, str]], images: str | None, label_map: str | None
+    ) -> None:
+        if images is not None and not os.path.isdir(images):
+            raise CsvError(f"images: {images} is no folder")
+        self._images = images
+        self._items: list[Any] = []
+        self._ids: dict[str, IdMaker] = {}
+        self._names_in = functools.cache(names_in_folder)
+        self._other_sizes: list[str] = []
+        self._other_columns: Counter[str] = Counter()
+        self._classes = ClassTable()
+        tables = [self._read_csv(subset, one) for subset, one in files]
+        names = {box.class_name for one in tables for pic in one.pictures for box in pic.boxes}
+        by_name = LabelMap.from_names(sorted(names))
+        sources = [label_map or _label_map_beside(one) for _, one in files]
+        maps = {source: _load(source, label_map) or by_name for source in sources}
+        scopes = [self._classes.add_label_map(maps[source]) for source in sources]
+        for (subset, one), table, scope in zip(files, tables, scopes, strict=True):
+            self._add_items(subset, one, table, scope)
+        origin = Origin(
+            os.path.abspath(path),
+            tuple((os.path.abspath(one), subset) for subset, one in files),
+        )
+        self._finish(origin)
+
+    def _read_csv(self, subset: str, path: str) -> DetectionCsv:
+        def report(error: CsvError, row: int) -> None:
+            item_id = (f"row {row}", subset)
+            self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
+
+        found = read_detection_csv(path, report)
+        for liberty in found.liberties:
+            _log.warning(liberty)
+        self._other_columns.update(found.other_columns)
+        return found
+
+    def _add_items(self, subset: str, path: str, table: DetectionCsv, scope: LabelScope) -> None:
+        folder = stem_of_subset(subset_of_csv(path))
+        folders = PictureFolders(path, folder, self._names_in, self._folders(path, folder))
+        ids = self._ids.setdefault(subset, IdMaker())
+        for picture in self._ctx.progress_reporter.iter(table.pictures, desc=f"Reading {path}"):
+            self._items.append(self._item(picture, subset, scope, folders, ids))
+
+    def _folders(self, path: str, name: str) -> list[str]:
+        if self._images is not None:
+            return [self._images, os.path.join(self._images, name)]
+        beside = os.path.dirname(os.path.abspath(path))
+        return [os.path.join(beside, name), os.path.join(os.path.dirname(beside), name)]
+
+    def _item(
+        self,
+        picture: CsvPicture,
+        subset: str,
+        scope: LabelScope,
+        folders: PictureFolders,
+        ids: IdMaker,
+    ) -> Any:
+        path = safe_relative_path(picture.filename)
+        item_id = ids.make(path, f"picture_{len(self._items):06d}")
+        on_disk = folders.find(path) if path else None
+        media = self._media(picture, path, on_disk)
+        labels = [self._classes.resolve(scope, box.class_name, None) for box in picture.boxes]
+        corners = lines.round_points([box.corners for box in picture.boxes]) if labels else []
+        boxes = lines.make_boxes(corners, labels, [{} for _ in labels])
+        own_extension = (media.ext if media is not None else "") or DEFAULT_EXTENSION
+        attributes = {}
+        if picture.filename != item_id + own_extension:
+            attributes["filename"] = picture.filename
+        return lines.make_item(item_id, subset, media, boxes, attributes)
+
+    def _media(self, picture: CsvPicture, path: str, on_disk: str | None) -> Any:
+        """The picture; its own size counts, as generate_tfrecord.py has it."""
+        told = None
+        if picture.height and picture.width:
+            told = picture.height, picture.width
+        if on_disk is None:
+            extension = split_extension(path)[1] or DEFAULT_EXTENSION
+            return None if told is None else lines.image_without_data(extension, told)
+        size = file_size(on_disk)
+        if size and told and size != told:
+            self._other_sizes.append(
+                f"{picture.filename} is {size[1]} x {size[0]}, not {told[1]} x {told[0]}"
+            )
+        return lines.image_from_file(on_disk, size or told)
+
+    def _finish(self, origin: Origin) -> None:
+        label_map, names, place = self._classes.finish()
+        for item in self._items:
+            for one in item.annotations:
+                one.label = place[one.label]
+        self._ann_types = {lines.AnnotationType.bbox}
+        self._categories = make_categories(label_map, names, {}, origin)
+        if self._other_columns:
+            _log.warning(
+                "%s: columns that are not read: %s", self.NAME, ", ".join(self._other_columns)
+            )
+        if self._classes.unknown_texts:
+            texts = ", ".join(map(repr, self._classes.unknown_texts))
+            _log.warning("%s: classes that the label map lacks, added: %s", self.NAME, texts)
+        if self._other_sizes:
+            _log.warning(
+                "%s: pictures of another size than the CSV says, which were followed: %d (%s)",
+                self.NAME,
+                len(self._other_sizes),
+                "; ".join(self._other_sizes[:_MOST_EXAMPLES]),
+            )
+
+
+def _label_map_beside(path: str) -> str | None:
+    source, rivals = find_label_map(path)
+    if rivals:
+        _log.warning("several label maps, none is used: %s", ", ".join(rivals))
+    return source
+
+
+def _load(source: str | None, wanted: str | None) -> LabelMap | None:
+    if source is None:
+        return None
+    try:
+        label_map, liberties = load_label_map(source)
+    except LabelMapError as error:
+        if wanted or is_named_label_map(source):
+            raise
+        _log.warning("not used: %s", error)  # some other protobuf text
+        return None
+    for liberty in liberties:
+        _log.warning(liberty)
+    return label_map
+
+
+class TfDetectionCsvImporter(lines.Importer):
+    """CSVs of boxes: ``filename,width,height,class,xmin,ymin,xmax,ymax``."""
+
+    NAME = "tf_detection_csv"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        parser = super().build_cmdline_parser(**kwargs)
+        parser.add_argument("--images", help="folder of the pictures (default: looked for)")
+        parser.add_argument(
+            "--label-map",
+            help="label map file, or the name of one that tfod ships (default: the one beside)",
+        )
+        return parser
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Take CSVs with this header; beside shards they are what the shards were made from."""
+        try:
+            find_csvs(context.root_path)
+        except CsvError:
+            context.fail("there must be a CSV with the header " + ",".join(COLUMNS))
+        try:
+            find_shards(context.root_path)
+        except ShardsNotFoundError:
+            return lines.FormatDetectionConfidence.MEDIUM
+        return lines.FormatDetectionConfidence.LOW
+
+    @classmethod
+    def find_sources(cls, path: str) -> list[dict[str, Any]]:
+        """One source for all CSVs, so that all subsets get one list of classes."""
+        try:
+            find_csvs(path)
+        except CsvError:
+            return []
+        return [{"url": path, "format": cls.NAME}]
+
+    def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
+        """Make the import's sources.
+
+        Raises:
+            DatasetImportError: there is no such CSV; the message says what was looked for.
+        """
+        options.pop("stream", None)
+        try:
+            find_csvs(path)
+        except CsvError as error:
+            raise lines.errors.DatasetImportError(str(error)) from error
+        return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
+
+    @classmethod
+    def get_file_extensions(cls) -> list[str]:
+        """The extensions for which Datumaro 1.x asks this importer at all."""
+        return [".csv"]
+
+    @classmethod
+    def get_plugin_cls(cls) -> type:
+        """Datumaro 1.x asks its registry's entries for their class when it detects formats."""
+        return cls
+
+
+class TfDetectionCsvExporter(ShardExporter):
+    """Writes ``<subset>_labels.csv`` and ``label_map.pbtxt``, pictures to ``images/<subset>/``."""
+
+    NAME = "tf_detection_csv"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", "TF Object Detection CSVs and their label map.")
+        return super().build_cmdline_parser(**kwargs)
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        super()._prepare(classes)
+        self._objects = ObjectBuilder(classes, False, self._report_annotation)
+        self._lost: Counter[str] = Counter()
+        self._names: dict[str, set[str]] = {}
+
+    def _make_writer(self, subset: str) -> DetectionCsvWriter:
+        return DetectionCsvWriter(self._save_dir, csv_name(subset))
+
+    @staticmethod
+    def _our_shards(folder: str) -> dict[str, list[str]]:
+        return our_csvs(folder)
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        media = item.media if isinstance(item.media, lines.Image) else None
+        found, image_labels = self._objects.objects(item.annotations)
+        self._count_lost(item, found, len(image_labels))
+        boxes = self._boxes(found)
+        if not boxes:
+            self._lost["pictures without boxes"] += 1
+            return ()
+        encoded = self._pictures.encoded(item, media)
+        size = media_size(media, encoded)
+        if size is None:
+            raise TfodError(
+                f"item {item.id!r} has no picture size, which every row of the CSV says; "
+                "give it a picture or a size"
+            )
+        name = self._name(item, media, encoded)
+        if encoded:
+            self._save_picture(item.subset, name, encoded)
+        self._objects.count_outside([box.corners for box in boxes], size)
+        return (encode_picture(CsvPicture(name, size[1], size[0], tuple(boxes))),)
+
+    def _boxes(self, found: list[ExportedObject]) -> list[CsvBox]:
+        boxes = []
+        for one in found:
+            if one.label is None:
+                self._lost["boxes without a class"] += 1
+            else:
+                left, top, right, bottom = map(_shortest, one.corners)
+                class_name = self._classes.of(one.label).text
+                boxes.append(CsvBox(class_name, (left, top, right, bottom)))
+        return boxes
+
+    def _name(self, item: Any, media: Any, encoded: bytes | None) -> str:
+        """The picture's name, which the rows of no other picture of the subset have."""
+        taken = self._names.setdefault(item.subset, set())
+        wanted = self._pictures.filename(item, media, encoded)
+        name, number = safe_relative_path(wanted), 0
+        while not name or name in taken:
+            number += 1
+            again = f"~{number}" if number > 1 else ""
+            name = item.id + again + split_extension(wanted)[1]
+        taken.add(name)
+        return name
+
+    def _save_picture(self, subset: str, name: str, encoded: bytes) -> None:
+        path = os.path.join(self._save_dir, "images", stem_of_subset(subset), *name.split("/"))
+        file = AtomicFile(*os.path.split(path))
+        try:
+            file.write(encoded)
+            file.publish(os.path.basename(path))
+        finally:
+            file.discard()
+
+    def _count_lost(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
+        lost = self._lost
+        for one in found:
+            lost.update(name for name, value in one.attributes.items() if value not in SAY_NOTHING)
+            lost["keypoints"] += one.points is not None
+        lost["classes of a picture"] += image_labels
+        lost.update(
+            f"{name} (of the picture)"
+            for name, value in item.attributes.items()
+            if name != "filename" and value not in SAY_NOTHING
+        )
+
+    def _losses(self) -> list[str]:
+        self._lost["masks"] += self._objects.unsaved_masks
+        lost = +self._lost
+        losses = self._objects.losses()
+        if lost:
+            losses.append("not written, the CSV has no column for them: " + counts(lost))
+        return losses
+
+
+def _shortest(value: float) -> float:
+    """Datumaro keeps float32: of all numbers that are the same one, that with fewest digits."""
+    narrow = np.float32(value)
+    return float(str(narrow)) if narrow == value else float(value)

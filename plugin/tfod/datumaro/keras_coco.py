@@ -1,0 +1,221 @@
+"""``tf_keras_coco``: COCO as the Keras recipe writes it, one record an annotation."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from tfod.counted_names import file_names, find_files
+from tfod.datumaro import lines
+from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.counted_shards import CountedShardsBase
+from tfod.datumaro.importer import ShardImporter, first_example
+from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.options import add_label_map_argument
+from tfod.datumaro.pictures import media_size
+from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.errors import TfodError
+from tfod.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
+from tfod.roles import KERAS_COCO, Roles, is_keras_coco
+from tfod.writer import ShardSetWriter
+
+_DIGITS = 2
+# Of pictures: carried by the record, or made anew.
+_KNOWN_OF_PICTURES = frozenset(("id", "filename", "source_id"))
+
+
+class KerasCocoBase(CountedShardsBase):
+    """Shards of the recipe. The records of a picture become one item, wherever they are."""
+
+    NAME = "tf_keras_coco"
+    ROLES: ClassVar[Roles | None] = KERAS_COCO
+
+
+class KerasCocoImporter(ShardImporter):
+    """Shards of the recipe: a file, a folder, a glob."""
+
+    NAME = "tf_keras_coco"
+
+    @classmethod
+    def detect(cls, context: Any) -> Any:
+        """Take what has the recipe's features in their kinds."""
+        example = first_example(context.root_path)
+        if example is None or not is_keras_coco(example):
+            context.fail("there must be TFRecord shards with the features of the Keras recipe")
+        return lines.FormatDetectionConfidence.MEDIUM
+
+
+class KerasCocoExporter(ShardExporter):
+    """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map.
+
+    Pictures are always written: a record without one is none here.
+    """
+
+    NAME = "tf_keras_coco"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", "Shards of the Keras recipe, one record an annotation.")
+        parser = super().build_cmdline_parser(**kwargs)
+        add_label_map_argument(parser)
+        return parser
+
+    def __init__(
+        self, extractor: Any, save_dir: str, *, save_media: bool | None = None, **options: Any
+    ) -> None:
+        super().__init__(extractor, save_dir, save_media=True, **options)
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        super()._prepare(classes)
+        self._objects = ObjectBuilder(classes, False, self._report_annotation)
+        self._not_written: Counter[str] = Counter()
+        self._attributes: Counter[str] = Counter()
+        self._without_objects = self._without_class = 0
+        self._numbers = _Numbers(self._extractor, classes)
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        made: list[ShardSetWriter] = []
+
+        def name_files(count: int) -> list[str]:
+            full = [RECORDS_A_FILE] * (count - 1)
+            return file_names(subset, [*full, (made[0].count if made else 0) - sum(full)])
+
+        made.append(
+            ShardSetWriter(
+                self._save_dir, subset, shard_records=RECORDS_A_FILE, name_files=name_files
+            )
+        )
+        return made[0]
+
+    @staticmethod
+    def _our_shards(folder: str) -> dict[str, list[str]]:
+        return find_files(folder)
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        found, image_labels = self._objects.objects(item.annotations)
+        self._count_losses(item, found, len(image_labels))
+        image_id = self._numbers.of_picture(item)
+        if not found:
+            return ()
+        media, encoded = self._pictures.required(item)
+        annotations = [
+            Annotation(
+                self._numbers.of_object(one),
+                NO_CLASS if one.label is None else self._classes.of(one.label).label,
+                _x_y_width_height(one),
+                _area(one),
+            )
+            for one in found
+        ]
+        size = media_size(media, encoded)
+        if size is not None:
+            self._objects.count_outside([one.corners for one in found], size)
+        path = self._pictures.filename(item, media, encoded)
+        return encode_annotations(encoded, path, image_id, annotations)
+
+    def _count_losses(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
+        self._without_objects += not found
+        self._without_class += sum(one.label is None for one in found)
+        if image_labels:
+            self._not_written["class of the whole picture"] += image_labels
+        for one in found:
+            self._not_written["points"] += one.points is not None
+            self._attributes.update(
+                name
+                for name, value in one.attributes.items()
+                if value not in SAY_NOTHING and not (name == "area" and _is_number(value))
+            )
+        self._attributes.update(
+            f"{name} (of the picture)"
+            for name, value in item.attributes.items()
+            if name not in _KNOWN_OF_PICTURES and value not in SAY_NOTHING
+        )
+
+    def _losses(self) -> list[str]:
+        losses = self._objects.losses()
+        if self._without_objects:
+            losses.append(
+                f"pictures without an object, for which there is no record: {self._without_objects}"
+            )
+        if +self._not_written:
+            losses.append("not written: " + counts(+self._not_written))
+        if self._attributes:
+            losses.append("attributes not written: " + counts(self._attributes))
+        if self._without_class:
+            losses.append(f"without a class, written as category {NO_CLASS}: {self._without_class}")
+        return losses
+
+
+class _Numbers:
+    """Ids of pictures and of annotations.
+
+    They are those that the dataset has, if each is there once in its subset; else they are counted
+    from 1.
+    """
+
+    def __init__(self, dataset: Any, classes: ExportClasses) -> None:
+        self._keeps_pictures = self._keeps_objects = True
+        self._pictures = self._objects = 0
+        seen: set[tuple[str, str, int]] = set()
+        builder = ObjectBuilder(classes, False, lambda reason: None)
+        for item in dataset:
+            self._keeps_pictures &= _is_new(seen, ("picture", item.subset, _picture_number(item)))
+            with contextlib.suppress(TfodError):  # said when the item is written
+                for one in builder.objects(item.annotations)[0]:
+                    self._keeps_objects &= _is_new(
+                        seen, ("object", item.subset, _object_number(one))
+                    )
+
+    def of_picture(self, item: Any) -> int:
+        """The id of the next picture."""
+        self._pictures += 1
+        return _picture_number(item) if self._keeps_pictures else self._pictures
+
+    def of_object(self, one: ExportedObject) -> int:
+        """The id of the next object."""
+        self._objects += 1
+        return _object_number(one) if self._keeps_objects else self._objects
+
+
+def _is_new(seen: set[tuple[str, str, int]], number: tuple[str, str, int]) -> bool:
+    is_new = number[2] > 0 and number not in seen
+    seen.add(number)
+    return is_new
+
+
+def _picture_number(item: Any) -> int:
+    number = item.attributes.get("id")
+    return number if isinstance(number, int) else 0
+
+
+def _object_number(one: ExportedObject) -> int:
+    parts = [one.shape, *one.outlines, one.points]
+    return next((int(part.id) for part in parts if part is not None and part.id), 0)
+
+
+def _x_y_width_height(one: ExportedObject) -> tuple[float, float, float, float]:
+    """Rounded as Datumaro rounds corners: 1.x has them as float32, whose difference is not."""
+    left, top, right, bottom = one.corners
+    x, y, width, height = (
+        round(float(value), _DIGITS) for value in (left, top, right - left, bottom - top)
+    )
+    return x, y, width, height
+
+
+def _area(one: ExportedObject) -> float:
+    """COCO's: of the outline where there is one, unless an attribute says it."""
+    said = one.attributes.get("area")
+    if said is not None and _is_number(said):
+        return float(said)
+    if one.outlines:
+        return float(sum(part.get_area() for part in one.outlines))
+    if one.shape is not None and one.shape.type.name != "bbox":
+        return float(one.shape.get_area())
+    _, _, width, height = _x_y_width_height(one)
+    return width * height
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,186 @@
+"""What all our exporters share: options of pictures, files that appear together, losses told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from tfod.datumaro import lines
+from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.folder import LABEL_MAP_FILE, ShardSets, SubsetWriter, our_shards
+from tfod.datumaro.options import check_image_extension
+from tfod.datumaro.pictures import PictureEncoder
+from tfod.errors import TfodError
+from tfod.label_map import LabelMap
+from tfod.labels_file import load_classes
+from tfod.picture import DEFAULT_EXTENSION
+from tfod.shard_layout import OptionError
+
+_log = logging.getLogger(__name__)
+NO_CLASS = -1
+"""What is written for no class, where there is no text to say so: 0 may be a class."""
+
+
+class ShardExporter(lines.Exporter):
+    """Walks through a dataset once and writes the shards of its subsets.
+
+    Args:
+        extractor: the dataset.
+        save_dir: the folder to write to.
+        label_map: take the class ids from this label map (a file or a name that tfod ships).
+        save_media: put the pictures into the shards (``save_images`` is its old name).
+        image_ext: re-encode pictures to this extension.
+
+    Raises:
+        DatasetExportError: something cannot be written; what was there before is unchanged.
+    """
+
+    DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
+    FIRST_ID: ClassVar[int] = 1
+    """The id of the first class where nothing gives the classes ids."""
+    NAMES_FILE: ClassVar[str] = LABEL_MAP_FILE
+    """The file beside the shards that names the classes."""
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        parser = super().build_cmdline_parser(**kwargs)
+        if not any("--save-images" in action.option_strings for action in parser._actions):
+            parser.add_argument(
+                "--save-images",
+                action="store_true",
+                default=None,
+                help="the old name of --save-media",
+            )
+        return parser
+
+    def __init__(
+        self,
+        extractor: Any,
+        save_dir: str,
+        *,
+        label_map: str | None = None,
+        save_media: bool | None = None,
+        save_images: bool | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
+        try:
+            check_image_extension(self._image_ext)
+        except OptionError as error:
+            raise lines.errors.DatasetExportError(str(error)) from error
+        self._label_map = label_map
+        self._pictures = PictureEncoder(self._save_media, self._image_ext, self._default_image_ext)
+
+    @abstractmethod
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        """The records of an item. All that can fail is done before this returns."""
+
+    @abstractmethod
+    def _make_writer(self, subset: str) -> SubsetWriter: ...
+
+    @abstractmethod
+    def _losses(self) -> list[str]:
+        """What the format could not take, counted."""
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        """Get ready to write items whose classes are these."""
+        self._classes = classes
+
+    def _finish(self, sets: ShardSets) -> str:
+        """Called when all items are written; returns the text of the file of names."""
+        return self._classes.label_map.to_text()
+
+    def _shard_sets(self) -> ShardSets:
+        return ShardSets(self._save_dir, self._make_writer, self.NAMES_FILE, self._our_shards)
+
+    def apply(self) -> None:
+        """Write everything, or raise and leave everything as it was."""
+        try:
+            self._prepare(self._export_classes())
+            with self._shard_sets() as sets:
+                self._write_items(sets)
+                self._written = sets.publish(self._finish(sets))
+        except TfodError as error:
+            raise lines.errors.DatasetExportError(str(error)) from error
+        if self._save_dataset_meta:
+            self._save_meta_file(self._save_dir)
+        self._say_what_was_lost()
+
+    _apply_impl = apply
+
+    def _say_what_was_lost(self) -> None:
+        """One closing message."""
+        losses = self._losses()
+        if losses:
+            log = logging.getLogger(type(self).__module__)  # users filter by it
+            log.warning("%s: %s", self.NAME, "; ".join(losses))
+
+    @classmethod
+    def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
+        """Write everything over the shards that the dataset came from; those of no use go."""
+        exporter = cls(dataset, save_dir, **options)
+        ours = cls._our_shards(save_dir)
+        stale = set(came_from(dataset, save_dir))
+        # A subset that is gone, or has nothing to write any more, leaves no files; those that
+        # this dataset never had are somebody's.
+        known = {*dataset.subsets(), *patch.updated_subsets}
+        stale.update(path for name in known for path in ours.get(name, ()))
+        exporter.apply()
+        exporter._remove(stale)
+
+    @staticmethod
+    def _our_shards(folder: str) -> dict[str, list[str]]:
+        """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
+        return our_shards(folder)
+
+    def _remove(self, stale: Iterable[str]) -> None:
+        for path in set(stale) - self._written:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _export_classes(self) -> ExportClasses:
+        wanted: LabelMap | None = None
+        if self._label_map:
+            wanted, liberties = load_classes(self._label_map)
+            for liberty in liberties:
+                _log.warning(liberty)
+        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+
+    def _write_items(self, sets: ShardSets) -> None:
+        progress = self._ctx.progress_reporter
+        for item in progress.iter(self._extractor, desc="Writing TFRecords"):
+            self._current = item
+            try:
+                payloads = self._payloads(item)
+            except lines.errors.DatumaroError:
+                raise  # an error policy has spoken
+            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
+                reason = error if isinstance(error, TfodError) else _named(item, error)
+                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
+                continue
+            for payload in payloads:
+                sets.writer(item.subset).write(payload)
+
+    def _report_annotation(self, reason: str) -> None:
+        error = TfodError(f"item {self._current.id!r}: {reason}")
+        item_id = (self._current.id, self._current.subset)
+        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
+
+
+def came_from(dataset: Any, folder: str) -> dict[str, str]:
+    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
+    labels = dataset.categories().get(lines.AnnotationType.label)
+    origin = getattr(labels, "origin", None)
+    if origin is None or origin.source != os.path.abspath(folder):
+        return {}
+    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
+
+
+def _named(item: Any, error: Exception) -> TfodError:
+    """What went wrong with an item, as an error of ours that names it."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return TfodError(f"item {item.id!r} cannot be written ({reason})")

@@ -1,0 +1,129 @@
+"""``tf_detection_api`` with ``--profile``: shards of any keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datumaro.components.dataset import Dataset
+from datumaro.components.errors import DatasetImportError
+from tfod.datumaro import lines
+
+from tests.conftest import objects, picture
+from tests.datumaro.conftest import boxes, content, labels_of
+from tests.datumaro.test_commands import is_old_line, run
+from tests.picture_kinds import HEIGHT, WIDTH, saved
+
+pytest.importorskip("yaml")
+pytest.importorskip("jsonschema")
+
+PROFILE = """
+features:
+  photo: {kind: FixedLenFeature, dtype: string}
+  left: {kind: VarLenFeature, dtype: float32}
+  top: {kind: VarLenFeature, dtype: float32}
+  right: {kind: VarLenFeature, dtype: float32}
+  bottom: {kind: VarLenFeature, dtype: float32}
+  what: {kind: VarLenFeature, dtype: string}
+  scene: {kind: FixedLenFeature, dtype: int64}
+roles:
+  encoded: photo
+  box: [left, top, right, bottom]
+  class_text: what
+  image_class_label: scene
+"""
+PNG = saved("RGB", "PNG")
+
+
+def own(**changes: Any) -> dict[str, Any]:
+    sides = {"left": [0.0, 0.5], "top": [0.0, 0.5], "right": [0.5, 1.0], "bottom": [0.5, 1.0]}
+    return {"photo": PNG, **sides, "what": ["cat", "кот"], "scene": 4, **changes}
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    (tmp_path / "mine.yaml").write_text(PROFILE)
+    return str(tmp_path / "mine.yaml")
+
+
+def cause(error: Any) -> str:
+    return str(error.value.__cause__ or error.value)
+
+
+def test_keys_of_ones_own(make_shard, load, profile) -> None:
+    make_shard("train", own())
+    found = load(profile=profile)
+    assert boxes(found) == [
+        ("cat", 0.0, 0.0, WIDTH / 2, HEIGHT / 2),
+        ("кот", WIDTH / 2, HEIGHT / 2, WIDTH, HEIGHT),
+    ]
+    (one,) = found
+    assert [labels_of(found)[x.label] for x in one.annotations if x.type.name == "label"] == ["4"]
+    assert lines.picture_bytes(one.media) == PNG and one.attributes == {}
+
+
+def test_a_name_of_ours(make_shard, tmp_path, load) -> None:
+    record = {"image": PNG, "path": "a.png", "area": 1.0, "bbox": [0.0, 0.0, 2.0, 2.0]}
+    number = {"category_id": 3, "id": 1, "image_id": 2}
+    make_shard("train", record | number, record | number | {"id": 5})
+    found = load(profile="keras_coco", label_map="coco")
+    assert [[one.id for one in item.annotations] for item in found] == [[1, 5]]
+    assert "car" in labels_of(found)
+
+
+def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
+    make_shard("train", picture() | objects([(0, 0, 0.5, 0.5)], text=["cat"], label=[1]))
+    assert content(load(profile="tf_detection_api")) == content(load())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nix", "nix: is no profile; give cvat, tf_detection_api"),
+        ("nix.yaml", "nix.yaml: No such file or directory"),
+        ("{folder}/bad.yaml", "bad.yaml: the file: there is no field 'x'"),
+    ],
+)
+def test_what_is_no_profile(make_shard, load, tmp_path, name, said) -> None:
+    make_shard("train", own())
+    (tmp_path / "bad.yaml").write_text("x: 1")
+    with pytest.raises(DatasetImportError) as error:
+        load(profile=name.format(folder=tmp_path))
+    assert said in cause(error)
+
+
+def test_records_without_its_keys(make_shard, load, profile) -> None:
+    make_shard("train", {"x": 1})
+    with pytest.raises(DatasetImportError) as error:
+        load(profile=profile)
+    assert "is no shard of this profile: its first record holds x, but none of bottom," in cause(
+        error
+    )
+
+
+def test_a_value_that_does_not_fit(make_shard, load, profile) -> None:
+    make_shard("train", own(), own(what=["cat"]))
+    with pytest.raises(DatasetImportError) as error:
+        load(profile=profile)
+    assert "train.tfrecord, record 1, byte " in cause(error)
+    assert ": what holds 1 values for 2 boxes" in cause(error)
+
+
+def test_on_the_command_line(make_shard, tmp_path, profile) -> None:
+    make_shard("train", own(), folder=tmp_path / "shards")
+    if is_old_line():
+        run("datum", "create", "-o", "project", folder=tmp_path)
+        command = ("datum", "import", "-p", "project", "-f", "tf_detection_api", "shards")
+        run(*command, "--", "--profile", "mine.yaml", folder=tmp_path)
+        run(*("datum", "export", "-p", "project", "-f", "voc", "-o", "out"), folder=tmp_path)
+    else:
+        command = ("datum", "export", "-f", "voc", "-p", "shards", "-if", "tf_detection_api")
+        run(*command, "-o", "out", "--input-args", "--profile mine.yaml", folder=tmp_path)
+        for wrong, said in (("--profile 'x", "ends too early"), ("--profile x", "is no profile")):
+            arguments = ("-o", "no", "--input-args", wrong)
+            assert said in run(*command, *arguments, folder=tmp_path, code=1)
+        said = run(*command[:-1], "nix", "-o", "no", folder=tmp_path, code=1)
+        assert "Importer for format 'nix' is not found" in said
+    (found,) = Dataset.import_from(str(tmp_path / "out"), "voc")
+    assert len([one for one in found.annotations if one.type.name == "bbox"]) == 2

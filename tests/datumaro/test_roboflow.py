@@ -1,0 +1,311 @@
+"""Roboflow's zips read as they come, and its layout written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tfod
+from datumaro.components.dataset import Dataset
+from tfod.datumaro import lines
+from tfod.datumaro.notes import EMPTY_SUBSETS
+from tfod.example import Example
+from tfod.records import read_records
+
+from tests.datumaro.conftest import content, ids_of, labels_of
+from tests.datumaro.test_commands import run
+from tests.datumaro.test_csv import EXAMPLES, PICTURE, _chain, _ones, annotated, box
+
+ZIP = EXAMPLES / "shapes_roboflow.zip"
+KEYS = [
+    *("image/encoded", "image/filename", "image/format", "image/height"),
+    *(f"image/object/bbox/{side}" for side in ("xmax", "xmin", "ymax", "ymin")),
+    *("image/object/class/label", "image/object/class/text", "image/width"),
+]
+
+
+def load(path: Path, name: str = "roboflow_tfrecord", **options: Any) -> Any:
+    return Dataset.import_from(str(path), name, **options)
+
+
+def export(dataset: Any, folder: Path, **options: Any) -> Path:
+    dataset.export(str(folder), "tf_detection_api", layout="roboflow", **options)
+    return folder
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(
+        os.path.relpath(os.path.join(where, name), folder)
+        for where, _, names in os.walk(folder)
+        for name in names
+    )
+
+
+class TestZip:
+    @pytest.mark.parametrize("name", ["roboflow_tfrecord", "tf_detection_api"])
+    def test_it_is_the_folder(self, tmp_path: Path, name: str) -> None:
+        zipfile.ZipFile(ZIP).extractall(tmp_path)
+        found = content(load(ZIP, name))
+        assert found == content(load(tmp_path, name)) and len(found) == 12
+        assert {subset for _, subset in found} == {"train", "valid"}
+        assert labels_of(load(ZIP, name)) == ["circle", "square", "triangle", "étoile"]
+
+    def test_pictures_are_those_of_the_voc_example(self) -> None:
+        found = content(load(ZIP))
+        for (name, _), one in found.items():
+            (path,) = (EXAMPLES / "shapes_voc" / "JPEGImages").glob(f"{name}.*")
+            assert one["picture"] == path.read_bytes()
+
+    def test_pictures_outlive_the_zip(self, tmp_path: Path) -> None:
+        shutil.copy(ZIP, tmp_path / "export.zip")
+        dataset = load(tmp_path / "export.zip")
+        (tmp_path / "export.zip").unlink()
+        assert content(dataset) == content(load(ZIP))
+
+    def test_a_deflated_one(self, tmp_path: Path) -> None:
+        with (
+            zipfile.ZipFile(ZIP) as stored,
+            zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as deflated,
+        ):
+            for name in stored.namelist():
+                deflated.writestr(name, stored.read(name))
+        assert content(load(tmp_path / "a.zip")) == content(load(ZIP))
+
+    def test_saving_in_place_leaves_it_alone(self, tmp_path: Path) -> None:
+        shutil.copy(ZIP, tmp_path / "export.zip")
+        dataset = load(tmp_path / "export.zip", "tf_detection_api")
+        dataset.remove("shapes_01", "train")
+        with pytest.raises(Exception) as raised:
+            dataset.save()
+        assert "File exists" in _chain(raised.value)
+        assert (tmp_path / "export.zip").read_bytes() == ZIP.read_bytes()
+
+    def test_a_hostile_one_is_refused_in_one_line(self, tmp_path: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("../x.tfrecord", b"")
+        with pytest.raises(Exception) as raised:
+            load(tmp_path / "a.zip")
+        assert "a.zip: entry ../x.tfrecord has a name that leads out of the archive" in _chain(
+            raised.value
+        )
+
+    def test_a_zip_of_an_export_with_an_empty_subset(self, tmp_path: Path) -> None:
+        """Our label map says that it is empty on purpose, in a zip too."""
+        annotated(("a", "train", [box()])).export(str(tmp_path / "out"), "tf_detection_api")
+        (tmp_path / "out" / "val.tfrecord").write_bytes(b"")
+        names = tmp_path / "out" / "label_map.pbtxt"
+        names.write_text(f'# {EMPTY_SUBSETS} ["val"]\n{names.read_text()}')
+        shutil.make_archive(str(tmp_path / "out"), "zip", tmp_path / "out")
+        assert len(load(tmp_path / "out.zip", "tf_detection_api")) == 1
+
+    def test_commands(self, tmp_path: Path) -> None:
+        run(
+            *("datum", "convert", "-i", str(ZIP), "-if", "roboflow_tfrecord"),
+            *("-f", "tf_detection_api", "-o", "out", "--", "--save-media"),
+            folder=tmp_path,
+        )
+        assert len(load(tmp_path / "out", "tf_detection_api")) == 12
+
+
+class TestLayout:
+    def test_files(self, tmp_path: Path) -> None:
+        dataset = annotated(
+            ("a", "train", [box(1)]), ("b", "val", [box()]), ("c", "test", []), ("d", "", [box()])
+        )
+        export(dataset, tmp_path, save_media=True)
+        assert files(tmp_path) == [
+            "README.roboflow.txt",
+            *(
+                f"{folder}/Objects{ending}"
+                for folder in ("default", "test", "train", "valid")
+                for ending in (".tfrecord", "_label_map.pbtxt")
+            ),
+        ]
+        found = content(load(tmp_path))
+        assert sorted(found) == [("a", "train"), ("b", "valid"), ("c", "test"), ("d", "default")]
+
+    def test_label_map_syntax(self, tmp_path: Path) -> None:
+        dataset = annotated(("a", "train", [box()]), labels=("zebra", 'a "b"', "étoile"))
+        export(dataset, tmp_path, name="My pieces")
+        text = (tmp_path / "train" / "My pieces_label_map.pbtxt").read_text(encoding="utf-8")
+        assert text == (
+            'item {\n    name: "a \\"b\\"",\n    id: 1,\n    display_name: "a \\"b\\""\n}\n'
+            'item {\n    name: "zebra",\n    id: 2,\n    display_name: "zebra"\n}\n'
+            'item {\n    name: "étoile",\n    id: 3,\n    display_name: "étoile"\n}\n'
+        )
+        assert ids_of(load(tmp_path)) == {'a "b"': 1, "zebra": 2, "étoile": 3}
+
+    @pytest.mark.parametrize("annotations", [[box(1), box(0)], []])
+    def test_exactly_eleven_keys(self, tmp_path: Path, annotations: list[Any]) -> None:
+        export(annotated(("a", "train", annotations)), tmp_path, save_media=True)
+        path = str(tmp_path / "train" / "Objects.tfrecord")
+        (example,) = (Example(record, path) for record in read_records(path))
+        assert list(example) == KEYS
+        counts = {key: example.value_count(key) for key in KEYS}
+        per_box = {key for key in KEYS if key.startswith("image/object/")}
+        assert {counts[key] for key in per_box} == {len(annotations)}
+        assert {counts[key] for key in counts.keys() - per_box} == {1}
+        assert example.byte_strings("image/encoded") == [PICTURE]
+        assert example.byte_strings("image/format") == [b"jpeg"]
+        assert example.byte_strings("image/filename") == [b"a.jpg"]
+        assert example.ints("image/object/class/label") == [2, 1][: len(annotations)]
+
+    def test_names_of_roboflow_are_kept(self, tmp_path: Path) -> None:
+        """Its names have several dots; nobody's names are changed."""
+        name = "Frame608_jpg.rf.0123456789abcdef0123456789abcdef"
+        export(annotated((name, "train", [box()])), tmp_path, save_media=True)
+        (found,) = tfod.read_detections(tmp_path)
+        assert found.filename == f"{name}.jpg"
+        assert [item.id for item in load(tmp_path)] == [name]
+
+    def test_ids_of_a_label_map(self, tmp_path: Path) -> None:
+        export(annotated(("a", "train", [box()])), tmp_path, label_map="coco")
+        assert ids_of(load(tmp_path))["cat"] == 17
+
+    def test_the_note_tells_the_truth(self, tmp_path: Path) -> None:
+        dataset = annotated(("a", "train", [box(), box()]), ("b", "train", []), ("c", "val", []))
+        export(dataset, tmp_path, name="Pets")
+        text = (tmp_path / "README.roboflow.txt").read_text()
+        assert text.startswith("Pets: 3 images\n")
+        assert "Roboflow has not made these files." in text and tfod.__version__ in text
+        assert "train/: 2 images, 2 boxes\nvalid/: 1 images, 0 boxes\n" in text
+        assert "1 cat\n2 dog\n" in text
+
+    def test_what_is_lost_is_counted(self, tmp_path: Path, warnings) -> None:
+        annotation = lines.annotation
+        dataset = annotated(
+            (
+                "a",
+                "train",
+                [
+                    box(difficult=True),
+                    annotation.Label(1),
+                    annotation.Caption("a cat"),
+                    annotation.Bbox(0, 0, 30, 20, label=0, group=1),
+                    annotation.Mask(_ones(), label=0, group=1),
+                ],
+            )
+        )
+        for item in dataset:
+            item.attributes.update({"weather": "rain", "id": 7})
+        export(dataset, tmp_path)
+        assert warnings() == [
+            "tf_detection_api: not written, Roboflow's records have no place for them: "
+            "1 difficult, 1 classes of a picture, 1 captions, 1 weather (of the picture), "
+            "1 source_id (of the picture), 1 masks"
+        ]
+
+    @pytest.mark.parametrize(
+        ("options", "cause"),
+        [
+            ({"save_masks": True}, "no masks"),
+            ({"label_key": "text"}, "always text and id"),
+            ({"layout": "flat", "name": "x"}, "only the layout roboflow"),
+            ({"layout": "round"}, "is not one of flat, roboflow"),
+        ],
+    )
+    def test_options_that_make_no_sense(self, tmp_path: Path, options: dict, cause: str) -> None:
+        with pytest.raises(Exception) as raised:
+            annotated(("a", "train", [])).export(
+                str(tmp_path), "tf_detection_api", **{"layout": "roboflow", **options}
+            )
+        assert cause in _chain(raised.value)
+
+    def test_two_subsets_of_one_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(Exception) as raised:
+            export(annotated(("a", "val", []), ("b", "valid", [])), tmp_path / "out")
+        assert "'val' and 'valid' would both be written to valid/" in _chain(raised.value)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_name_that_no_file_can_have(self, tmp_path: Path) -> None:
+        export(annotated(("a", "train", [box()])), tmp_path, name="a/b-00001-of-00002")
+        assert len(load(tmp_path)) == 1
+        assert files(tmp_path)[1].startswith("train/a%2Fb")
+
+
+class TestRoundTrip:
+    def test_shapes(self, tmp_path: Path) -> None:
+        export(load(ZIP), tmp_path, save_media=True)
+        assert content(load(tmp_path)) == content(load(ZIP))
+        with zipfile.ZipFile(ZIP) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pbtxt"):
+                    assert (tmp_path / name).read_bytes() == archive.read(name)
+
+    def test_shapes_are_those_of_the_voc_example(self, tmp_path: Path) -> None:
+        voc = Dataset.import_from(str(EXAMPLES / "shapes_voc"), "voc")
+        export(voc, tmp_path, save_media=True)
+        assert content(load(tmp_path)) == content(load(ZIP))
+
+    def test_exporting_again_replaces_and_keeps_other_files(self, tmp_path: Path) -> None:
+        dataset = annotated(("a", "train", [box()]), ("b", "train", [box()]))
+        export(dataset, tmp_path, num_shards=2)
+        (tmp_path / "train" / "notes.txt").write_text("mine")
+        (tmp_path / "train" / "other.tfrecord").write_bytes(b"mine")
+        export(dataset, tmp_path)
+        assert files(tmp_path) == [
+            "README.roboflow.txt",
+            "train/Objects.tfrecord",
+            "train/Objects_label_map.pbtxt",
+            "train/notes.txt",
+            "train/other.tfrecord",
+        ]
+
+    def test_saving_in_place(self, tmp_path: Path) -> None:
+        export(load(ZIP), tmp_path, save_media=True)
+        (tmp_path / "valid" / "notes.txt").write_text("mine")
+        dataset = load(tmp_path, "tf_detection_api")
+        before = content(dataset)
+        dataset.remove("shapes_01", "train")
+        for item in list(dataset.get_subset("valid")):
+            dataset.remove(item.id, "valid")
+        dataset.save(layout="roboflow")
+        after = content(load(tmp_path))
+        assert after == {
+            key: one for key, one in before.items() if key[1] == "train" and key[0] != "shapes_01"
+        }
+        assert (tmp_path / "valid" / "notes.txt").exists()
+        assert not (tmp_path / "valid" / "Objects.tfrecord").exists()
+
+    def test_saving_again_what_was_exported(self, tmp_path: Path) -> None:
+        """A subset that has become empty leaves no shard that would bring it back."""
+        dataset = annotated(("a", "train", [box()]), ("b", "val", [box()]))
+        export(dataset, tmp_path, save_media=True)
+        dataset.remove("b", "val")
+        dataset.save(str(tmp_path), layout="roboflow")
+        found = content(load(tmp_path))
+        assert list(found) == [("a", "train")] and found["a", "train"]["picture"] == PICTURE
+
+    def test_a_full_disk_leaves_what_was_there(self, tmp_path: Path) -> None:
+        export(annotated(("a", "train", [box()])), tmp_path)
+        before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+        code = (
+            "import resource, signal, sys; from datumaro.components.dataset import Dataset;"
+            "d = Dataset.import_from(sys.argv[1], 'roboflow_tfrecord'); len(d);"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
+            "d.export(sys.argv[2], 'tf_detection_api', layout='roboflow', save_media=True)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(ZIP), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "cannot be written" in done.stderr
+        assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+
+    def test_commands(self, tmp_path: Path) -> None:
+        run(
+            *("datum", "convert", "-i", str(EXAMPLES / "shapes_voc"), "-if", "voc", "-o", "out"),
+            *("-f", "tf_detection_api", "--", "--save-media"),
+            *("--layout", "roboflow", "--name", "shapes"),
+            folder=tmp_path,
+        )
+        assert "train/shapes.tfrecord" in files(tmp_path / "out")
