@@ -1,0 +1,21 @@
+"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets. Needs the extra.
+
+``pip install 'tfod[tensorflow]'``; nothing else in tfod imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from tfod.errors import TfodError
+
+try:
+    import tensorflow  # noqa: F401 -- the modules below need it
+except ModuleNotFoundError as error:
+    if error.name != "tensorflow":
+        raise
+    raise TfodError("tfod.tensorflow needs TensorFlow; pip install 'tfod[tensorflow]'") from None
+
+from tfod.tensorflow.description import feature_description
+from tfod.tensorflow.pipeline import dataset
+from tfod.tensorflow.shards import compression_type, locating_damage
+
+__all__ = ["compression_type", "dataset", "feature_description", "locating_damage"]

@@ -1,0 +1,90 @@
+"""Records of other formats than the OD API's, against TensorFlow and the code they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tfod.classification import LabelProfile, encode_labelled_picture
+from tfod.counted_names import file_names
+from tfod.keras_coco import Annotation, encode_annotations
+from tfod.roles import classification_roles
+from tfod.stream import read_examples
+from tfod.tensorflow import feature_description
+from tfod.writer import write_records
+
+from tests.picture_kinds import HEIGHT, WIDTH, saved
+
+PNG, JPEG, GRAY = saved("RGB", "PNG"), saved("RGB", "JPEG"), saved("L", "JPEG")
+
+
+def example(**features: Any) -> Any:
+    """What TensorFlow makes of lists of bytes, floats or integers."""
+    made = {}
+    for key, values in features.items():
+        if isinstance(values[0], bytes):
+            made[key] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        elif isinstance(values[0], float):
+            made[key] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        else:
+            made[key] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    return tf.train.Example(features=tf.train.Features(feature=made))
+
+
+def test_a_record_of_the_keras_recipe_is_what_tensorflow_writes() -> None:
+    """Its seven features: a list of four floats in bbox, one value in each of the others."""
+    one = Annotation(id=1768, category_id=64, box=(473.07, 395.93, 38.65, 28.67), area=702.1057)
+    (payload,) = encode_annotations(JPEG, "val2017/000000289343.jpg", 289343, [one])
+    assert tf.train.Example.FromString(payload) == example(
+        image=[JPEG],
+        path=[b"val2017/000000289343.jpg"],
+        area=[702.1057],
+        bbox=[473.07, 395.93, 38.65, 28.67],
+        category_id=[64],
+        id=[1768],
+        image_id=[289343],
+    )
+
+
+@pytest.mark.parametrize("picture", [JPEG, PNG])
+def test_the_recipe_parses_our_files(tmp_path: Path, picture: bytes) -> None:
+    """Also with a PNG inside: TensorFlow's JPEG decoder reads it."""
+    boxes = [Annotation(n, n + 1, (1.5, 2.5, 3.5, float(n)), 7.25) for n in (1, 2, 3)]
+    payloads = encode_annotations(picture, "a.jpg", 9, boxes)
+    names = file_names("default", [3])
+    write_records(tmp_path, "", payloads, name_files=lambda _: names)
+    parsed = [
+        tf.io.parse_single_example(payload, feature_description("keras_coco"))
+        for payload in tf.data.TFRecordDataset(str(tmp_path / "file_00-3.tfrec"))
+    ]
+    for one, features in zip(boxes, parsed, strict=True):
+        assert tf.sparse.to_dense(features["bbox"]).numpy().tolist() == list(one.box)
+        assert int(features["category_id"]) == one.category_id and int(features["id"]) == one.id
+        assert int(features["image_id"]) == 9 and float(features["area"]) == 7.25
+        assert tf.io.decode_jpeg(features["image"], channels=3).shape == (HEIGHT, WIDTH, 3)
+
+
+@pytest.mark.parametrize("profile", list(LabelProfile))
+@pytest.mark.parametrize("picture", [JPEG, PNG, GRAY])
+def test_labelled_pictures(profile: LabelProfile, picture: bytes) -> None:
+    payload = encode_labelled_picture(profile, picture, "a.jpg", (HEIGHT, WIDTH), 3)
+    height, width, channels = tf.io.decode_image(picture).shape
+    key, depth = {"image_label": ("image", "channels")}.get(profile, ("image_raw", "depth"))
+    wanted = {"height": [height], "width": [width], depth: [channels], "label": [3]}
+    assert tf.train.Example.FromString(payload) == example(
+        **wanted, **{key: [picture]}, filename=[b"a.jpg"]
+    )
+    features = tf.io.parse_single_example(payload, feature_description(profile.value))
+    assert features.keys() == {*wanted, key}
+
+
+def test_what_tensorflow_writes_is_recognised(tmp_path: Path) -> None:
+    """As the tutorial writes it; protobuf orders the keys as it likes."""
+    written = example(height=[21], width=[34], depth=[3], label=[0], image_raw=[JPEG])
+    with tf.io.TFRecordWriter(str(tmp_path / "images.tfrecords")) as writer:
+        writer.write(written.SerializeToString())
+    (found,) = read_examples(tmp_path)
+    roles = classification_roles(found)
+    assert roles is not None and (roles.encoded, roles.image_class_label) == ("image_raw", "label")
