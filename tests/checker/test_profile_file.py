@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.errors import TfodError
+from tfod.roles import Roles
 from tfod.schema import PROFILES, FeatureSpec, to_source
 from tfod.wire import Kind
 from tfod_validator import cli
 from tfod_validator.finding import Severity
-from tfod_validator.profile import OFF, READY, Profile, Roles, profile_of_features
+from tfod_validator.profile import OFF, READY, Profile, profile_of_features
 from tfod_validator.profile_document import schema
 from tfod_validator.profile_file import load_profile, profile_to_yaml
 from tfod_validator.rules.registry import FAMILIES, all_rules
@@ -105,7 +106,7 @@ class TestDocuments:
                 "raw": FeatureSpec(Kind.BYTES, (), b"\xff"),
             },
             # Standard keys are taken for granted where they are features, no others.
-            Roles("image/encoded", None, None, "camera", None, None, None, None, None, ("pose",)),
+            Roles.only(encoded="image/encoded", source_id="camera", box=("pose",)),
             {"TFR": Severity.WARNING, "TFR003": OFF, "BOX001": Severity.INFO},
             ("z",),
             True,

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tfod.coco import CocoFile, read_coco, sound_coco
 from tfod.errors import TfodError
 from tfod.naming import safe_relative_path, split_extension
-
-from tfod_validator.safe_xml import is_zip, read_head, root_tag
-from tfod_validator.task import read_json
+from tfod.safe_xml import is_zip, read_head, root_tag
 
 _LEADING_SPACE = 1024
 
@@ -151,52 +150,36 @@ def _load_folder(folder: str) -> Annotations:
 
 
 def _load_coco(path: str) -> Annotations:
-    # Outlines are most of the file: each annotation is cut down while it is parsed.
-    found = read_json(path, object_hook=_slim)
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(key), list) for key in ("images", "annotations", "categories")
-    ):
-        raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
-    try:
-        return _from_coco(path, found)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise TfodError(
-            f"{path} is no sound COCO JSON ({type(error).__name__}: {str(error)[:200]}); "
-            "make it again"
-        ) from None
+    found = read_coco(path, ("category_id", "bbox"))
+    with sound_coco(path):
+        return _from_coco(found)
 
 
-def _slim(found: dict[str, Any]) -> dict[str, Any]:
-    if "bbox" in found and "category_id" in found:
-        return {key: found.get(key) for key in ("image_id", "category_id", "bbox")}
-    return found
-
-
-def _from_coco(path: str, found: dict[str, Any]) -> Annotations:
-    names = {one["id"]: str(one.get("name", one["id"])) for one in found["categories"]}
-    boxes: dict[Any, list[list[float]]] = {one["id"]: [] for one in found["images"]}
-    classes: dict[Any, list[str]] = {one["id"]: [] for one in found["images"]}
+def _from_coco(found: CocoFile) -> Annotations:
+    names = {one["id"]: str(one.get("name", one["id"])) for one in found.categories}
+    listed = {one["id"] for one in found.images}
     without_box = homeless = 0
-    for one in found["annotations"]:
-        image = one["image_id"]
-        if not one.get("bbox"):
-            without_box += 1
-        elif image not in boxes:
-            homeless += 1
-        else:
-            boxes[image].append(_corners(one["bbox"]))
-            classes[image].append(names.get(one["category_id"], str(one["category_id"])))
+    boxes: dict[Any, list[list[float]]] = {key: [] for key in listed}
+    classes: dict[Any, list[str]] = {key: [] for key in listed}
+    for image, members in found.annotations.items():
+        boxed = [one for one in members if one.get("bbox")]
+        without_box += len(members) - len(boxed)
+        if image not in listed:
+            homeless += len(boxed)
+            continue
+        boxes[image] = [_corners(one["bbox"]) for one in boxed]
+        classes[image] = [names.get(one["category_id"], str(one["category_id"])) for one in boxed]
     pictures = tuple(
         SourcePicture.make(
             one["file_name"], (one.get("height"), one.get("width")), boxes[key], classes[key]
         )
-        for key, one in ((one["id"], one) for one in found["images"])
+        for key, one in ((one["id"], one) for one in found.images)
     )
     counts = {
         "annotations without bbox": without_box,
         "annotations of pictures that are not listed": homeless,
     }
-    return Annotations(path, pictures, notes=not_compared(path, counts))
+    return Annotations(found.path, pictures, notes=not_compared(found.path, counts))
 
 
 def _corners(bbox: list[float]) -> list[float]:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
 import posixpath
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from tfod.errors import TfodError
-from tfod.naming import safe_relative_path
+from tfod.voc import VOC_ANNOTATIONS, VocPicture, read_voc
 
 from tfod_validator.annotations import Annotations, SourcePicture, not_compared
 from tfod_validator.cvat_shapes import CvatShape
 from tfod_validator.cvat_xml import CvatMeta, CvatTrack, read_cvat_xml
-from tfod_validator.safe_xml import parse
-
-_VOC_FOLDER = "Annotations"
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def load_voc(source: str, files: Sequence[str]) -> Annotations:
     """Load Pascal VOC.
 
-    A picture is called as its ``<filename>`` says, behind the XML's folder within the source.
+    A picture is called as its ``<filename>`` says, behind the XML's folder within the source
+    unless it begins so already, as by Datumaro and CVAT.
 
     Args:
         source: what was asked for: the folder, or the only file.
@@ -36,56 +31,30 @@ def load_voc(source: str, files: Sequence[str]) -> Annotations:
     pictures = []
     counts = {"XML files that are no Pascal VOC": 0, "objects without <bndbox>": 0}
     for file in files:
-        root = parse(file)
-        if root.tag != "annotation":
+        found = read_voc(file)
+        if found is None:
             counts["XML files that are no Pascal VOC"] += 1
             continue
-        pictures.append(_voc_picture(root, file, source))
-        counts["objects without <bndbox>"] += sum(
-            one.find("bndbox") is None for one in root.iterfind("object")
-        )
+        pictures.append(_voc_picture(found, source))
+        counts["objects without <bndbox>"] += sum(one.box is None for one in found.objects)
     if not pictures:
         raise TfodError(f"{source} holds no Pascal VOC annotations; give their folder")
     return Annotations(source, tuple(pictures), from_one=True, notes=not_compared(source, counts))
 
 
-def _voc_picture(root: Any, file: str, source: str) -> SourcePicture:
-    boxes, classes = [], []
-    for one in root.iterfind("object"):
-        corners = one.find("bndbox")
-        if corners is not None:
-            boxes.append([_voc_number(corners, side, file) for side in _SIDES])
-            classes.append((one.findtext("name") or "").strip())
-    size = root.find("size")
-    height, width = (
-        (None, None)
-        if size is None
-        else (_voc_size(size, "height", file), _voc_size(size, "width", file))
-    )
-    stem = os.path.splitext(os.path.basename(file))[0]
-    name = safe_relative_path((root.findtext("filename") or "").strip()) or stem
+def _voc_picture(found: VocPicture, source: str) -> SourcePicture:
+    file = found.file
+    name = found.filename or os.path.splitext(os.path.basename(file))[0]
     folder = "" if file == source else os.path.relpath(os.path.dirname(file), source)
-    parts = [part for part in folder.split(os.sep) if part not in ("", ".", _VOC_FOLDER)]
-    return SourcePicture.make(posixpath.join(*parts, name), (height, width), boxes, classes)
-
-
-def _voc_size(size: Any, tag: str, file: str) -> int | None:
-    return int(_voc_number(size, tag, file)) if (size.findtext(tag) or "").strip() else None
-
-
-def _voc_number(element: Any, tag: str, file: str) -> float:
-    found = element.find(tag)
-    text = "" if found is None else (found.text or "").strip()
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        line = (element if found is None else found).sourceline
-        raise TfodError(
-            f"{file}, line {line}: <{tag}> has {text[:40]!r} where a number is expected; correct it"
-        )
-    return value
+    parts = [part for part in folder.split(os.sep) if part not in ("", ".", VOC_ANNOTATIONS)]
+    above = posixpath.join(*parts, "")
+    boxed = [one for one in found.objects if one.box is not None]
+    return SourcePicture.make(
+        name if name.startswith(above) else above + name,
+        (found.height, found.width),
+        [one.box for one in boxed if one.box],
+        (one.name for one in boxed),
+    )
 
 
 def load_cvat(path: str) -> Annotations:

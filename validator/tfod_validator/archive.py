@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
 from tfod.errors import TfodError
+from tfod.zip_directory import (
+    Directory,
+    DirectoryError,
+    Entry,
+    find_overlaps,
+    read_directory,
+    same_file_key,
+)
 
 from tfod_validator.collector import Collector
 from tfod_validator.finding import Place
@@ -25,14 +33,6 @@ from tfod_validator.rules.archive import (
     TotalSize,
 )
 from tfod_validator.rules.registry import judge
-from tfod_validator.zip_directory import (
-    Directory,
-    DirectoryError,
-    Entry,
-    find_overlaps,
-    read_directory,
-    same_file_key,
-)
 
 _INPUT_STEP = 1 << 16
 _DRAIN_STEP = 1 << 18

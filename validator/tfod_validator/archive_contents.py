@@ -16,11 +16,11 @@ from tfod.errors import LabelMapError
 from tfod.label_map import decode_label_map
 from tfod.records import is_record_header
 from tfod.shards import ShardSet, find_label_map, group_shards, looks_like_shard
+from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError
 from tfod_validator.collector import Collector
 from tfod_validator.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
-from tfod_validator.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
 _HEAD_BYTES = 512  # a tar's first header

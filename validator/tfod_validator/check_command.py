@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tfod.errors import TfodError
+from tfod.roles import Roles
 from tfod.writer import AtomicFile
 
 from tfod_validator.annotations import load_annotations
@@ -18,8 +19,9 @@ from tfod_validator.bridge.connection import add_connection_options, connect
 from tfod_validator.bridge.live_task import fetch_task
 from tfod_validator.bridge.target import KINDS, Target
 from tfod_validator.check import Options, check
+from tfod_validator.console import print_text
 from tfod_validator.finding import Severity
-from tfod_validator.profile import READY, Roles
+from tfod_validator.profile import READY
 from tfod_validator.profile_file import load_profile
 from tfod_validator.render import render_html, render_json, render_junit, render_text
 from tfod_validator.report import Report
@@ -187,19 +189,6 @@ def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], 
         except BaseException:
             file.discard()
             raise
-
-
-def print_text(text: str) -> None:
-    """Write to standard output as UTF-8, whatever the locale says: JSON, XML and HTML are that."""
-    if sys.stdout is None:
-        raise TfodError("standard output is closed; use --output")
-    binary = getattr(sys.stdout, "buffer", None)
-    if binary is None:
-        sys.stdout.write(text)
-        return
-    sys.stdout.flush()
-    binary.write(text.encode("utf-8", "replace"))
-    binary.flush()
 
 
 def _refuse_sources(path: str | None, inventory: Inventory) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from tfod.label_map import LabelMap
+from tfod.roles import Roles
 
 from tfod_validator.annotations import Annotations
 from tfod_validator.catalogue import repeated
@@ -16,7 +17,6 @@ from tfod_validator.comparison import missing_pictures
 from tfod_validator.examined import Examined, Use
 from tfod_validator.finding import Place
 from tfod_validator.frames import PictureRow, judge_task
-from tfod_validator.profile import Roles
 from tfod_validator.rules.dataset import EmptyShard, KeysOfShards, LabelMaps
 from tfod_validator.rules.images import SamePicture, SharedPicture
 from tfod_validator.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap

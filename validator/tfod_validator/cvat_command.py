@@ -11,7 +11,7 @@ from tfod.errors import TfodError
 
 from tfod_validator.bridge.connection import add_connection_options, connect
 from tfod_validator.bridge.target import KINDS, Target
-from tfod_validator.check_command import print_text
+from tfod_validator.console import print_text
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1

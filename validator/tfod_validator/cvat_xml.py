@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.errors import TfodError
+from tfod.safe_xml import iterate, open_xml
 
 from tfod_validator.cvat_shapes import (
     AREA_KINDS,
@@ -21,7 +22,6 @@ from tfod_validator.cvat_shapes import (
     read_shape,
     read_whole,
 )
-from tfod_validator.safe_xml import iterate, open_xml
 
 _MOST_FRAMES = 10_000_000
 _NO_SHAPES = ("tag", "attribute")

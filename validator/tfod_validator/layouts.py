@@ -26,6 +26,7 @@ from tfod.wire import (
 from tfod_validator.fast_parsing import respelled
 from tfod_validator.finding import Problem
 from tfod_validator.profile import Profile
+from tfod_validator.role_keys import judged_keys
 from tfod_validator.rules.example import Feature, Layout
 from tfod_validator.rules.registry import Rule, judge
 from tfod_validator.values import value_count
@@ -67,7 +68,7 @@ class Layouts:
 
     def __init__(self, profile: Profile) -> None:
         self._expected = profile.features
-        self._roles = profile.roles.all_keys
+        self._roles = judged_keys(profile.roles)
         self._has_boxes = bool(profile.roles.box)
         self._known: dict[tuple[object, ...], KnownLayout] = {}
         self._last: KnownLayout | None = None

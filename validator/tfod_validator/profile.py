@@ -7,9 +7,10 @@ name), and the rules whose severity differs from their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 
-from tfod import keys
+from tfod import keys, roles
+from tfod.roles import Roles
 from tfod.schema import PROFILES, FeatureDescription
 
 from tfod_validator.finding import Severity
@@ -20,32 +21,6 @@ OFF = None
 
 Severities = Mapping[str, "Severity | None"]
 """Code of a rule, or the three letters of a family, to how severe it is (None: off)."""
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The keys that play a part, whatever they are called; None where a format has none.
-
-    ``box`` is one key for each of ``xmin, ymin, xmax, ymax``, normalized lists over the objects,
-    or a single key that holds ``x, y, width, height`` in pixels of one object.
-    """
-
-    encoded: str | None = keys.ENCODED
-    format: str | None = keys.FORMAT
-    filename: str | None = keys.FILENAME
-    source_id: str | None = keys.SOURCE_ID
-    sha256: str | None = keys.SHA256
-    height: str | None = keys.HEIGHT
-    width: str | None = keys.WIDTH
-    class_text: str | None = keys.CLASS_TEXT
-    class_label: str | None = keys.CLASS_LABEL
-    box: tuple[str, ...] = keys.BOX
-
-    @property
-    def all_keys(self) -> frozenset[str]:
-        """Every key that plays a part."""
-        one = {getattr(self, each.name) for each in fields(self) if each.name != "box"}
-        return frozenset({key for key in one if key} | set(self.box))
 
 
 @dataclass(frozen=True)
@@ -91,18 +66,6 @@ class Policy:
 
 
 _WITHOUT_PICTURES: Severities = {"IMG001": OFF}
-_WHOLE_PICTURE = Roles(
-    encoded=None,
-    format=None,
-    filename=None,
-    source_id=None,
-    sha256=None,
-    height="height",
-    width="width",
-    class_text=None,
-    class_label=None,
-    box=(),
-)
 _NO_NAMES: Severities = dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "ZIP014"), OFF)
 
 READY = {
@@ -147,18 +110,7 @@ READY = {
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
             PROFILES["keras_coco"],
-            roles=Roles(
-                encoded="image",
-                format=None,
-                filename="path",
-                source_id=None,
-                sha256=None,
-                height=None,
-                width=None,
-                class_text=None,
-                class_label="category_id",
-                box=("bbox",),
-            ),
+            roles=roles.KERAS_COCO,
             # A picture comes once for each of its annotations.
             # The path may be a whole one, and the guide has no label map.
             severities=dict.fromkeys(
@@ -170,7 +122,7 @@ READY = {
             "image_classification",
             "pictures with one label, as in TensorFlow's tutorial",
             PROFILES["image_classification"],
-            roles=replace(_WHOLE_PICTURE, encoded="image_raw"),
+            roles=roles.IMAGE_CLASSIFICATION,
             severities=_NO_NAMES,
             pictures=True,
         ),
@@ -178,7 +130,7 @@ READY = {
             "image_label",
             "pictures, encoded or raw, with one label",
             PROFILES["image_label"],
-            roles=replace(_WHOLE_PICTURE, encoded="image"),
+            roles=roles.IMAGE_LABEL,
             severities={**_NO_NAMES, "IMG002": OFF},
             pictures=True,
         ),
@@ -187,12 +139,11 @@ READY = {
 """The profiles that have a name."""
 
 
-def roles_among(features: FeatureDescription, roles: Roles | None = None) -> Roles:
+def roles_among(features: FeatureDescription, usual: Roles | None = None) -> Roles:
     """The roles (by default those of the TF Object Detection API) whose keys are features."""
-    known = asdict(roles or Roles())
-    box = known.pop("box")
-    found = {name: key if key in features else None for name, key in known.items()}
-    return Roles(**found, box=box if all(key in features for key in box) else ())
+    usual = usual or Roles()
+    found = {name: key if key in features else None for name, key in usual.by_name.items()}
+    return Roles.only(**found, box=usual.box if all(key in features for key in usual.box) else ())
 
 
 def profile_of_features(name: str, title: str, features: FeatureDescription) -> Profile:
@@ -201,14 +152,14 @@ def profile_of_features(name: str, title: str, features: FeatureDescription) -> 
     Roles and severities are those of the ready profile that has most of its keys among them.
     """
     nearest = max(READY.values(), key=lambda ready: _likeness(ready, features))
-    roles = roles_among(features, nearest.roles)
-    encoded = features.get(roles.encoded or "")
+    found = roles_among(features, nearest.roles)
+    encoded = features.get(found.encoded or "")
     return Profile(
         name,
         title,
         features,
-        roles,
-        nearest.severities if roles.all_keys else _NO_NAMES,
+        found,
+        nearest.severities if found.all_keys else _NO_NAMES,
         pictures=True if encoded and encoded.required else None,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tfod.describe import Description
 from tfod.errors import TfodError
+from tfod.roles import Roles
 from tfod.schema import FeatureDescription, FeatureSpec, Value
 
 from tfod_validator.feature_values import (
@@ -29,7 +30,6 @@ from tfod_validator.profile import (
     OFF,
     READY,
     Profile,
-    Roles,
     Severities,
     profile_of_features,
     roles_among,

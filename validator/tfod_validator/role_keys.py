@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from tfod.keys import XMIN
+from tfod.roles import Roles
 
 from tfod_validator.finding import Problem
-from tfod_validator.profile import Roles
 from tfod_validator.rules.registry import Rule
 
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 
 
 BOX_PREFIX = XMIN.rpartition("/")[0]
+
+
+def judged_keys(roles: Roles) -> frozenset[str]:
+    """The keys whose values the rules judge by the part they play; the others only readers know."""
+    judged = replace(
+        roles,
+        image_class_text=None,
+        image_class_label=None,
+        area=None,
+        image_id=None,
+        annotation_id=None,
+    )
+    return judged.all_keys
 
 
 class RoleKeys:
@@ -33,11 +46,10 @@ class RoleKeys:
         self.class_text = _wire(roles.class_text)
         self.class_label = _wire(roles.class_label)
         self.box = tuple(key.encode() for key in roles.box)
-        usual = asdict(Roles())
         self._renamed: dict[str, str] = {
-            usual[role]: own
-            for role, own in asdict(roles).items()
-            if isinstance(own, str) and own != usual[role]
+            usual: own
+            for usual, own in zip(Roles().by_name.values(), roles.by_name.values(), strict=True)
+            if usual is not None and own is not None and own != usual
         }
         if len(roles.box) == 1:
             self._renamed[BOX_PREFIX] = roles.box[0]

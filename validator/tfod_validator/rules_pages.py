@@ -10,9 +10,11 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from tfod_validator.profile import READY, Policy
+from tfod_validator.repair.table import REPAIRED, handlings
 from tfod_validator.rules.registry import FAMILIES, Rule
 
 WIDTH = 80
+_REPAIR = "tfod repair:"
 _NOTE = "<!-- Written by `make docs` from what the rules declare; edit the rules. -->"
 
 
@@ -37,6 +39,8 @@ def full_text(rule: Rule) -> str:
     """All that is told about a rule, in 80 columns."""
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
     parts = [("Why", rule.why), ("Remedy", rule.remedy), ("Source", rule.source)]
+    if rule.code in REPAIRED:
+        parts.insert(2, ("Repair", f"{_REPAIR} {handlings()[rule.code].sentence}"))
     if changes := profile_changes(rule):
         parts.append(("Profiles", ", ".join(f"{said} in {name}" for name, said in changes)))
     for title, said in parts:
@@ -98,6 +102,8 @@ def _family_page(family: str, rules: list[Rule]) -> str:
         lines.append(f"**{_markdown(rule.title)}** ({rule.severity.value})")
         lines.append(_markdown(rule.why))
         lines.append(f"What to do: {_markdown(rule.remedy)}")
+        if rule.code in REPAIRED:
+            lines.append(f"`{_REPAIR[:-1]}`: {_markdown(handlings()[rule.code].sentence)}")
         if changes := profile_changes(rule):
             listed = ", ".join(f"{said} in `{name}`" for name, said in changes)
             lines.append(f"Profiles: {listed}.")

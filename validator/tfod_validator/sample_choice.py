@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 from tfod.damage import HEADER_BYTES
 from tfod.errors import TfodError
 from tfod.example import Example
 from tfod.headers import ShardPart
-from tfod.picture import picture_size
 from tfod.records import Record, is_record_header, read_record_stream, read_records
+from tfod.roles import Roles
 
 from tfod_validator.archive import Archive, ArchiveDamageError
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.finding import Finding, Place
-from tfod_validator.profile import Policy, Roles
+from tfod_validator.profile import Policy
 from tfod_validator.report import Report
+from tfod_validator.sample_reading import read_sample
 from tfod_validator.samples import Sample
 from tfod_validator.sources import Inventory, Location
 
@@ -65,7 +65,8 @@ def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int
                     offence_here = wanted.get(record.number)
                     if offence_here is not None:
                         sample = _sample(Example(record, shard), offence_here, roles)
-                        samples += [sample] if sample else []
+                        # Without picture and boxes there is nothing to be seen.
+                        samples += [sample] if sample.picture or len(sample.boxes) else []
                         left -= 1
                     if not left:
                         break
@@ -145,60 +146,11 @@ def _ignore(_: object) -> None:
     pass  # the report has it
 
 
-def _sample(example: Example, offence: _Offence, roles: Roles) -> Sample | None:
-    """The picture of a record and its boxes; None when there is nothing to be seen."""
-    picture = _first(example, roles.encoded)
-    size = picture_size(picture) if picture else None
-    height, width = size or (_integer(example, roles.height), _integer(example, roles.width))
-    boxes = np.zeros((0, 4))
-    classes: list[str] = []
-    try:
-        boxes = _boxes(example, roles, height, width)
-        if roles.class_text:
-            raw = example.byte_strings(roles.class_text)
-            classes = [value.decode("utf-8", "replace") for value in raw]
-        if roles.class_label and not classes:
-            classes = [f"#{label}" for label in example.ints(roles.class_label)]
-    except TfodError:
-        pass  # the picture alone, then
-    if picture is None and not len(boxes):
-        return None
-    return Sample(
-        place=offence.place,
+def _sample(example: Example, offence: _Offence, roles: Roles) -> Sample:
+    """A record with what was found about it."""
+    return replace(
+        read_sample(example, offence.place, roles),
         codes=offence.codes,
         messages=tuple(one.message for one in offence.findings),
-        picture=picture,
-        height=height or 0,
-        width=width or 0,
-        boxes=boxes,
-        classes=tuple(classes),
         offending=offence.objects,
     )
-
-
-def _boxes(example: Example, roles: Roles, height: int, width: int) -> np.ndarray:
-    """Boxes, normalized, shape (n, 4)."""
-    if len(roles.box) == 4:
-        rows = example.float_rows(roles.box)
-        return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
-    if len(roles.box) == 1 and height and width:
-        x, y, box_width, box_height = [*example.floats(roles.box[0]).tolist(), 0, 0, 0, 0][:4]
-        corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
-        return np.array([corners])
-    return np.zeros((0, 4))
-
-
-def _first(example: Example, key: str | None) -> bytes | None:
-    try:
-        values = example.byte_strings(key) if key else []
-    except TfodError:
-        return None
-    return values[0] if values and values[0] else None
-
-
-def _integer(example: Example, key: str | None) -> int:
-    try:
-        values = example.ints(key) if key else []
-    except TfodError:
-        return 0
-    return values[0] if values and 0 < values[0] < 1 << 31 else 0

@@ -93,7 +93,7 @@ def thumbnail(sample: Sample) -> Thumbnail:
         return _placeholder(aspect, why_no_picture(sample))
     file = io.BytesIO()
     small.image.save(file, "JPEG", quality=JPEG_QUALITY)
-    return Thumbnail(_uri("image/jpeg", file.getvalue()), aspect, True)
+    return Thumbnail(data_uri("image/jpeg", file.getvalue()), aspect, True)
 
 
 def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
@@ -130,13 +130,12 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
         raise TfodError(
             "pictures of the report need Pillow; pip install 'tfod[validator]'"
         ) from None
-    most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of broken metadata, and of bombs: judged below
             with Image.open(io.BytesIO(sample.picture), formats=_FORMATS) as image:
                 width, height = image.size
-                if width * height > most:
+                if not fits_into_memory(image.size):
                     return None
                 image.draft("RGB", (longest, longest))
                 small = _eight_bits(image)
@@ -144,6 +143,14 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
                 return Shrunk(_on_white(small), width, height)
     except Exception:  # whatever decoders raise on broken bytes: OSError, SyntaxError, struct.error
         return None
+
+
+def fits_into_memory(size: tuple[int, int]) -> bool:
+    """Whether a picture of this width and height is no decompression bomb."""
+    from PIL import Image
+
+    most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
+    return size[0] * size[1] <= most
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
@@ -176,8 +183,9 @@ def _placeholder(aspect: float, why: str) -> Thumbnail:
         f'<text x="50%" y="92%" fill="#fff" font-family="sans-serif" font-size="{size}" '
         f'text-anchor="middle" dominant-baseline="middle">{why}</text></svg>'
     )
-    return Thumbnail(_uri("image/svg+xml", svg.encode()), aspect, False)
+    return Thumbnail(data_uri("image/svg+xml", svg.encode()), aspect, False)
 
 
-def _uri(kind: str, content: bytes) -> str:
+def data_uri(kind: str, content: bytes) -> str:
+    """A file as a part of a page."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

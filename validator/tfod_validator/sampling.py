@@ -8,12 +8,13 @@ from typing import BinaryIO
 from tfod.errors import ShardError
 from tfod.example import Example
 from tfod.records import read_record_stream
+from tfod.roles import Roles
 
 from tfod_validator.archive import Archive, ArchiveDamageError
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.finding import Place
-from tfod_validator.profile import OFF, Policy, Profile, Roles
+from tfod_validator.profile import OFF, Policy, Profile
 from tfod_validator.profile_choice import Sample, choose_profile, sample_of
 from tfod_validator.report import ChosenProfile
 from tfod_validator.rules.example import NoProfile
@@ -29,7 +30,7 @@ _NO_PROFILE = Profile(
     "none",
     "no expectation at all",
     {},
-    Roles(None, None, None, None, None, None, None, None, None, ()),
+    Roles.only(),
     dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
 )
 

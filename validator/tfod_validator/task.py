@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfod.errors import TfodError
+from tfod.json_file import read_json
 from tfod.picture import FORMAT_OF_EXTENSION, picture_size
 
 from tfod_validator.cvat_xml import CvatImage, CvatMeta, read_cvat_xml
@@ -132,30 +132,6 @@ def _read_labels(path: str) -> frozenset[str]:
     if not found:
         raise TfodError(f"{path} lists no label; copy it from the Raw tab of CVAT's label editor")
     return frozenset(one["name"] for one in found)
-
-
-def read_json(path: str, **options: Any) -> Any:
-    """Read a JSON file; options are those of :func:`json.loads`.
-
-    Raises:
-        TfodError: it cannot be read or is no JSON, with the line.
-    """
-    try:
-        return json.loads(Path(path).read_bytes(), **options)
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
-    except json.JSONDecodeError as error:
-        raise TfodError(
-            f"{path} is no JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
-            "save it again"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise TfodError(
-            f"{path} is no JSON (byte {error.start} is not UTF-8); save it as UTF-8"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise TfodError(f"{path} is no JSON that can be read ({reason}); save it again") from None
 
 
 def _frames_on_disk(folder: str) -> Iterator[Frame]:

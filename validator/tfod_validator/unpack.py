@@ -6,12 +6,12 @@ import os
 import shutil
 
 from tfod.shards import shard_file_names
+from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveLimits
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.profile import Policy
-from tfod_validator.zip_directory import Entry
 
 _LABEL_MAP = "label_map.pbtxt"
 _STEP = 1 << 20

@@ -20,6 +20,7 @@ from tfod.records import (
     shard_compression,
 )
 from tfod.shards import parse_shard_name
+from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
@@ -31,7 +32,6 @@ from tfod_validator.rules.dataset import NumberedSet
 from tfod_validator.rules.framing import CompressedShard, Unreadable
 from tfod_validator.rules.labels import LabelMapFile
 from tfod_validator.sources import Location, ShardSource
-from tfod_validator.zip_directory import Entry
 
 Progress = Callable[[int, int], None]
 """Told of bytes and records that were read since the last time."""
@@ -117,7 +117,7 @@ def _examine_shard(work: ShardWork, instructions: Instructions, progress: Progre
         else:
             if work.part is None or work.part.start == 0:
                 with location.open() as stream:
-                    _note_compression(examiner, stream.read(HEADER_BYTES), location.name)
+                    note_compression(examiner, stream.read(HEADER_BYTES), location.name)
             records = read_records(
                 location.path,
                 part=work.part,
@@ -145,7 +145,7 @@ def _examine_stream(
 ) -> None:
     limit = examiner.instructions.max_record_bytes
     peeked = PeekedStream(stream, HEADER_BYTES)
-    _note_compression(examiner, peeked.head, name)
+    note_compression(examiner, peeked.head, name)
     records = read_record_stream(
         peeked,
         name,
@@ -172,7 +172,8 @@ def _examine_records(examiner: Examiner, records: Iterator[Record], progress: Pr
         progress(end - told, untold)
 
 
-def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
+def note_compression(examiner: Examiner, head: bytes, name: str) -> None:
+    """Judge whether a shard that begins so says in its name how it is compressed."""
     compression = shard_compression(head) if head else Compression.NONE
     if compression is not Compression.NONE:
         said = name.lower().endswith(_COMPRESSED_ENDINGS)

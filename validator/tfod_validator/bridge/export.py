@@ -15,7 +15,9 @@ from typing import Any, BinaryIO
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap
+from tfod.safe_xml import MEMBER
 from tfod.writer import AtomicFile, ShardSetWriter
+from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import read_entry
@@ -26,8 +28,6 @@ from tfod_validator.collector import Collector
 from tfod_validator.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod_validator.finding import Severity
 from tfod_validator.profile import Policy
-from tfod_validator.safe_xml import MEMBER
-from tfod_validator.zip_directory import Entry
 
 FORMAT = "CVAT for images 1.1"
 LABEL_MAP = "label_map.pbtxt"

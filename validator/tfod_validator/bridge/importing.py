@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfod.errors import TfodError
+from tfod.safe_xml import MEMBER
 
 from tfod_validator.bridge.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod_validator.bridge.dataset import write_dataset
@@ -34,7 +35,6 @@ from tfod_validator.frames import Matcher
 from tfod_validator.profile import OFF, READY
 from tfod_validator.render import render_text
 from tfod_validator.report import Report
-from tfod_validator.safe_xml import MEMBER
 from tfod_validator.sources import take_inventory
 from tfod_validator.task import Task
 

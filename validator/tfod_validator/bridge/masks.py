@@ -72,13 +72,6 @@ def run_lengths(flat: np.ndarray) -> list[int]:
     return [0, *lengths] if flat[0] else lengths
 
 
-def encode_png(mask: np.ndarray) -> bytes:
-    """A mask as a PNG of one channel, 1 where the object is."""
-    stream = io.BytesIO()
-    pillow().fromarray(mask.astype(np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
-
-
 def decode_png(data: bytes, what: str) -> np.ndarray:
     """A mask from a PNG, bool of shape (height, width).
 

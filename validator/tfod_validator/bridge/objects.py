@@ -13,8 +13,9 @@ from tfod.errors import TfodError
 from tfod.label_map import LabelMap
 from tfod.naming import split_extension
 from tfod.picture import EXTENSION_OF_FORMAT, FORMAT_OF_EXTENSION, picture_size, sniff_format
+from tfod.png import encode_mask_png
 
-from tfod_validator.bridge.masks import draw_shape, encode_png
+from tfod_validator.bridge.masks import draw_shape
 from tfod_validator.cvat_shapes import BOX, CvatShape
 from tfod_validator.cvat_xml import CvatImage
 
@@ -83,7 +84,7 @@ class DetectionBuilder:
         self.losses.shapes.update(image.others)
         masks = None
         if self._save_masks and image.shapes:
-            masks = [PngMask(encode_png(draw_shape(one, size))) for one in image.shapes]
+            masks = [PngMask(encode_mask_png(draw_shape(one, size))) for one in image.shapes]
         return Detection(
             filename=filename,
             source_id=filename,

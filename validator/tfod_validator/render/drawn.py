@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfod_validator.render.fonts import Font, default_font
 from tfod_validator.render.pictures import drawn_boxes
 from tfod_validator.render.visible import visible
 from tfod_validator.samples import JPEG_QUALITY, Sample, shown_aspect, shrunk, why_no_picture
 
 if TYPE_CHECKING:
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
 
 LONGEST = 1280
 """Pixels of the longer side, at most."""
@@ -24,6 +25,8 @@ _LONGEST_NAME = 40
 _GREY, _WHITE, _BLACK = (138, 143, 152), (255, 255, 255), (16, 20, 24)
 _RED, _BLUE = (227, 0, 27), (127, 212, 255)
 
+Colour = tuple[int, int, int]
+"""Red, green, blue."""
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
 
@@ -42,7 +45,7 @@ def draw_picture(sample: Sample) -> bytes:
     """
     small = shrunk(sample, LONGEST)
     size = _size(shown_aspect(sample, small), max(small.image.size) if small else 0)
-    canvas = small.image.resize(size) if small else _field(size, why_no_picture(sample))
+    canvas = small.image.resize(size) if small else blank_field(size, why_no_picture(sample))
     _draw_boxes(canvas, sample)
     file = io.BytesIO()
     canvas.save(file, "JPEG", quality=JPEG_QUALITY)
@@ -54,12 +57,12 @@ def _size(aspect: float, longest: int) -> tuple[int, int]:
     return round(longest * min(aspect, 1)), round(longest / max(aspect, 1))
 
 
-def _field(size: tuple[int, int], words: str) -> Image.Image:
+def blank_field(size: tuple[int, int], words: str) -> Image.Image:
     """What stands for a picture that cannot be shown."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", size, _GREY)
-    font = _font(min(20, size[0] // 14))
+    font = default_font(max(9, min(20, size[0] // 14)))
     ImageDraw.Draw(image).text(
         (size[0] / 2, size[1] * 0.92), words, fill=_WHITE, font=font, anchor="mm"
     )
@@ -74,31 +77,28 @@ def _draw_boxes(canvas: Image.Image, sample: Sample) -> None:
     pixels = boxes * np.tile(np.array(canvas.size) - 1, 2)
     named = []
     for number in numbers:
-        x, y = sorted(pixels[number, 0::2].tolist()), sorted(pixels[number, 1::2].tolist())
-        box = (x[0], y[0], x[1], y[1])
+        box = upright(pixels[number])
         if number in sample.offending:
-            _draw_box(draw, box, rim=(_WHITE, 7), line=(_RED, 4))
+            _draw_ring(draw, box)
+            draw_box(draw, box, rim=(_WHITE, 7), line=(_RED, 4))
             named.append((number, box))
         else:
-            _draw_box(draw, box, rim=(_BLACK, 4), line=(_BLUE, 2))
-    font = _font(16)
+            draw_box(draw, box, rim=(_BLACK, 4), line=(_BLUE, 2))
     for number, box in named:
-        _draw_name(draw, box, _name(sample, number), font, canvas.size)
+        draw_name(draw, box, _name(sample, number), default_font(16), canvas.size, _RED)
 
 
-def _draw_box(
-    draw: ImageDraw.ImageDraw,
-    box: Box,
-    rim: tuple[tuple[int, int, int], int],
-    line: tuple[tuple[int, int, int], int],
+def upright(corners: np.ndarray) -> Box:
+    """A box of four corners as left, top, right, bottom, though it may be inverted."""
+    x, y = sorted(corners[0::2].tolist()), sorted(corners[1::2].tolist())
+    return x[0], y[0], x[1], y[1]
+
+
+def draw_box(
+    draw: ImageDraw.ImageDraw, box: Box, rim: tuple[Colour, int], line: tuple[Colour, int]
 ) -> None:
     """Outline a box with a line in the middle of a wider one of another colour."""
     left, top, right, bottom = box
-    if line[0] == _RED and max(right - left, bottom - top) < _TINY:
-        x, y, radius = (left + right) / 2, (top + bottom) / 2, _TINY * 1.5
-        for colour, width in (rim, line):
-            far = radius + width / 2
-            draw.ellipse((x - far, y - far, x + far, y + far), outline=colour, width=width)
     for colour, width in (rim, line):
         # Pillow draws an outline inwards.
         half = width // 2
@@ -106,20 +106,37 @@ def _draw_box(
         draw.rectangle(around, outline=colour, width=width)
 
 
+def _draw_ring(draw: ImageDraw.ImageDraw, box: Box) -> None:
+    """A ring around an offending box that is hard to see."""
+    left, top, right, bottom = box
+    if max(right - left, bottom - top) >= _TINY:
+        return
+    x, y, radius = (left + right) / 2, (top + bottom) / 2, _TINY * 1.5
+    for colour, width in ((_WHITE, 7), (_RED, 4)):
+        far = radius + width / 2
+        draw.ellipse((x - far, y - far, x + far, y + far), outline=colour, width=width)
+
+
 def _name(sample: Sample, number: int) -> str:
     """The number, too: the font may lack the letters of the class."""
     name = sample.classes[number] if number < len(sample.classes) else ""
+    return f"{number} {shortened_name(name)}".rstrip()
+
+
+def shortened_name(name: str) -> str:
+    """A class as it is written into a picture."""
     if len(name) > _LONGEST_NAME:
         name = name[: _LONGEST_NAME - 1] + "…"
-    return f"{number} {visible(name)}".rstrip()
+    return visible(name)
 
 
-def _draw_name(
+def draw_name(
     draw: ImageDraw.ImageDraw,
     box: Box,
     name: str,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
     size: tuple[int, int],
+    colour: Colour,
 ) -> None:
     """Write a name above its box, or within it where there is no room above."""
     left, top, right, bottom = draw.textbbox((0, 0), name, font=font)
@@ -128,15 +145,5 @@ def _draw_name(
     y = box[1] - 3 - high
     if y < 0:
         y = max(0.0, min(box[1] + 4, size[1] - high))
-    draw.rectangle((x, y, x + wide, y + high), fill=_RED, outline=_WHITE)
+    draw.rectangle((x, y, x + wide, y + high), fill=colour, outline=_WHITE)
     draw.text((x + 5 - left, y + 4 - top), name, fill=_WHITE, font=font)
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """A font of the system with many scripts, or else Pillow's own."""
-    from PIL import ImageFont
-
-    try:
-        return ImageFont.truetype("DejaVuSans.ttf", size)
-    except OSError:
-        return ImageFont.load_default(size)

@@ -10,23 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 
+from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding
 from tfod_validator.render import charts
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.pictures import Card, make_card
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import (
-    amounts,
-    plural,
-    size,
-    tally,
-    unnamed_key,
-    verdict,
-)
+from tfod_validator.render.wording import amounts, size, tally, unnamed_key, verdict
 from tfod_validator.report import REPORT_VERSION, Report
 from tfod_validator.rules.registry import Rule
 from tfod_validator.samples import Sample
@@ -113,23 +107,28 @@ def report_css() -> str:
 
 
 def _render(name: str, report: Report, sections: Sequence[_Section]) -> str:
-    # The texts are plain: the template escapes every one of them.
-    page: str = (
-        _templates()
-        .get_template(name)
-        .render(
-            report=report,
-            verdict=verdict(report),
-            tally=tally(report),
-            amounts=amounts(report),
-            sections=sections,
-            charts=_charts(report),
-            sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
-            report_version=REPORT_VERSION,
-            short_messages=_SHORT_MESSAGES,
-            after_head=AFTER_HEAD,
-        )
+    return render_template(
+        name,
+        report=report,
+        verdict=verdict(report),
+        tally=tally(report),
+        amounts=amounts(report),
+        sections=sections,
+        charts=_charts(report),
+        sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
+        report_version=REPORT_VERSION,
+        short_messages=_SHORT_MESSAGES,
+        after_head=AFTER_HEAD,
     )
+
+
+def render_template(name: str, **values: Any) -> str:
+    """Fill in a template of this package; every text is plain and is escaped.
+
+    Raises:
+        TfodError: jinja2 is not installed.
+    """
+    page: str = _templates().get_template(name).render(**values)
     return page
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
+from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import place_parts, plural
+from tfod_validator.render.wording import place_parts
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.rules.registry import Rule
 

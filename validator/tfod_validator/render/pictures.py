@@ -11,7 +11,7 @@ from tfod_validator.samples import Sample, thumbnail
 
 _UNIT = 1000.0
 """Width of a picture in the units of the overlay."""
-_FARTHEST = 0.25
+FARTHEST = 0.25
 """How far outside its picture a box is drawn, as a part of the picture; farther ones end there."""
 _AIR = 0.03
 """Room around boxes that reach outside, so that their lines are seen."""
@@ -19,17 +19,23 @@ _TINY = 0.025
 """A box smaller than this part of the picture gets a ring around it."""
 _TALLEST = 22.0
 """Height of a card's picture at most, rem."""
-_MOST_DRAWN = 200
+MOST_DRAWN = 200
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A box as drawn: SVG path, class as tooltip, and a ring ``x, y`` if it is hard to see."""
+    """A box as drawn: SVG path, class as tooltip, and a ring ``x, y`` if it is hard to see.
 
+    ``number`` is the object's; ``top`` is its upper edge: x, y, x in
+    units of the overlay.
+    """
+
+    number: int
     path: str
     label: str
     offending: bool
     ring: tuple[float, float] | None
+    top: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ class Card:
 def make_card(sample: Sample, link: str = "") -> Card:
     """Prepare a sample for the page."""
     small = thumbnail(sample)
-    boxes, drawn = drawn_boxes(sample, reach=_FARTHEST)
-    left, top, right, bottom = _extent(boxes[drawn])
+    boxes, drawn = drawn_boxes(sample, reach=FARTHEST)
+    left, top, right, bottom = extent(boxes[drawn])
     wide, high = right - left, bottom - top
     height = _UNIT / small.aspect
     view_box = " ".join(
@@ -96,10 +102,10 @@ def drawn_boxes(sample: Sample, reach: float) -> tuple[np.ndarray, list[int]]:
     boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
     known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
     numbers = sorted(known, key=lambda one: one not in sample.offending)
-    return np.clip(boxes, -reach, 1 + reach), numbers[:_MOST_DRAWN][::-1]
+    return np.clip(boxes, -reach, 1 + reach), numbers[:MOST_DRAWN][::-1]
 
 
-def _extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
+def extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
     """The picture and all that reaches outside: left, top, right, bottom, normalized."""
     if not len(boxes):
         return 0.0, 0.0, 1.0, 1.0
@@ -120,8 +126,10 @@ def _marks(sample: Sample, boxes: np.ndarray, drawn: list[int], height: float) -
         tiny = max(x2 - x1, y2 - y1) < _TINY * _UNIT
         offending = number in sample.offending
         yield Mark(
+            number=number,
             path=f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z",
             label=f"object {number}" + (f": {name}" if name else ""),
             offending=offending,
             ring=((x1 + x2) / 2, (y1 + y2) / 2) if offending and tiny else None,
+            top=(x1, y1, x2),
         )

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding, Severity
 from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
-_PLURALS = {"box": "boxes"}
 _UNITS = ("kB", "MB", "GB", "TB")
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 shard``, ``1,204 shards``."""
-    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
 
 
 def size(count: int | None) -> str:

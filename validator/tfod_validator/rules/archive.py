@@ -7,9 +7,10 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfod.zip_directory import Entry, Overlap, printable
+
 from tfod_validator.finding import Problem, Severity
 from tfod_validator.rules.registry import rule
-from tfod_validator.zip_directory import Entry, Overlap, printable
 
 STORED, DEFLATED = 0, 8
 READABLE_METHODS = frozenset((STORED, DEFLATED))

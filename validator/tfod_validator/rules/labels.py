@@ -354,7 +354,7 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
     """Two texts that the records use are the same but for case, spaces, hyphens, underscores."""
     spellings: dict[str, list[str]] = {}
     for text in sorted({text for text, _ in classes.uses if text}):
-        spellings.setdefault(_folded(text), []).append(text)
+        spellings.setdefault(folded(text), []).append(text)
     for texts in spellings.values():
         in_map = classes.label_map and all(classes.label_map.find(text) for text in texts)
         if len(texts) > 1 and not in_map:
@@ -366,15 +366,16 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """A text without what people spell differently: case, spaces, hyphens and underscores."""
     return "".join(text.casefold().split()).replace("_", "").replace("-", "")
 
 
 def _same_but_for_case(text: str, label_map: LabelMap) -> str | None:
-    wanted = _folded(text)
+    wanted = folded(text)
     for item in label_map.items:
         for name in (item.name, item.display_name):
-            if name and _folded(name) == wanted:
+            if name and folded(name) == wanted:
                 return name
     return None
 

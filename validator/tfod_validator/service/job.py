@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tfod.errors import TfodError
+from tfod.roles import Roles
 
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.check import Options, check
 from tfod_validator.finding import Severity
-from tfod_validator.profile import READY, Profile, Roles
+from tfod_validator.profile import READY, Profile
 from tfod_validator.profile_file import load_profile
 from tfod_validator.render import (
     draw_picture,

@@ -27,10 +27,11 @@ from markupsafe import Markup
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
+from tfod_validator.amounts import plural
 from tfod_validator.profile import READY
 from tfod_validator.render import AFTER_HEAD, report_css
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import plural, size
+from tfod_validator.render.wording import size
 from tfod_validator.rules.registry import FAMILIES, all_rules
 from tfod_validator.rules_pages import by_family, profile_changes
 from tfod_validator.service import api_docs, intake, openapi, security, uploads

@@ -1,0 +1,354 @@
+"""``tfod repair``: what it prints and writes, where, and what it leaves when it is stopped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.writer import write_records
+from tfod_validator.cli import main
+from tfod_validator.repair import repair
+
+from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, png, record, shard, with_boxes
+
+BAD_SUM = record(sha256="x")
+
+
+def folder(path: Path, files: dict[str, bytes]) -> Path:
+    """A folder of these files."""
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """What is in a folder."""
+    found = (one for one in sorted(path.rglob("*")) if one.is_file())
+    return {str(one.relative_to(path)): one.read_bytes() for one in found}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A shard with a record to mend, one to drop and one that is sound."""
+    broken = flip(shard(BAD_SUM, record("c.jpg", encoded=jpeg(quality=50)), other()),
+                  len(frame(BAD_SUM)) + 100)  # fmt: skip
+    return folder(tmp_path / "in", {"train.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
+
+
+def run(*arguments: Any) -> int:
+    """Run the command; return its exit status."""
+    return main(["repair", *map(str, arguments)])
+
+
+def test_no_other_numbering_stays_beside_the_result(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = folder(tmp_path / "out", {"train-00000-of-00001.tfrecord": shard(other())})
+    before = files(old)
+    for more in ([], ["--overwrite"]):
+        assert run(source, "-o", old, *more) == 2
+        assert "would be in one subset with the result" in capsys.readouterr().err
+        assert files(old) == before
+    (old / "train-00000-of-00001.tfrecord").rename(old / "val.tfrecord")
+    assert run(source, "-o", old) == 0
+
+
+def test_what_it_says_and_writes(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, report = files(source), tmp_path / "report.json"
+    assert run(source, "-o", tmp_path / "out", "--report", report) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("2 changes made: 1 record changed, 1 dropped, 0 objects dropped\n")
+    assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in said
+    assert "\nTFR004 mended: checksum of the data is wrong\n" in said
+    assert f"  {source}/train.tfrecord, record 1, byte {len(frame(BAD_SUM))}:\n" in said
+    assert said.endswith("\nNothing is left to decide.\n")
+    assert files(source) == before
+    assert files(tmp_path / "out") == {
+        "label_map.pbtxt": LABEL_MAP,
+        "train.tfrecord": shard(record(), other()),
+    }
+    changes = json.loads(report.read_text())["changes"]
+    assert [(one["code"], one["record"], one["record_dropped"]) for one in changes] == [
+        ("IMG008", 0, False),
+        ("TFR004", 1, True),
+    ]
+    assert changes[0]["before"] == "x" and len(changes[0]["after"]) == 64
+    assert changes[0]["feature"] == "image/key/sha256" and changes[0]["item"] == "a.jpg"
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(source, "--dry-run", "--report", tmp_path / "a.json") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("2 changes would be made: ") and "2 left\n" in said
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
+    assert run(source, "-o", tmp_path / "out", "--report", tmp_path / "b.json") == 0
+    dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert dry["changes"] == wet["changes"] and dry["counts"] == wet["counts"]
+
+
+def test_what_is_left_is_named_with_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = record(text=["cat", "bird"], sha256="x")
+    source = folder(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
+    assert run(source, "-o", tmp_path / "out") == 1
+    said = capsys.readouterr().out
+    assert "IMG008 mended" in said and "\nLeft for you to decide" in said
+    assert "LAB006 error: class is not in the label map\n" in said
+    assert f"  {tmp_path}/out/a.tfrecord, record 0, byte 0, image/object/class/text" in said
+
+
+def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = {"a.record": shard(record(), other()), "label_map.pbtxt": LABEL_MAP}
+    assert run(folder(tmp_path / "in", sound), "-o", tmp_path / "out") == 0
+    assert capsys.readouterr().out.startswith("Nothing to repair.\n")
+    assert files(tmp_path / "out") == sound
+
+
+def test_many_changes_are_counted_and_few_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = [with_boxes([(0.5, 0.25, 0.25, 0.5)] * 1, filename=f"{n}.jpg") for n in range(1200)]
+    write_records(tmp_path / "in", "a", many)
+    folder(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
+    run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
+    said = capsys.readouterr().out
+    assert "BOX006 mended: box is inverted (1,200)\n" in said
+    assert said.count(" put in order: ") == 3 and "  and 1,197 more\n" in said
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert len(report["changes"]) == report["counts"]["by_code"]["BOX006"] == 1200
+
+
+def test_layout_names_and_compression_stay(tmp_path: Path) -> None:
+    packed = gzip.compress(shard(BAD_SUM), mtime=0)
+    source = folder(
+        tmp_path / "in",
+        {
+            "train/a.record-00000-of-00002": shard(BAD_SUM),
+            "train/a.record-00001-of-00002": shard(other()),
+            "valid/a.tfrecord.gz": packed,
+            "valid/a_label_map.pbtxt": LABEL_MAP,
+            "label_map.pbtxt": LABEL_MAP,
+            "notes.txt": b"of nobody's concern",
+        },
+    )
+    assert run(source, "-o", tmp_path / "out", "--skip", "IMG011") in (0, 1)
+    found = files(tmp_path / "out")
+    assert sorted(found) == sorted(set(files(source)) - {"notes.txt"})
+    assert found["train/a.record-00000-of-00002"] == shard(record())
+    assert found["train/a.record-00001-of-00002"] == shard(other())
+    assert gzip.decompress(found["valid/a.tfrecord.gz"]) == shard(record())
+    assert found["valid/a_label_map.pbtxt"] == LABEL_MAP
+    # A glob, and a single shard with its label map one folder up.
+    run(f"{source}/train/a*", "-o", tmp_path / "glob")
+    assert sorted(files(tmp_path / "glob")) == [
+        *("a.record-00000-of-00002", "a.record-00001-of-00002", "label_map.pbtxt"),
+    ]
+    run(source / "valid" / "a.tfrecord.gz", "-o", tmp_path / "one")
+    assert sorted(files(tmp_path / "one")) == ["a.tfrecord.gz", "a_label_map.pbtxt"]
+
+
+def test_a_label_map_for_all_shards_takes_the_place_of_theirs(tmp_path: Path) -> None:
+    other_ids = b"item { id: 7 name: 'cat' }\nitem { id: 8 name: 'dog' }\n"
+    source = folder(tmp_path / "in", {"a.tfrecord": shard(record()), "a.pbtxt": LABEL_MAP})
+    folder(tmp_path, {"new.pbtxt": other_ids})
+    assert run(source, "-o", tmp_path / "out", "--label-map", tmp_path / "new.pbtxt") == 0
+    assert sorted(files(tmp_path / "out")) == ["a.tfrecord", "label_map.pbtxt"]
+    assert files(tmp_path / "out")["a.tfrecord"] == shard(record(label=[7, 8]))
+    assert run(source, "-o", tmp_path / "none", "--label-map", "no-such-map") == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_zip_becomes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        archive.writestr("set/train/a.tfrecord", shard(BAD_SUM))
+        archive.writestr("set/val/a.tfrecord", shard(other()))
+        archive.writestr("set/label_map.pbtxt", LABEL_MAP)
+        archive.writestr("set/readme.txt", "hello")
+    assert run(tmp_path / "in.zip", "-o", tmp_path / "out") == 0
+    assert files(tmp_path / "out") == {
+        "set/label_map.pbtxt": LABEL_MAP,
+        "set/train/a.tfrecord": shard(record()),
+        "set/val/a.tfrecord": shard(other()),
+    }
+    with zipfile.ZipFile(tmp_path / "in.zip", "a") as archive:
+        archive.writestr("../evil.tfrecord", shard(other()))
+    capsys.readouterr()
+    assert run(tmp_path / "in.zip", "-o", tmp_path / "again") == 1
+    assert "ZIP002 error" in capsys.readouterr().out
+    assert files(tmp_path / "again").keys() == files(tmp_path / "out").keys()
+    assert not (tmp_path / "evil.tfrecord").exists()
+
+
+def test_several_zips_are_repaired_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr("train.tfrecord", shard(record(f"{name}.jpg")))
+    assert run(tmp_path, "-o", tmp_path / "out") == 2
+    assert "several zips; repair them one by one" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "with -o, or pass --dry-run"),
+        (["-o", "in"], "is a part of the source"),
+        (["-o", "in", "--overwrite"], "is a part of the source"),
+        (["-o", "there"], "there/train.tfrecord is there already; pass --overwrite"),
+        (["-o", "new", "--report", "there/train.tfrecord"], "--report there/train.tfrecord is"),
+        (["-o", "new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
+        (["-o", "new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
+        (["-o", "new", "--max-record-bytes", "600000"], "raise --max-record-bytes"),
+        (["-o", "train.txt/new"], "cannot write there"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_changes_nothing(
+    arguments: list[str],
+    said: str,
+    source: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(source.parent)
+    folder(source.parent, {"there/train.tfrecord": b"precious", "train.txt": b""})
+    if "600000" in arguments:
+        big = record(encoded=jpeg() + bytes(700_000))
+        folder(source, {"train.tfrecord": shard(other(), big)})
+    before = files(source.parent)
+    assert run("in", *arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and printed.err.count("\n") == 1 and not printed.out
+    assert files(source.parent) == before and not Path("new").exists()
+
+
+def test_overwriting_is_asked_for(source: Path, tmp_path: Path) -> None:
+    folder(tmp_path / "out", {"train.tfrecord": b"old", "more.txt": b"stays"})
+    assert run(source, "-o", tmp_path / "out", "--overwrite") == 0
+    assert sorted(files(tmp_path / "out")) == ["label_map.pbtxt", "more.txt", "train.tfrecord"]
+    assert files(tmp_path / "out")["train.tfrecord"] == shard(record(), other())
+
+
+def test_standard_input_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder(tmp_path, {"a": shard(record())}) / "a"
+    with path.open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert run("-", "-o", tmp_path / "out") == 2
+    assert "only files on this machine can be repaired" in capsys.readouterr().err
+
+
+# Stopped in the middle
+
+
+def large(path: Path) -> Path:
+    """Two shards of some megabytes each, all of whose records are to be mended."""
+    noise = os.urandom(200_000)
+    for part in (0, 1):
+        records = (record(f"{part}-{n}.png", encoded=png() + noise, sha256="x") for n in range(40))
+        write_records(path, f"part{part}", records)
+    return folder(path, {"label_map.pbtxt": LABEL_MAP})
+
+
+def start(arguments: Sequence[str], **how: Any) -> subprocess.Popen[str]:
+    """The command as a process of its own."""
+    command = [sys.executable, "-m", "tfod_validator.cli", "repair", *arguments]
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **pipes, **how)
+
+
+def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
+    source = large(tmp_path / "in")
+    before = files(source)
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
+
+    process = start([str(source), "-o", str(tmp_path / "out" / "deep")], preexec_fn=limit)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2 and "cannot be written (File too large)" in said
+    assert said.count("\n") == 1
+    assert files(source) == before and os.listdir(tmp_path) == ["in"]
+
+
+def test_at_ctrl_c_nothing_is_left(tmp_path: Path) -> None:
+    source = large(tmp_path / "in")
+    before, told = files(source), []
+
+    def interrupt(change: str) -> None:
+        told.append(change)
+        if len(told) == 50:  # in the middle of the second shard
+            assert len(list((tmp_path / "out").iterdir())) == 3
+            signal.raise_signal(signal.SIGINT)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            repair(str(source), str(tmp_path / "out"), write=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert files(source) == before and os.listdir(tmp_path) == ["in"]
+
+
+def test_a_report_takes_the_place_of_nothing(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, out = files(source), tmp_path / "out"
+    for name in ("train.tfrecord", "label_map.pbtxt"):
+        for more in (["-o", out], ["--dry-run"]):
+            assert run(source, *more, "--report", source / name, "--overwrite") == 2
+            assert "name another file" in capsys.readouterr().err
+        assert run(source, "-o", out, "--report", out / name) == 2
+        assert "name another file" in capsys.readouterr().err
+    assert files(source) == before and not out.exists()
+    assert run(source, "-o", out, "--report", out / "changes.json") == 0
+
+
+def test_a_label_map_that_is_made_replaces_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = folder(tmp_path / "in", {"a.tfrecord": shard(record(), other())})
+    out = folder(tmp_path / "out", {"label_map.pbtxt": b"mine"})
+    assert run(source, "-o", out) == 2
+    assert "label_map.pbtxt is there already" in capsys.readouterr().err
+    assert files(out) == {"label_map.pbtxt": b"mine"}
+    assert run(source, "-o", out, "--overwrite") == 0
+    assert "label map written, of 2 classes" in capsys.readouterr().out
+    assert files(out)["label_map.pbtxt"] != b"mine"
+
+
+def test_all_files_appear_or_none(source: Path, tmp_path: Path) -> None:
+    """One that cannot take its place leaves the others as they were."""
+    (source / "val.tfrecord").write_bytes(shard(other()))
+    out = folder(tmp_path / "out", {"train.tfrecord": b"old", "val.tfrecord/x": b"in the way"})
+    before = files(out)
+    assert run(source, "-o", out, "--overwrite") == 2
+    assert files(out) == before
+
+
+def test_records_without_a_name_are_not_the_same(tmp_path: Path) -> None:
+    nameless = record(encoded=None, format=None, sha256=None, filename=None, source_id=None)
+    named = record(encoded=None, format=None, sha256=None)
+    data = {"a.tfrecord": shard(nameless, nameless, named, named), "label_map.pbtxt": LABEL_MAP}
+    source = folder(tmp_path / "in", data)
+    run(source, "-o", tmp_path / "out", "--only", "NAM002")
+    assert files(tmp_path / "out")["a.tfrecord"] == shard(nameless, nameless, named)

@@ -1,0 +1,101 @@
+"""The result as others see it: TensorFlow, real shards, and shards damaged at random."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.records import read_records
+from tfod_validator.profile import READY
+from tfod_validator.repair import Options, repair
+from tfod_validator.repair.table import Extent, handlings
+
+from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard
+
+SOUND = (record(), other(), record("c.jpg", encoded=jpeg(quality=50)), record("d.jpg", sha256="x"))
+RESULT = (*SOUND[:3], record("d.jpg"))
+PLAIN = shard(*SOUND)
+PACKED = gzip.compress(PLAIN, mtime=0)
+TF = Options(READY["tf_detection_api"])
+WHOLLY = {code for code, one in handlings().items() if one.extent is Extent.WHOLLY}
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, len(PACKED) - 1), st.integers(1, 255)), max_size=4),
+    st.integers(0, len(PLAIN)),
+    st.booleans(),
+)
+def test_whatever_the_damage_the_result_is_sound(
+    changes: list[tuple[int, int]], length: int, packed: bool
+) -> None:
+    data = bytearray(PACKED if packed else PLAIN)
+    for place, value in changes:
+        data[place] ^= value
+    with tempfile.TemporaryDirectory() as name:
+        source, once, twice = (Path(name, part) for part in ("in", "once", "twice"))
+        source.mkdir()
+        (source / "a.tfrecord").write_bytes(data[: max(length, 12)] if length % 3 else data)
+        (source / "label_map.pbtxt").write_bytes(LABEL_MAP)
+        outcome = repair(str(source), str(once), TF)
+        left = outcome.remaining.counts.by_code
+        if "TFR001" in left:  # no shard at all, which is left as it was
+            assert (once / "a.tfrecord").read_bytes() == (source / "a.tfrecord").read_bytes()
+            return
+        assert not WHOLLY & left.keys()
+        if "TFR002" not in left:
+            # Nothing of the result was made up: every record is one of the source, or mended.
+            for one in read_records(once / "a.tfrecord"):
+                assert bytes(one.payload) in RESULT
+        assert not repair(str(once), str(twice), TF).tally.by_code
+
+
+def test_all_records_before_a_damaged_checksum_of_gzip_are_kept(tmp_path: Path) -> None:
+    for place in (-8, -1):  # its checksum, its length
+        data = bytearray(PACKED)
+        data[place] ^= 1
+        source = tmp_path / f"in{place}.tfrecord.gz"
+        source.write_bytes(data)
+        outcome = repair(str(source), str(tmp_path / f"out{place}"), TF)
+        assert outcome.tally.by_code["TFR011"] == 1
+        assert outcome.records == outcome.written == len(SOUND)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("anki-overdrive-cars", {}),
+        ("blood-cells", {"BOX007": 1}),
+        ("datumaro-roboflow", {}),
+        ("datumaro-tf-detection-api", {}),
+        ("drawn-rectangles", {}),
+        ("hyphal-tips", {}),
+        ("titanic-table", {}),
+        ("viewer-sample", {}),
+    ],
+)
+def test_real_shards(name: str, changes: dict[str, int], corpus: Path, tmp_path: Path) -> None:
+    outcome = repair(str(corpus / name), str(tmp_path / "out"))
+    assert dict(outcome.tally.by_code) == changes
+    for path in (corpus / name).rglob("*"):
+        if path.suffix in (".record", ".tfrecord", ".pbtxt") and not changes:
+            result = tmp_path / "out" / path.relative_to(corpus / name)
+            assert result.read_bytes() == path.read_bytes()
+
+
+def test_tensorflow_reads_the_result(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    broken = bytearray(PLAIN)
+    broken[len(shard(SOUND[0])) + 100] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(bytes(broken) + bytes(40))
+    shutil.copy(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord")
+    with pytest.raises(tf.errors.DataLossError):
+        list(tf.data.TFRecordDataset(str(tmp_path / "a.tfrecord")))
+    repair(str(tmp_path / "a.tfrecord"), str(tmp_path / "out"), TF)
+    found = [one.numpy() for one in tf.data.TFRecordDataset(str(tmp_path / "out" / "a.tfrecord"))]
+    assert found == [RESULT[0], *RESULT[2:]]

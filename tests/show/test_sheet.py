@@ -1,0 +1,447 @@
+"""Contact sheets: what is drawn where, which records are chosen, and what is said instead."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tfod import keys
+from tfod.png import encode_mask_png
+from tfod.writer import write_records
+from tfod_validator.cli import main
+from tfod_validator.render.fonts import can_show
+from tfod_validator.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
+from tfod_validator.sheet.colours import class_colour, spelled
+from tfod_validator.sheet.paint import HEIGHT, WIDTH
+from tfod_validator.sources import take_inventory
+
+from tests.conftest import encode
+from tests.mutants.sound import (
+    LABEL_MAP,
+    features,
+    flip,
+    frame,
+    jpeg,
+    other,
+    record,
+    shard,
+    with_boxes,
+)
+from tests.picture_kinds import gradient
+
+GAP = 10
+FIELD, PAPER, PLACEHOLDER = (240, 242, 244), (255, 255, 255), (138, 143, 152)
+MAP_TEXT = LABEL_MAP
+CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
+
+
+def white(size: tuple[int, int]) -> bytes:
+    """A picture on which everything is seen."""
+    file = io.BytesIO()
+    Image.new("RGB", size, "white").save(file, "PNG")
+    return file.getvalue()
+
+
+def tile_of(payload: bytes, folder: Path, **choice: Any) -> Tile:
+    """The tile of a record, with a label map of cat and dog."""
+    (tile,) = tiles_of([payload], folder, **choice)
+    return tile
+
+
+def tiles_of(payloads: Sequence[bytes], folder: Path, **choice: Any) -> list[Tile]:
+    """The tiles of a shard."""
+    write_records(folder, "a", payloads)
+    (folder / "label_map.pbtxt").write_bytes(MAP_TEXT)
+    with take_inventory([str(folder / "a.tfrecord")]) as inventory:
+        return list(chosen_tiles(inventory, Choice(**choice)))
+
+
+def painted(*tiles: Tile, columns: int = 4) -> np.ndarray:
+    """The pixels of a sheet, uint8, shape (height, width, 3)."""
+    return np.asarray(Image.open(io.BytesIO(paint_sheet(tiles, columns))))
+
+
+def has(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
+    """Where a colour is, bool."""
+    return (pixels == np.array(colour)).all(axis=-1)
+
+
+# What is drawn
+
+
+def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: Path) -> None:
+    boxes = [(0.25, 0.5, 0.5, 0.75), (0.625, 0.5, 0.875, 0.75)]
+    payload = with_boxes(boxes, ["cat", "dog"], [1, 2], encoded=white((320, 240)))
+    pixels = painted(tile_of(payload, tmp_path))
+    assert pixels.shape[1] == WIDTH + 2 * GAP
+    # The picture fills its frame: a box's left edge is a line of its colour at a quarter of it.
+    for colour, left in ((CAT, 80), (DOG, 200)):
+        column = has(pixels[GAP : GAP + HEIGHT, GAP + left - 1 : GAP + left + 2], colour)
+        assert column[125:175].any(axis=1).all() and not column[190:].any()
+    assert has(pixels[GAP + 60 : GAP + 115, : GAP + 160], CAT).any()  # the name above it
+
+
+def test_what_is_outside_is_seen_beside_the_picture(tmp_path: Path) -> None:
+    payload = with_boxes([(-0.2, 0.25, 0.5, 0.75)], encoded=white((320, 240)))
+    pixels = painted(tile_of(payload, tmp_path))[GAP : GAP + HEIGHT, GAP : GAP + WIDTH]
+    outside = has(pixels[:, :40], CAT)
+    assert outside.any() and has(pixels[:, :40], FIELD).any()
+    assert not has(pixels[:, :40], PAPER)[5:200].all(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    ("box", "note"),
+    [
+        ((math.nan, 0.25, 0.5, 0.75), "1 box not a number, not drawn"),
+        ((0.5, 0.75, 0.25, 0.25), "1 box inverted"),
+        ((10.0, 5.0, 20.0, 15.0), "1 box far outside the picture"),
+        ((0.25, 0.25, math.inf, 0.75), "1 box far outside the picture"),
+        ((0.25, 0.25, 0.5, 0.75), None),
+    ],
+)
+def test_odd_boxes_are_told(box: tuple[float, ...], note: str | None, tmp_path: Path) -> None:
+    tile = tile_of(with_boxes([box]), tmp_path)
+    assert list(tile.notes) == ([note] if note else [])
+    drawn = has(painted(tile), CAT).any()
+    assert drawn == (note is None or "not drawn" not in note)
+
+
+def test_more_boxes_than_are_drawn_are_counted(tmp_path: Path) -> None:
+    tile = tile_of(with_boxes([(n / 500, 0.2, n / 500 + 0.1, 0.8) for n in range(203)]), tmp_path)
+    assert list(tile.notes) == ["3 boxes too many, not drawn"]
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_masks_are_translucent(numbers: bool, tmp_path: Path) -> None:
+    mask = np.zeros((240, 320), bool)
+    mask[:, 160:] = True
+    value = mask.astype("f4").reshape(-1).tolist() if numbers else [encode_mask_png(mask)]
+    how = {"encoded": white((320, 240)), "height": 240, "width": 320, keys.MASK: value}
+    pixels = painted(tile_of(with_boxes([(0.125, 0.5, 0.25, 0.75)], **how), tmp_path))
+    left, right = pixels[GAP + 20, GAP + 40], pixels[GAP + 20, GAP + 300]
+    assert tuple(left) == PAPER and tuple(right) != PAPER
+    mixed = [255 + (part - 255) * 110 / 255 for part in CAT]
+    assert np.abs(right.astype(float) - mixed).max() < 3
+
+
+def test_a_mask_that_does_not_decode_hides_nothing(tmp_path: Path) -> None:
+    broken = {keys.MASK: [b"no PNG", b""]}
+    tile = tile_of(
+        with_boxes([(0.125, 0.5, 0.25, 0.75), (0.5, 0.5, 0.75, 0.75)], **broken), tmp_path
+    )
+    assert has(painted(tile), CAT).any()
+
+
+def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> None:
+    points = {
+        keys.KEYPOINT_X: [0.125, 0.25, 0.375],
+        keys.KEYPOINT_Y: [0.25, 0.25, 0.25],
+        keys.KEYPOINT_VISIBILITY: [2, 1, 0],
+    }
+    how = {"encoded": white((320, 240)), "height": 240, "width": 320, **points}
+    pixels = painted(tile_of(with_boxes([(0.5, 0.5, 0.75, 0.75)], **how), tmp_path))
+    spots = [pixels[GAP + 60, GAP + x] for x in (40, 80, 120)]
+    assert [tuple(one) for one in spots] == [CAT, PAPER, PAPER]
+    rings = [
+        has(pixels[GAP + 50 : GAP + 70, GAP + x - 8 : GAP + x + 8], CAT).sum() for x in (80, 120)
+    ]
+    assert rings[0] > 5 and rings[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("encoded", "shown"),
+    [(None, False), (jpeg()[:60], False), (b"HTML", False), (jpeg(), True)],
+    ids=["none", "cut", "foreign", "sound"],
+)
+def test_what_does_not_decode_is_a_grey_field_of_its_aspect(
+    encoded: bytes | None, shown: bool, tmp_path: Path
+) -> None:
+    payload = record(encoded=encoded, format=None, sha256=None, height=400, width=200)
+    pixels = painted(tile_of(payload, tmp_path))[GAP : GAP + HEIGHT, GAP : GAP + WIDTH]
+    grey = has(pixels, PLACEHOLDER)
+    assert grey.any() == (not shown)
+    if not shown:  # twice as high as wide
+        assert grey[2].sum() == 120 and has(pixels, FIELD)[:, :90].all()
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    """A hundred million pixels in some kilobytes: Pillow only warns of so many."""
+    file = io.BytesIO()
+    Image.new("1", (10_000, 10_000), 1).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> None:
+    assert has(painted(tile_of(record("b.png", encoded=bomb), tmp_path)), PLACEHOLDER).any()
+    payload = with_boxes([(0.1, 0.5, 0.2, 0.7)], encoded=white((320, 240)), **{keys.MASK: [bomb]})
+    pixels = painted(tile_of(payload, tmp_path))
+    assert tuple(pixels[GAP + 200, GAP + 300]) == PAPER
+
+
+def test_raw_pixels_are_pictures_where_their_size_says_so(tmp_path: Path) -> None:
+    raw = gradient("RGB", (40, 20)).tobytes()
+    pixels = painted(tile_of(record(encoded=raw, width=40, height=20), tmp_path))
+    assert not has(pixels, PLACEHOLDER).any()
+    for odd in ({"width": 41}, {"image/channels": 1}):
+        tile = tile_of(record(encoded=raw, **odd), tmp_path)
+        assert has(painted(tile), PLACEHOLDER).any()
+
+
+def test_classes_by_id_and_labels_of_the_whole_picture(tmp_path: Path) -> None:
+    labels = {"image/class/label": [2, 9], "image/class/confidence": [1.0, 0.0]}
+    tile = tile_of(record(text=None, **labels), tmp_path)
+    assert tile.sample.classes == ("cat", "dog") and list(tile.colours) == [CAT, DOG]
+    assert list(tile.labels) == ["dog", "not #9"]
+
+
+def test_colours_stay_and_white_can_be_read_on_them() -> None:
+    assert spelled(class_colour("cat", 1)) == spelled(CAT) == "#e01c36"
+    assert class_colour("кот", None) == class_colour("кот", None) != class_colour("cat", None)
+    found = [class_colour("", label) for label in range(1, 9)]
+    apart = [np.abs(np.subtract(a, b)).sum() for n, a in enumerate(found) for b in found[:n]]
+    assert min(apart) > 60
+    for red, green, blue in found:
+        linear = [(part / 255 + 0.055) ** 2.4 / 1.055**2.4 for part in (red, green, blue)]
+        assert 1.05 / (np.dot(linear, (0.2126, 0.7152, 0.0722)) + 0.05) > 4.5
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a" * 3000, "\u202egpj", "a\nb", "кот", "汽车", "😀", "\ud800"]
+)
+def test_names_of_any_letters(name: str, tmp_path: Path) -> None:
+    text = [name.encode("utf-8", "surrogatepass")]
+    payload = with_boxes([(0.25, 0.5, 0.75, 0.75)], text, [1], filename=text[0])
+    tile = tile_of(payload, tmp_path)
+    painted(tile)
+    page = render_page([tile], name, 4)
+    page.encode("utf-8", "replace")
+    assert "\u202e" not in page
+
+
+def test_a_font_has_letters_or_has_not() -> None:
+    assert can_show("cat") and can_show("кот")
+    assert not can_show("\U000e0001\U0010fffe")
+
+
+# The sheet
+
+
+def test_rows_columns_and_captions(tmp_path: Path) -> None:
+    tiles = tiles_of([record(filename=f"{n}.jpg", sha256=None) for n in range(5)], tmp_path)
+    one_line, wide = painted(*tiles, columns=3), painted(*tiles, columns=9)
+    assert one_line.shape[1] == 3 * (WIDTH + GAP) + GAP and wide.shape[1] == 5 * (WIDTH + GAP) + GAP
+    rows = one_line.shape[0] - GAP
+    assert rows % 2 == 0 and rows // 2 > HEIGHT
+    # Number and name are below each picture; below the place of the sixth there is nothing.
+    below = slice(rows // 2 + GAP + HEIGHT, one_line.shape[0])
+    dark = (one_line[below] < 140).all(axis=-1)
+    assert dark[:, :300].any() and not dark[:, 2 * (WIDTH + GAP) + GAP :].any()
+
+
+def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    payload = with_boxes([(0.25, 0.5, 0.5, 0.75)], [evil], [1], filename=evil)
+    page = render_page([tile_of(payload, tmp_path)], evil, 4)
+    assert evil not in page and page.count("&lt;script&gt;") >= 4
+    assert re.findall(r'(?:href|src)="(?!data:)[^"#]', page) == []
+    assert "script" not in re.sub(r"&lt;/?script", "", page).replace("runs no script", "")
+
+
+def test_a_page_draws_what_the_picture_draws(tmp_path: Path) -> None:
+    mask = {keys.MASK: [encode_mask_png(np.ones((20, 40), bool))], keys.KEYPOINT_X: [0.5],
+            keys.KEYPOINT_Y: [0.5]}  # fmt: skip
+    tile = tile_of(with_boxes([(0.25, 0.5, 0.5, 0.75)], **mask), tmp_path)
+    page = render_page([tile], "x", 4)
+    assert f'd="M250.0 250.0H500.0V375.0H250.0Z" stroke="{spelled(CAT)}"' in page
+    assert page.count("data:image/png") == 1 and page.count("data:image/jpeg") == 1
+    assert '<circle class="point" cx="500.0" cy="250.0"' in page and ">cat</text>" in page
+
+
+# Which records
+
+
+def numbers(tiles: Sequence[Tile]) -> list[int]:
+    """The records that are shown."""
+    return [tile.sample.place.record or 0 for tile in tiles]
+
+
+def test_choices(tmp_path: Path) -> None:
+    many = [
+        with_boxes([(0.25, 0.5, 0.5, 0.75)], ["dog" if n % 10 == 3 else "cat"], [1])
+        for n in range(60)
+    ]
+    assert numbers(tiles_of(many, tmp_path)) == list(range(24))
+    assert numbers(tiles_of(many, tmp_path, first=3)) == [0, 1, 2]
+    assert numbers(tiles_of(many, tmp_path, records=frozenset({3, 7, 59}))) == [3, 7, 59]
+    assert numbers(tiles_of(many, tmp_path, class_name="dog", first=2)) == [3, 13]
+    found = [numbers(tiles_of(many, tmp_path, random=9, seed=seed)) for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2] and found[0] == sorted(set(found[0]))
+    assert len(found[0]) == 9 and max(found[0]) > 30
+    assert set(numbers(tiles_of(many, tmp_path, random=9, class_name="dog"))) == {*range(3, 60, 10)}
+    assert numbers(tiles_of(many, tmp_path, random=99)) == list(range(60))
+
+
+# The command
+
+
+def run(*arguments: object) -> int:
+    """Run the command; return its exit status."""
+    return main(["show", *map(str, arguments)])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A shard of three records, the second of which is damaged."""
+    broken = flip(shard(record(), other(), record("c.jpg")), len(frame(record())) + 100)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.tfrecord").write_bytes(broken)
+    (tmp_path / "in" / "label_map.pbtxt").write_bytes(MAP_TEXT)
+    return tmp_path / "in" / "a.tfrecord"
+
+
+@pytest.mark.parametrize("ending", ["png", "html", "PNG"])
+def test_what_it_writes_and_says(
+    ending: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet = tmp_path / f"sheet.{ending}"
+    assert run(source, "-o", sheet) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{sheet}: 2 records, 4 boxes\n"
+    assert printed.err == "tfod: 1 damage passed over; tfod check says which\n"
+    data = sheet.read_bytes()
+    assert data.startswith(b"<!DOCTYPE html>" if ending == "html" else b"\x89PNG")
+    assert run(source, "-o", sheet) == 2 and "pass --overwrite" in capsys.readouterr().err
+    assert run(source, "-o", sheet, "--overwrite") == 0
+    assert sheet.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "x.jpg"], "a sheet ends in .png or .html"),
+        (["-o", "x.png", "--class", "cow"], "no object is of the class 'cow'; there are 'cat', 'd"),
+        (["-o", "x.png", "--records", "9"], "--records 9: the last record is 2"),
+        (["-o", "x.png", "--label-map", "nope"], "nope: no such label map"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(
+    arguments: list[str],
+    said: str,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(source, *arguments) == 2
+    assert said in (err := capsys.readouterr().err) and err.count("\n") == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in"]
+
+
+def test_records_are_numbers_within_one_shard(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source.parent / "b.tfrecord").write_bytes(shard(other()))
+    assert run(source.parent, "-o", tmp_path / "x.png", "--records", "0") == 2
+    assert "name one shard" in capsys.readouterr().err
+    assert run(source, "-o", tmp_path / "x.png", "--records", "0,2-2") == 0
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.writestr("a.tfrecord", shard(record()))
+        archive.writestr("b.tfrecord", shard(other(), record()))
+    assert run(tmp_path / "two.zip", "-o", tmp_path / "y.png", "--records", "1") == 2
+    assert "the zip holds several" in capsys.readouterr().err
+    assert run(tmp_path / "two.zip", "-o", tmp_path / "y.png") == 0
+    assert capsys.readouterr().out.endswith("y.png: 3 records, 6 boxes\n")
+
+
+def test_a_table_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_records(tmp_path, "a", [encode({"age": 29, "name": "Allen"})])
+    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
+    assert "there are no pictures or boxes to show, its features are age, name" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
+    own = {key.replace("image/", "my/"): value for key, value in features().items()}
+    write_records(tmp_path, "a", [encode(own)])
+    roles = {
+        "encoded": "my/encoded",
+        "filename": "my/filename",
+        "class_text": "my/object/class/text",
+        "box": [key.replace("image/", "my/") for key in keys.BOX],
+    }
+    kinds = {"bytes": "string", "float": "float32"}
+    listed = {
+        key: {"kind": "VarLenFeature", "dtype": kinds["float" if "bbox" in key else "bytes"]}
+        for key in [*roles["box"], *(one for one in roles.values() if isinstance(one, str))]
+    }
+    profile = {"name": "my", "title": "my own keys", "features": listed, "roles": roles}
+    (tmp_path / "my.json").write_text(json.dumps(profile))
+    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
+    how = ("--profile", tmp_path / "my.json")
+    assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png", *how) == 0
+    pixels = np.asarray(Image.open(tmp_path / "x.png"))
+    assert has(pixels, class_colour("cat", None)).any() and not has(pixels, PLACEHOLDER).any()
+
+
+def test_too_many_for_one_picture(tmp_path: Path) -> None:
+    from tfod.errors import TfodError
+
+    tile = tile_of(record(), tmp_path)
+    with pytest.raises(TfodError, match=r"too many for one PNG .* write a \.html"):
+        paint_sheet([tile] * 2000, 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["blood-cells", "datumaro-roboflow", "datumaro-tf-detection-api", "hyphal-tips"]
+)
+def test_real_shards(name: str, corpus: Path, tmp_path: Path) -> None:
+    assert run(corpus / name, "-o", tmp_path / "x.html", "--first", "4") == 0
+    assert run(corpus / name, "-o", tmp_path / "x.png", "--random", "3") == 0
+
+
+def test_other_kinds_of_shards(tmp_path: Path) -> None:
+    keras = {
+        "image": jpeg(),
+        "path": "a.jpg",
+        "area": 10.0,
+        "bbox": [10.0, 5.0, 20.0, 10.0],
+        "category_id": 1,
+        "id": 1,
+        "image_id": 1,
+    }
+    tile = tile_of(encode(keras), tmp_path)
+    assert tile.sample.boxes.tolist() == [[0.25, 0.25, 0.75, 0.75]]
+    assert tile.sample.classes == ("cat",) and tile.sample.place.item == "a.jpg"
+    label = {"height": 20, "width": 40, "depth": 3, "label": 2, "image_raw": jpeg()}
+    tile = tile_of(encode(label), tmp_path)
+    assert list(tile.labels) == ["dog"] and not len(tile.sample.boxes)
+    assert not has(painted(tile), PLACEHOLDER).any()
+
+
+def test_the_picture_of_the_readme_is_made_so(tmp_path: Path) -> None:
+    """Fonts differ from machine to machine, but not much."""
+    shapes = Path(__file__).parents[2] / "examples" / "shapes_voc"
+    pytest.importorskip("datumaro")
+    from datumaro.components.dataset import Dataset
+
+    Dataset.import_from(str(shapes), "voc").export(
+        str(tmp_path / "shapes"), "tf_detection_api", save_media=True
+    )
+    assert run(tmp_path / "shapes", "-o", tmp_path / "shapes.png", "--first", 8) == 0
+    made, kept = (
+        np.asarray(Image.open(path)).astype(int)
+        for path in (tmp_path / "shapes.png", shapes.parents[1] / "docs" / "shapes.png")
+    )
+    assert made.shape == kept.shape and np.abs(made - kept).mean() < 2

@@ -1,0 +1,377 @@
+"""The repair of everything a source means, into a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.output_folder import replace_together
+from tfod.shards import find_shards, group_shards
+from tfod.version import __version__
+from tfod.writer import AtomicFile
+
+from tfod_validator.amounts import plural
+from tfod_validator.collector import Collector
+from tfod_validator.compare_records import class_names, judge_together
+from tfod_validator.examine import Examiner
+from tfod_validator.examined import Instructions
+from tfod_validator.finding import Place, Severity
+from tfod_validator.profile import OFF, Policy, Profile
+from tfod_validator.repair.changes import Change, Tally
+from tfod_validator.repair.label_maps import map_from_uses
+from tfod_validator.repair.layout import LABEL_MAP, Layout
+from tfod_validator.repair.shard import Orders, ShardRepair
+from tfod_validator.repair.table import INEVITABLE, REPAIRED
+from tfod_validator.report import ChosenProfile, Counts, Report
+from tfod_validator.rules.labels import LabelMapFile
+from tfod_validator.rules.registry import all_rules
+from tfod_validator.sampling import profile_of
+from tfod_validator.shard_walk import WalkedShard, walk_shards
+from tfod_validator.sources import Inventory, take_inventory
+from tfod_validator.statistics import Statistics
+from tfod_validator.work import ShardResult, label_map_file, numbered_sets
+
+_MOST_FINDINGS = 1000
+# About the zip itself, which the result is not.
+_OF_NO_FOLDER = dict.fromkeys(("ZIP014", "ZIP016", "ZIP017"), OFF)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a repair.
+
+    Attributes:
+        profile: the expected feature description; None to choose the one that fits best.
+        label_map: file or name of a label map for all shards; None for those beside them.
+        only: codes or families of the rules to repair; None for all.
+        skip: codes or families not to repair; stronger.
+        max_record_bytes: a larger record ends the repair.
+        overwrite: whether files of the result may replace others.
+        report: a file that is written besides; it must be none of the source or the result.
+    """
+
+    profile: Profile | None = None
+    label_map: str | None = None
+    only: frozenset[str] | None = None
+    skip: frozenset[str] = frozenset()
+    max_record_bytes: int = 256 << 20
+    overwrite: bool = False
+    report: str | None = None
+
+    def codes(self, policy: Policy) -> frozenset[str]:
+        """The rules whose findings are to be repaired."""
+        found = set(INEVITABLE)
+        for rule in all_rules().values():
+            names = {rule.code, rule.family}
+            asked = self.only is None or names & self.only
+            if rule.code in REPAIRED and asked and not names & self.skip:
+                found |= {rule.code} if policy.severity(rule) is not None else set()
+        return frozenset(found)
+
+
+@dataclass
+class Outcome:
+    """What a repair has done.
+
+    Attributes:
+        source: what was repaired.
+        output: the folder of the result; None when nothing was to be written.
+        shards, records: how many were read.
+        written: how many records the result has.
+        label_maps: the label maps of the result, by path.
+        tally: the changes.
+        remaining: what a check of the result says.
+    """
+
+    source: str
+    output: str | None
+    shards: int
+    records: int
+    written: int
+    label_maps: Sequence[str]
+    tally: Tally
+    remaining: Report
+
+
+def repair(
+    source: str,
+    output: str | None,
+    options: Options | None = None,
+    write: Callable[[str], object] | None = None,
+) -> Outcome:
+    """Repair what can be repaired without guessing; the source is never touched.
+
+    Args:
+        source: a shard, a folder, a glob or a zip.
+        output: folder of the result, whose files appear complete or not at all; None to write
+            nothing and only say what would be done.
+        options: what is to be repaired.
+        write: takes each change as a line of JSON.
+
+    Raises:
+        TfodError: it cannot be done: nothing was found, a file cannot be read or written, or is
+            there already.
+        OSError: a shard cannot be read.
+    """
+    with take_inventory([source]) as inventory:
+        for location in inventory.locations:
+            if location.remote or location.name != location.path:
+                raise TfodError(f"{location.name}: only files on this machine can be repaired")
+        if len(inventory.archives) + bool(inventory.shards) > 1:
+            # Their entries may have the same names.
+            raise TfodError(f"{source}: there are several zips; repair them one by one")
+        run = _Run(source, output, options or Options(), inventory, Tally(write))
+        try:
+            run.plan()
+            return run.do()
+        finally:
+            run.discard()
+
+
+@dataclass
+class _Run:
+    """One repair."""
+
+    source: str
+    output: str | None
+    options: Options
+    inventory: Inventory
+    tally: Tally
+    _files: dict[str, AtomicFile] = field(default_factory=dict)
+    _results: list[ShardResult] = field(default_factory=list)
+    _label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
+    _rivals: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        options, self._began = self.options, time.monotonic()
+        limit = options.max_record_bytes
+        profile, self._chosen, self._unknown = profile_of(options.profile, self.inventory, limit)
+        self._policy = Policy(profile.severities, _OF_NO_FOLDER)
+        self._collector = Collector(self._policy, _MOST_FINDINGS)
+        self._orders = Orders(profile, options.codes(self._policy), limit)
+        self._instructions = Instructions(profile, self._policy, _MOST_FINDINGS, limit)
+        self._layout = Layout.of(self.source, self.output)
+        self._read = self._written = 0
+
+    def plan(self) -> None:
+        """Hold that every file of the result may be written, before any is.
+
+        Raises:
+            TfodError: one may not.
+        """
+        silent = Collector(self._policy, 0)
+        results: list[str] = []
+        sources = {os.path.realpath(one.path) for one in self.inventory.locations}
+        for shard in walk_shards(self.inventory, self.options.label_map, silent):
+            sources |= {os.path.realpath(shard.label_map.name)} if shard.label_map else set()
+            sources |= {os.path.realpath(rival) for rival in shard.rivals}
+            self._require_not_report(sources)
+            if self.output is None:
+                continue
+            named = self.options.label_map is not None
+            results.append(self._layout.shard(shard))
+            paths = [results[-1], self._layout.label_map(shard, named)]
+            paths += [self._layout.companion(shard, rival) for rival in shard.rivals]
+            for path in filter(None, paths):
+                if os.path.realpath(path) in sources:
+                    raise TfodError(f"{path} is a part of the source; name another folder with -o")
+                self._require_free(path)
+
+        if self.output is not None:
+            self._require_whole_sets(results, self.output)
+
+    def _require_whole_sets(self, results: Sequence[str], output: str) -> None:
+        """Shards of another numbering would be one subset with the result."""
+        subsets = {one.subset for one in group_shards(list(results), output)}
+        ours = set(map(os.path.realpath, results))
+        try:
+            there = find_shards(output)
+        except ShardsNotFoundError:
+            return
+        for path in (path for one in there if one.subset in subsets for path in one.paths):
+            if os.path.realpath(path) not in ours:
+                raise TfodError(
+                    f"{path} would be in one subset with the result; name another folder with -o"
+                )
+
+    def _require_not_report(self, paths: Iterable[str]) -> None:
+        report = self.options.report
+        if report is not None and os.path.realpath(report) in set(paths):
+            raise TfodError(f"--report {report}: is of the source or the result; name another file")
+
+    def _require_free(self, path: str) -> None:
+        if self.output is not None and os.path.lexists(path) and not self.options.overwrite:
+            raise TfodError(f"{path} is there already; pass --overwrite, or another folder")
+
+    def do(self) -> Outcome:
+        """Repair all shards, then publish the result."""
+        seen: dict[str, set[bytes]] = {}
+        for shard in walk_shards(self.inventory, self.options.label_map, self._collector):
+            self._repair_shard(shard, seen.setdefault(shard.subset, set()))
+        self._make_label_map()
+        remaining = self._remaining()
+        replace_together(self._files)
+        return Outcome(
+            source=self.source,
+            output=self.output,
+            shards=len(self._results),
+            records=self._read,
+            written=self._written,
+            label_maps=[*self._label_maps],
+            tally=self.tally,
+            remaining=remaining,
+        )
+
+    def discard(self) -> None:
+        """Remove what was not published."""
+        for file in reversed(self._files.values()):
+            file.discard()
+
+    def _repair_shard(self, shard: WalkedShard, seen: set[bytes]) -> None:
+        path = self._layout.shard(shard)
+        map_path = self._layout.label_map(shard, self.options.label_map is not None)
+        if map_path is not None and map_path not in self._label_maps:
+            self._copy_label_map(shard, map_path)
+        rivals = [self._layout.companion(shard, rival) for rival in shard.rivals]
+        for path_of_rival, rival in zip(rivals, shard.rivals, strict=True):
+            self._copy_rival(rival, path_of_rival)
+        label_map = shard.label_map.label_map if shard.label_map else None
+        examiner = Examiner(self._instructions, path, label_map, numbered=shard.numbered)
+        repair = ShardRepair(shard, self._orders, self.tally, examiner, seen)
+        file = self._open(path)
+        repair.run(file)
+        if file is not None:
+            file.complete()
+        self._read += repair.read
+        self._written += repair.written
+        self._results.append(ShardResult(examiner.finish(), shard.subset, map_path, rivals))
+
+    def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
+        """A label map of the source, in the legal spelling."""
+        file = shard.label_map
+        assert file is not None  # else it has no path
+        data, found = shard.label_map_data, file.label_map
+        if found is None and not data:
+            raise TfodError(file.error)
+        if found is not None and not data:
+            data = found.to_text().encode()
+        elif found is not None and file.liberties and "LAB015" in self._orders.codes:
+            data = found.to_text().encode()
+            told = "; ".join(liberty.partition(": ")[2] or liberty for liberty in file.liberties)
+            self.tally.add(Change("LAB015", f"label map written anew: {told}"), Place(file.name))
+        self._write_label_map(path, data)
+
+    def _copy_rival(self, source: str, path: str) -> None:
+        """One of several label maps that fit a shard equally well: which one is to be decided."""
+        if path not in self._rivals:
+            self._rivals.add(path)
+            file = self._open(path)
+            if file is not None:
+                with open(source, "rb") as stream:
+                    shutil.copyfileobj(stream, file)
+                file.complete()
+
+    def _make_label_map(self) -> None:
+        """Where shards have no label map, the one that their records define."""
+        bare = [
+            one
+            for one in self._results
+            if one.label_map is None and not one.rivals and one.examined.boxes
+        ]
+        if not bare or "LAB001" not in self._orders.codes:
+            return
+        made = map_from_uses(one.examined.uses for one in bare)
+        if made is None:
+            return
+        what = f"label map written, of {plural(len(made.items), 'class')} that the records name"
+        for one in bare:
+            path = os.path.join(os.path.dirname(one.examined.shard), LABEL_MAP)
+            one.label_map = path
+            if path not in self._label_maps:
+                self._require_free(path)
+                self.tally.add(Change("LAB001", what), Place(one.examined.shard))
+                self._write_label_map(path, made.to_text().encode())
+
+    def _write_label_map(self, path: str, data: bytes) -> None:
+        self._label_maps[path] = label_map_file(data, path)
+        file = self._open(path)
+        if file is not None:
+            file.write(data)
+            file.complete()
+
+    def _open(self, path: str) -> AtomicFile | None:
+        if self.output is None:
+            return None
+        folder, name = os.path.split(path)
+        self._require_not_report([os.path.realpath(path)])
+        if path in self._files:
+            raise TfodError(f"{path} would be written twice; repair the shards one by one")
+        file = AtomicFile(folder, name[:100])
+        self._files[path] = file
+        return file
+
+    def _remaining(self) -> Report:
+        """What is left, as a check of the result says it."""
+        collector, results = self._collector, self._results
+        findings = collector.findings
+        for file in self._label_maps.items():
+            collector.judge(file[1], Place(file[0]))
+        paths = [one.examined.shard for one in results]
+        for group in group_shards(paths, self._layout.output):
+            for numbered in numbered_sets(group.paths, group.missing):
+                collector.judge(numbered, Place(numbered.stem))
+        if self._unknown is not None:
+            collector.judge(*self._unknown)
+        for one in results:
+            findings.merge(one.examined.findings)
+        profile = self._orders.profile
+        judge_together(
+            results,
+            self._label_maps,
+            collector,
+            task=None,
+            annotations=None,
+            roles=profile.roles,
+        )
+        return _report(results, self._label_maps, collector, self._chosen, self._began)
+
+
+def _report(
+    results: Sequence[ShardResult],
+    label_maps: dict[str, LabelMapFile],
+    collector: Collector,
+    chosen: ChosenProfile,
+    began: float,
+) -> Report:
+    findings = collector.findings
+    findings.close()
+    statistics = Statistics()
+    for one in results:
+        statistics.merge(one.examined.statistics)
+    statistics.classes = class_names(results, label_maps)
+    by_severity = findings.by_severity()
+    return Report(
+        valid=not (by_severity[Severity.ERROR] or by_severity[Severity.WARNING]),
+        fail_on=Severity.WARNING,
+        profile=chosen,
+        sources=(),
+        counts=Counts(
+            shards=len(results),
+            records=sum(one.examined.records for one in results),
+            pictures=sum(one.examined.pictures for one in results),
+            boxes=sum(one.examined.boxes for one in results),
+            by_code=findings.by_code(),
+            by_severity=by_severity,
+            places_by_code={code: len(one) for code, one in sorted(findings.counts.items())},
+            by_shard=findings.by_shard(),
+        ),
+        severities=findings.severities,
+        findings=findings.in_order([one.examined.shard for one in results]),
+        statistics=statistics,
+        version=__version__,
+        duration=time.monotonic() - began,
+    )
