@@ -17,6 +17,8 @@ from sizes import (
     HEIGHT,
     MANY_SHARDS,
     PICTURE_BYTES,
+    SMALL_BYTES,
+    TRAINING_SHARDS,
     WARM_UP,
     WIDTH,
     Sizes,
@@ -46,8 +48,8 @@ def make_data(root: Path, sizes: Sizes) -> Data:
 
     ``pictures`` has 100 kB pictures, ``unpictured`` the same records without them, ``bare`` many
     more records without pictures, ``unhashed`` pictures without their SHA-256, ``many`` numbered
-    shards without pictures; ``…_of_peer`` are the first records of these. ``files`` is
-    a folder of JPEG files.
+    shards without pictures, ``training`` numbered shards with pictures, ``small`` records of
+    2 kB; ``…_of_peer`` are the first records of these. ``files`` is a folder of JPEG files.
     """
     data = Data(root, sizes)
     pictures = list(_distinct_pictures())
@@ -62,6 +64,8 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     _write(data, "unhashed", unhashed)
     many = _detections(MANY_SHARDS * sizes.bare)
     _write(data, "many", many, MANY_SHARDS)
+    _write(data, "training", _detections(sizes.training, pictures), TRAINING_SHARDS)
+    tfod.write_records(data.folder("small"), "train", _small_records(sizes.small))
     data.folder("files").mkdir()
     for number in range(sizes.files):
         picture = _made_distinct(pictures[number % len(pictures)], number)
@@ -101,6 +105,15 @@ def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfo
             digest = hashlib.sha256(picture).hexdigest()
             detection = replace(detection, encoded=picture, sha256=digest)
         yield detection
+
+
+def _small_records(count: int) -> Iterator[bytes]:
+    """Records of one feature; what is in them is no matter to who copies them."""
+    noise = np.random.default_rng(13).bytes(SMALL_BYTES + 9973)
+    for number in range(count):
+        start = number % 9973
+        value = noise[start : start + SMALL_BYTES - 23]  # the rest is the key and the lengths
+        yield tfod.encode_example({"image/encoded": tfod.bytes_feature([value])})
 
 
 def _distinct_pictures() -> Iterator[bytes]:

@@ -123,6 +123,47 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
 
 
+def training_rows(data: Data) -> Iterator[Section | Row]:
+    """Time until a training loop has a record: picture decoded, boxes, classes."""
+    yield Section("Train, a record", "tf.data by hand")
+    for what, folder, batch_size, decode, size in (
+        ("pictures resized to 320 x 320, batches of 16", "training", 16, 1, 320),
+        ("pictures, one by one", "training", 0, 1, 0),
+        ("encoded pictures, batches of 64", "training", 64, 0, 0),
+        ("no pictures, batches of 64", "bare", 64, 0, 0),
+    ):
+        arguments = str(data.folder(folder)), batch_size, decode, size
+        ours = Job("train_with_tfod", arguments)
+        theirs = Job("train_with_tensorflow", arguments, peer=True)
+        yield _row(what, *_compare_times(data, ours, theirs), 1)
+    yield Section("Train with PyTorch, a record", "tfrecord package")
+    folder = str(data.folder("training"))
+    ours = Job("train_with_tfod_torch", (folder,))
+    theirs = Job("train_with_tfrecord", (folder,), peer=True)
+    row = _row("pictures, one process", *_compare_times(data, ours, theirs), 0)
+    # Both wait for Pillow.
+    yield Row(row.what, row.ours, row.theirs, row.ratio)
+
+
+def reshard_rows(data: Data) -> Iterator[Section | Row]:
+    """Time to write records into other shards; within 2 times of a copy is at least 0.5x."""
+    yield Section("Reshard, a record", "checked copy")
+    for what, name, records in (
+        ("100 kB", "pictures", data.sizes.pictures),
+        ("2 kB", "small", data.sizes.small),
+    ):
+        source = str(data.shard(name)), records
+        for shards in (1, 10):
+            for how, ours, theirs in (
+                ("walk", "reshard_with_tfod", "copy_with_checksums"),
+                ("process", "run_reshard", "run_copy"),
+            ):
+                jobs = Job(ours, (*source, shards)), Job(theirs, source, peer=True)
+                samples = compare(*jobs, data.sizes.repeats_of_exports, _seconds)
+                plural = "shard" if shards == 1 else "shards"
+                yield _row(f"{what}, {shards} {plural}, {how}", *samples, 0.5)
+
+
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
     """The Django app in a CVAT server (its contract double)."""
     yield Section("CVAT server, a whole process", "TensorFlow's")
@@ -149,6 +190,8 @@ SECTIONS = {
     "read": read_rows,
     "check": check_rows,
     "start-up": start_up_rows,
+    "training": training_rows,
+    "reshard": reshard_rows,
     "cvat": cvat_rows,
 }
 

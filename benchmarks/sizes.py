@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PICTURE_BYTES = 100_000
+SMALL_BYTES = 2000
 HEIGHT, WIDTH = 480, 640
 BOXES = 6
 EXPORTED_BOXES = 10
 CLASSES = tuple(f"class {number:02d}" for number in range(20))
 WARM_UP = 20
 MANY_SHARDS = 10
+TRAINING_SHARDS = 4
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Sizes:
         pictures, pictures_of_peer: records with a picture of 100 kB.
         bare, bare_of_peer: records without a picture.
         files, files_of_peer: picture files.
+        small: records of 2 kB.
+        training: records with a picture, in several shards.
         exported: pictures of the export of annotations alone.
         from_cvat: frames of the task that a CVAT server exports.
         repeats: how often each side runs.
@@ -33,6 +37,8 @@ class Sizes:
     bare_of_peer: int
     files: int
     files_of_peer: int
+    small: int
+    training: int
     exported: int
     from_cvat: int
     repeats: int
@@ -46,6 +52,8 @@ FULL = Sizes(
     bare_of_peer=2500,
     files=1000,
     files_of_peer=200,
+    small=200_000,
+    training=1000,
     exported=5000,
     from_cvat=10_000,
     repeats=3,
@@ -58,6 +66,8 @@ QUICK = Sizes(
     bare_of_peer=500,
     files=300,
     files_of_peer=60,
+    small=50_000,
+    training=300,
     exported=1000,
     from_cvat=2000,
     repeats=2,

@@ -14,22 +14,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import Sample
+from measure import Sample, best_pass
 from sizes import BOXES, CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
 FORMAT = "tf_detection_api"
 _OURS, _THEIRS = "tfod.datumaro.", "datumaro.plugins.data_formats.tf_detection_api."
 _BATCH = 64
-_PASSES = 3
 _READ_AHEAD = 8 << 20
-
-Walk = Callable[[], Iterator[tuple[int, int]]]
-"""Reads a shard; hands out how many records and boxes came, again and again."""
 
 
 def import_dataset(folder: str, warm_up: str) -> Sample:
@@ -112,7 +108,7 @@ def read_with_tfod(shard: str) -> Sample:
         for detection in tfod.read_detections(shard):
             yield 1, len(detection.boxes)
 
-    return _best_pass(walk)
+    return best_pass(walk)
 
 
 def read_examples_with_tfod(shard: str) -> Sample:
@@ -123,7 +119,7 @@ def read_examples_with_tfod(shard: str) -> Sample:
         for example in tfod.read_examples(shard):
             yield 1, len(example.floats(_A_SIDE))
 
-    return _best_pass(walk)
+    return best_pass(walk)
 
 
 def read_eagerly_with_tensorflow(shard: str) -> Sample:
@@ -154,7 +150,7 @@ def _read_with_tensorflow(shard: str, *, in_numpy: bool) -> Sample:
         for record in dataset.as_numpy_iterator() if in_numpy else dataset:
             yield 1, len(record[_A_SIDE])
 
-    return _best_pass(walk)
+    return best_pass(walk)
 
 
 def read_batches_with_tensorflow(shard: str) -> Sample:
@@ -177,7 +173,7 @@ def read_batches_with_tensorflow(shard: str) -> Sample:
         for batch in dataset:
             yield batch["image/height"].shape[0], batch[_A_SIDE].shape[0]
 
-    return _best_pass(walk)
+    return best_pass(walk)
 
 
 def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
@@ -191,7 +187,7 @@ def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
         yield counts.records, counts.boxes
 
     _forget_peak_memory()
-    sample = _best_pass(walk)
+    sample = best_pass(walk)
     return dataclasses.replace(sample, peak_bytes=_peak_memory())
 
 
@@ -314,19 +310,6 @@ def _dense(parsed: dict[str, Any]) -> dict[str, Any]:
     return {key: getattr(value, "values", value) for key, value in parsed.items()}
 
 
-def _best_pass(walk: Walk) -> Sample:
-    """The best of several passes: the first one of TensorFlow builds its graph and tunes itself."""
-    samples = []
-    for _ in range(_PASSES):
-        records = boxes = 0
-        begin = time.perf_counter()
-        for more_records, more_boxes in walk():
-            records += more_records
-            boxes += more_boxes
-        samples.append(Sample(time.perf_counter() - begin, records, boxes))
-    return min(samples, key=lambda sample: sample.seconds)
-
-
 @contextmanager
 def _scratch_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="export-"))
@@ -349,7 +332,10 @@ def _peak_memory() -> int:
 
 def main() -> None:
     name, arguments = sys.argv[1:]
-    found = globals().get(name) or getattr(importlib.import_module("cvat_tasks"), name)
+    modules = map(
+        importlib.import_module, ("__main__", "training_tasks", "shard_tasks", "cvat_tasks")
+    )
+    found = next(filter(None, (getattr(module, name, None) for module in modules)))
     sample: Sample = found(*json.loads(arguments))
     print(json.dumps(dataclasses.asdict(sample)))
 
