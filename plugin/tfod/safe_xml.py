@@ -23,6 +23,17 @@ _MOST_BYTES = 4 << 30
 _ZIP_SIGNATURE = b"PK\x03\x04"
 
 
+_SAFE = {
+    "load_dtd": False,
+    "dtd_validation": False,
+    "no_network": True,
+    "resolve_entities": False,
+    "huge_tree": False,
+    "remove_comments": True,
+    "remove_pis": True,
+}
+
+
 class _Bounded:
     """A stream that ends in an error where a bomb would go on."""
 
@@ -117,13 +128,7 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
         stream,
         events=("end",),
         tag=tuple(tags),
-        load_dtd=False,
-        dtd_validation=False,
-        no_network=True,
-        resolve_entities=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
+        **_SAFE,
     )
     judged = False
     try:
@@ -150,15 +155,7 @@ def parse(path: str) -> Any:
         TfodError: it cannot be read, is no well-formed XML, or has a document type.
     """
     etree = _lxml()
-    parser = etree.XMLParser(
-        load_dtd=False,
-        dtd_validation=False,
-        no_network=True,
-        resolve_entities=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
+    parser = etree.XMLParser(**_SAFE)
     try:
         with Path(path).open("rb") as file:
             tree = etree.parse(file, parser)
@@ -178,9 +175,7 @@ def root_tag(path: str) -> str:
     """
     etree = _lxml()
     with open_xml(path) as (stream, name):
-        events = etree.iterparse(
-            stream, events=("start",), no_network=True, resolve_entities=False, load_dtd=False
-        )
+        events = etree.iterparse(stream, events=("start",), **_SAFE)
         try:
             for _, element in events:
                 _judge(element.getroottree(), name, None)

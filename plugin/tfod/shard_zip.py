@@ -12,7 +12,6 @@ import functools
 import io
 import os
 import stat
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
@@ -21,14 +20,13 @@ from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardError
 from tfod.naming import safe_relative_path
 from tfod.zip_directory import DirectoryError, Entry, find_overlaps, printable, read_directory
+from tfod.zip_entry import DEFLATED, STORED, EntryStream
 
 _MOST_ENTRIES = 100_000
 _MOST_DIRECTORY_BYTES = 32 << 20
 # Deflate reaches 1032; annotations without pictures 10 to 50, the same record again and again 290.
 _MOST_RATIO = 200
 _RATIO_FROM = 4 << 20
-_INPUT_STEP = 1 << 16
-_STORED, _DEFLATED = 0, 8
 _SEE = "look at the archive with: tfod check"
 
 
@@ -54,7 +52,7 @@ class ZipMember:
     @property
     def place(self) -> int | None:
         """Byte of the archive at which its plain bytes lie; None where they are deflated."""
-        return self.entry.data_start if self.entry.method == _STORED else None
+        return self.entry.data_start if self.entry.method == STORED else None
 
     def head(self) -> bytes:
         """Its first bytes, enough to know a shard; nothing where it cannot be read."""
@@ -70,7 +68,7 @@ class ZipMember:
 
         Reading raises ShardError where more comes out than an honest entry holds.
         """
-        return cast(io.FileIO, _EntryStream(self, file))
+        return cast(io.FileIO, _MemberStream(self, file))
 
 
 def is_zip(path: str) -> bool:
@@ -159,11 +157,11 @@ def require_readable(member: ZipMember) -> None:
         cause = "has a name that leads out of the archive"
     elif entry.is_encrypted or entry.is_patch:
         cause = "needs a password" if entry.is_encrypted else "is a patch of another file"
-    elif entry.method not in (_STORED, _DEFLATED):
+    elif entry.method not in (STORED, DEFLATED):
         cause = f"is packed by method {entry.method}, which is neither stored nor deflated"
     elif kind not in (0, stat.S_IFREG):
         cause = "is no regular file"
-    elif entry.method == _STORED and entry.size != entry.packed_size:
+    elif entry.method == STORED and entry.size != entry.packed_size:
         cause = f"is stored, and has {entry.packed_size} of the {entry.size} bytes it declares"
     else:
         return
@@ -183,73 +181,18 @@ def files_in(folder: str) -> Iterator[str]:
         yield from (path for path in members(archive) if os.path.dirname(path) == folder)
 
 
-class _EntryStream(io.RawIOBase):
+class _MemberStream(EntryStream):
     """The plain bytes of one entry, which are counted."""
 
     def __init__(self, member: ZipMember, file: BinaryIO | io.FileIO) -> None:
+        super().__init__(member.entry, cast(io.FileIO, file))
         self._member = member
-        self._file = file
-        self._position = member.entry.data_start or 0
-        self._left = member.entry.packed_size
-        self._inflater = None if member.place is not None else zlib.decompressobj(-zlib.MAX_WBITS)
-        self._pending = b""
-        self._unpacked = 0
-        self._crc = 0
 
-    def readable(self) -> bool:
-        return True
+    def account(self, unpacked: int, packed: int) -> None:
+        if unpacked > max(_RATIO_FROM, _MOST_RATIO * packed):
+            self.give_up(f"it unpacks to more than {_MOST_RATIO} times its size, as in a zip bomb")
 
-    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill some of the target; 0 only at the end of the entry.
-
-        Raises:
-            ShardError: the entry is damaged, or unpacks to more than an honest one does.
-        """
-        view = memoryview(target).cast("B")
-        data = self._take(len(view)) if self._inflater is None else self._inflate(len(view))
-        view[: len(data)] = data
-        self._unpacked += len(data)
-        self._crc = zlib.crc32(data, self._crc)
-        packed = self._member.entry.packed_size - self._left
-        if self._unpacked > max(_RATIO_FROM, _MOST_RATIO * packed):
-            self._refuse(f"unpacks to more than {_MOST_RATIO} times its size, as in a zip bomb")
-        if self._unpacked > self._member.size:
-            self._refuse(f"holds more than the {self._member.size} bytes it declares")
-        if not data and view:
-            self._check_end()
-        return len(data)
-
-    def _check_end(self) -> None:
-        entry = self._member.entry
-        if self._unpacked < entry.size:
-            self._refuse(f"ends after {self._unpacked} of the {entry.size} bytes it declares")
-        if self._crc != entry.crc:
-            self._refuse(f"has the CRC-32 {self._crc:08x}, and should have {entry.crc:08x}")
-
-    def _inflate(self, most: int) -> bytes:
-        assert self._inflater is not None
-        while not self._inflater.eof:
-            self._pending = self._pending or self._take(_INPUT_STEP)
-            at_end = not self._pending  # the inflater may still hold some of the last bytes
-            try:
-                data = self._inflater.decompress(self._pending, most)
-            except zlib.error as error:
-                self._refuse(f"has damaged data after {self._unpacked} bytes ({error})")
-            self._pending = self._inflater.unconsumed_tail
-            if data:
-                return data
-            if at_end:
-                break
-        return b""
-
-    def _take(self, most: int) -> bytes:
-        self._file.seek(self._position)
-        data = self._file.read(min(most, self._left))
-        self._position += len(data)
-        self._left -= len(data)
-        return data
-
-    def _refuse(self, cause: str) -> NoReturn:
+    def give_up(self, cause: str) -> NoReturn:
         name = printable(self._member.entry.name)
-        raise ShardError(f"entry {name} {cause}", shard=self._member.archive, remedy=_SEE) from None
+        shard = self._member.archive
+        raise ShardError(f"entry {name} is damaged: {cause}", shard=shard, remedy=_SEE) from None

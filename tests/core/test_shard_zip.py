@@ -178,7 +178,7 @@ def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> Non
         (BOMB, "more than 200 times"),
         (Item("a.tfrecord", frame(*TRAIN), size=20, own_size=20), "more than the 20 bytes"),
         (Item("a.tfrecord", frame(*TRAIN), size=9999, own_size=9999), "of the 9999 bytes"),
-        (Item("a.tfrecord", frame(*TRAIN), packed=b"\xff" * 50), "damaged data"),
+        (Item("a.tfrecord", frame(*TRAIN), packed=b"\xff" * 50), "data are damaged"),
         (Item("a.tfrecord", frame(*TRAIN), crc=1), "CRC-32"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_damaged_label_map_is_named(tmp_path: Path) -> None:
     path.write_bytes(forge(GOOD, item))
     found, _ = find_label_map(find_shards(path)[0].paths[0])
     assert found is not None
-    with pytest.raises(LabelMapError, match=r"label_map\.pbtxt has the CRC-32"):
+    with pytest.raises(LabelMapError, match=r"label_map\.pbtxt is damaged: its CRC-32"):
         read_label_map(found)
 
 

@@ -7,7 +7,6 @@ and with which checksum is judged while reading.
 from __future__ import annotations
 
 import io
-import zlib
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
@@ -20,11 +19,11 @@ from tfod.zip_directory import (
     read_directory,
     same_file_key,
 )
+from tfod.zip_entry import EntryStream
 
 from tfod_validator.collector import Collector
 from tfod_validator.finding import Place
 from tfod_validator.rules.archive import (
-    STORED,
     EntryCount,
     EntryDamage,
     HeaderDamage,
@@ -34,7 +33,6 @@ from tfod_validator.rules.archive import (
 )
 from tfod_validator.rules.registry import judge
 
-_INPUT_STEP = 1 << 16
 _DRAIN_STEP = 1 << 18
 
 
@@ -117,14 +115,14 @@ class Archive:
         Reading raises :class:`ArchiveDamageError` where a limit is reached, and at the end where
         size or checksum are wrong. Several may be open, but not in several threads.
         """
-        return cast(BinaryIO, _EntryStream(self, self._file, entry))
+        return cast(BinaryIO, _JudgedStream(self, self._file, entry))
 
     def drain(self, entry: Entry) -> None:
         """Read an entry to its end for the sake of limits and checksum, unless that was done."""
         if entry.number in self._settled:
             return
         target = memoryview(bytearray(_DRAIN_STEP))
-        stream = _EntryStream(self, self._file, entry)
+        stream = _JudgedStream(self, self._file, entry)
         try:
             while stream.readinto(target):
                 pass
@@ -215,95 +213,18 @@ class Archive:
         return replaced
 
 
-class _EntryStream(io.RawIOBase):
-    """The unpacked bytes of one entry."""
+class _JudgedStream(EntryStream):
+    """The unpacked bytes of one entry; what is wrong with it goes to the archive's collector."""
 
     def __init__(self, archive: Archive, file: io.FileIO, entry: Entry) -> None:
+        super().__init__(entry, file)
         self._archive = archive
-        self._file = file
-        self._entry = entry
-        self._position = entry.data_start or 0
-        self._left = entry.packed_size  # bytes of the entry that were not taken yet
-        self._inflater = None if entry.method == STORED else zlib.decompressobj(-zlib.MAX_WBITS)
-        self._pending = b""  # taken, but not inflated yet
-        self._unpacked = 0
-        self._crc = 0
 
-    def readable(self) -> bool:
-        return True
+    def account(self, unpacked: int, packed: int) -> None:
+        self._archive.account(self._entry, unpacked, packed)
 
-    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill some of the target; 0 only at the sound end of the entry.
+    def settle(self) -> None:
+        self._archive.settle(self._entry)
 
-        Raises:
-            ArchiveDamageError: the entry is damaged, or a limit is reached.
-        """
-        view = memoryview(target).cast("B")
-        if not view:
-            return 0
-        count = self._copy_into(view) if self._inflater is None else self._inflate_into(view)
-        if not count:
-            self._check_end()
-            return 0
-        self._crc = zlib.crc32(view[:count], self._crc)
-        self._unpacked += count
-        entry = self._entry
-        packed = entry.packed_size - self._left - len(self._pending)
-        self._archive.account(entry, self._unpacked, packed)
-        if self._unpacked > entry.size:
-            self._give_up(f"it holds more than the {entry.size} bytes that it declares")
-        return count
-
-    def _copy_into(self, view: memoryview) -> int:
-        self._file.seek(self._position)
-        count = self._file.readinto(view[: self._left])
-        self._position += count
-        self._left -= count
-        return count
-
-    def _inflate_into(self, view: memoryview) -> int:
-        assert self._inflater is not None
-        while not self._inflater.eof:
-            self._pending = self._pending or self._take()
-            at_end = not self._pending  # the inflater may still hold some of the last bytes
-            try:
-                data = self._inflater.decompress(self._pending, len(view))
-            except zlib.error as error:
-                self._give_up(
-                    f"its compressed data are damaged after {self._unpacked} bytes ({error})"
-                )
-            self._pending = self._inflater.unconsumed_tail or self._inflater.unused_data
-            if data:
-                view[: len(data)] = data
-                return len(data)
-            if at_end:
-                break
-        return 0
-
-    def _take(self) -> bytes:
-        self._file.seek(self._position)
-        data = self._file.read(min(_INPUT_STEP, self._left))
-        self._position += len(data)
-        self._left -= len(data)
-        return data
-
-    def _check_end(self) -> None:
-        entry = self._entry
-        if self._inflater is not None and not self._inflater.eof:
-            self._give_up(
-                f"its compressed data end early: {self._unpacked} of {entry.size} bytes unpack"
-            )
-        if self._unpacked < entry.size:
-            self._give_up(f"it ends after {self._unpacked} of the {entry.size} bytes it declares")
-        spare = self._left + len(self._pending)
-        if spare:
-            self._give_up(f"its compressed data end {spare} bytes before the declared end")
-        if self._crc != entry.crc:
-            self._give_up(
-                f"its CRC-32 is {self._crc:08x}, and {entry.crc:08x} according to the directory"
-            )
-        self._archive.settle(entry)
-
-    def _give_up(self, cause: str) -> NoReturn:
+    def give_up(self, cause: str) -> NoReturn:
         self._archive.give_up(self._entry, EntryDamage(cause))

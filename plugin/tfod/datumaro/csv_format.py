@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tfod.datumaro.categories import ExportClasses, Origin, make_categories
 from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
 from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
 from tfod.datumaro.pictures import file_size, media_size
+from tfod.datumaro.read_dataset import ReadDataset, import_errors
 from tfod.datumaro.shard_exporter import ShardExporter
 from tfod.detection_csv import (
     COLUMNS,
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 _MOST_EXAMPLES = 3
 
 
-class TfDetectionCsvBase(lines.DatasetBase):
+class TfDetectionCsvBase(ReadDataset):
     """The CSVs that a path means, as one dataset.
 
     Args:
@@ -72,23 +73,10 @@ class TfDetectionCsvBase(lines.DatasetBase):
         label_map: str | None = None,
         ctx: Any = None,
     ) -> None:
-        try:
+        with import_errors(path):
             files = [(subset or name, one) for name, one in find_csvs(path)]
             super().__init__(subsets=list(dict.fromkeys(name for name, _ in files)), ctx=ctx)
             self._read(path, files, images, label_map)
-        except TfodError as error:
-            raise lines.errors.DatasetImportError(str(error)) from error
-        except OSError as error:
-            raise lines.errors.DatasetImportError(f"{path}: {error.strerror}") from error
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def categories(self) -> Any:
-        return self._categories
 
     def _read(
         self, path: str, files: list[tuple[str, str]], images: str | None, label_map: str | None

@@ -18,9 +18,10 @@ from tfod.datumaro import lines
 from tfod.datumaro.annotations import AnnotationBuilder, sound_boxes
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
+from tfod.datumaro.read_dataset import ReadDataset, import_errors
 from tfod.datumaro.record_media import record_media, record_size
 from tfod.detection_decoder import decode_detection
-from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
+from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.example import Example
 from tfod.label_map import LabelMap, parse_label_map, read_label_map
 from tfod.labels_file import load_classes, read_classes
@@ -48,7 +49,7 @@ from tfod.shards import (
 _log = logging.getLogger(__name__)
 
 
-class TfDetectionApiBase(lines.DatasetBase):
+class TfDetectionApiBase(ReadDataset):
     """All the shards that a path means, as one dataset of one or more subsets.
 
     Args:
@@ -81,25 +82,12 @@ class TfDetectionApiBase(lines.DatasetBase):
         ctx: Any = None,
     ) -> None:
         self._subset_name = subset
-        try:
+        with import_errors(path):
             self._roles = _roles_of(profile) if profile else self.ROLES
             sets = self._find_sets(path)
             super().__init__(subsets=_names(sets), ctx=ctx)
             with _paused_garbage_collection():
                 self._read(path, sets, label_map)
-        except TfodError as error:
-            raise lines.errors.DatasetImportError(str(error)) from error
-        except OSError as error:
-            raise lines.errors.DatasetImportError(f"{path}: {error.strerror}") from error
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._items
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def categories(self) -> Any:
-        return self._categories
 
     @staticmethod
     def _parse_labelmap(text: str) -> dict[str, int]:

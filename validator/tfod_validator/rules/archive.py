@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfod.zip_directory import Entry, Overlap, printable
+from tfod.zip_entry import DEFLATED, STORED
 
 from tfod_validator.finding import Problem, Severity
 from tfod_validator.rules.registry import rule
 
-STORED, DEFLATED = 0, 8
 READABLE_METHODS = frozenset((STORED, DEFLATED))
 """What every program unpacks; all that ISO/IEC 21320-1 allows."""
 _METHODS = {
