@@ -350,6 +350,31 @@ def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Pat
     assert mask.sum() == 78 * 78
 
 
+def test_attributes_as_cvat_writes_them_are_kept(run: Run, tmp_path: Path) -> None:
+    def add(found: Mapping[str, Any]) -> None:
+        of_one = [one for one in found["annotations"] if one["image_id"] == image["id"]]
+        of_one[0]["attributes"] = {"occluded": True, "rotation": 0.0, "colour": "red"}
+        of_one[1]["attributes"] = {"occluded": False, "track_id": 7}
+
+    instances = COCO / "instances_train.json"
+    images = json.loads(instances.read_text())["images"]
+    image = next(one for one in images if one["file_name"] == CROWDED)
+    file = edited_json(instances, add, tmp_path / "a.json")
+    created(run, tmp_path, "--num-shards=1", file=file)
+    found = by_filename(tmp_path / "coco_train.record")[CROWDED].attributes
+    assert found["occluded"][:3] == [True, False, None]
+    assert found["colour"][:2] == ["red", None] and found["rotation"][0] == 0.0
+    assert found["track_id"][:2] == [None, 7] and "area" in found
+
+
+def test_attributes_that_are_none(run: Run, tmp_path: Path) -> None:
+    def spoil(found: Mapping[str, Any]) -> None:
+        found["annotations"][0]["attributes"] = ["occluded"]
+
+    file = edited_json(COCO / "instances_train.json", spoil, tmp_path / "a.json")
+    assert "attributes are ['occluded']" in refused(run, tmp_path, file=file)
+
+
 def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Path) -> None:
     def cut(found: Mapping[str, Any]) -> None:
         del found["annotations"][3]["area"]

@@ -28,7 +28,7 @@ from tfod.create.label_maps import BACKGROUND, ChosenLabelMap
 from tfod.create.output import Created, PlannedSet, write_sets
 from tfod.create.pictures import read_picture
 from tfod.create.tally import Tally
-from tfod.detection import Detection, PngMask
+from tfod.detection import AttributeValue, Detection, PngMask
 from tfod.errors import TfodError
 from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 from tfod.naming import safe_relative_path
@@ -40,7 +40,7 @@ NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 
 _PERSON = "person"
 _LARGEST_ID = (1 << 31) - 1  # of a label map
-_FIELDS = ("id", "category_id", "bbox", "iscrowd", "area")
+_FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ class _Object:
     corners: Corners
     is_crowd: int
     area: float
+    attributes: Mapping[str, AttributeValue]
     segmentation: Any
 
 
@@ -183,6 +184,7 @@ class _Reader:
             masks=[self._mask(one, size) for one in found] if self._options.include_masks else None,
             keypoints=self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
             attributes={
+                **_lists([one.attributes for one in found]),
                 "is_crowd": [one.is_crowd for one in found],
                 "area": [one.area for one in found],
             },
@@ -234,6 +236,7 @@ class _Reader:
             corners,
             int(one.get("iscrowd") or 0),
             float(area),
+            _attributes(one.get("attributes")),
             one.get("segmentation"),
         )
 
@@ -272,6 +275,25 @@ class _Reader:
                     "captions of pictures that are not listed, left out",
                     f"{self._source.caption_annotations_file}, image {image_id}",
                 )
+
+
+def _attributes(found: Any) -> Mapping[str, AttributeValue]:
+    """What CVAT and others say of an object besides, under ``attributes``.
+
+    Raises:
+        ValueError: it is no object of JSON.
+    """
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"attributes are {found!r}, expected name and value")
+    return found
+
+
+def _lists(found: Sequence[Mapping[str, AttributeValue]]) -> dict[str, list[AttributeValue]]:
+    """Attributes by name, one value an object; None where it has none of that name."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: [one.get(name) for one in found] for name in names}
 
 
 def _category_names(categories: Iterable[Mapping[str, Any]]) -> dict[int, str]:
