@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from tfod.errors import TfodError
 
@@ -37,7 +37,7 @@ _SAFE = {
 class _Bounded:
     """A stream that ends in an error where a bomb would go on."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: IO[bytes], name: str) -> None:
         self._stream = stream
         self._name = name
         self._left = _MOST_BYTES
@@ -83,7 +83,7 @@ def open_xml(path: str) -> Iterator[tuple[Any, str]]:
         entry = _the_member(archive, path)
         name = f"{path}, {entry.filename}"
         with _unreadable(name), archive.open(entry) as stream:
-            yield _Bounded(stream, name), name  # type: ignore[arg-type]
+            yield _Bounded(stream, name), name
 
 
 @contextlib.contextmanager

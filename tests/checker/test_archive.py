@@ -425,7 +425,7 @@ def test_zip009_entries(check: Check, shard: bytes) -> None:
     ],
 )
 def test_zip012(check: Check, shard: bytes, method: int, change: dict[str, int], said: str) -> None:
-    bad = replace(Item("a.record", shard, method=method), **change)  # type: ignore[arg-type]
+    bad = replace(Item("a.record", shard, method=method), **change)
     checked = check(forge(bad, Item("b.record", shard)), needs_label_map=False)
     assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:a.record")]
     assert said in checked.messages("ZIP012")[0]
@@ -567,8 +567,8 @@ def test_streams_may_be_read_in_turn_and_into_pieces(tmp_path: Path) -> None:
         target = bytearray(70_001)
         for _ in range(60):
             for place, stream in enumerate(streams):
-                assert stream.readinto(memoryview(target)[:0]) == 0  # type: ignore[attr-defined]
-                count = stream.readinto(memoryview(target))  # type: ignore[attr-defined]
+                assert stream.readinto(memoryview(target)[:0]) == 0
+                count = stream.readinto(memoryview(target))
                 copies[place] += target[:count]
         assert copies == [data, data]
     assert collector.findings.by_code() == {}

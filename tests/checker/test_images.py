@@ -32,7 +32,7 @@ def said(subject: object) -> dict[str, Problem]:
 
 
 def facts(header: PictureHeader | None = JPEG, **declared: object) -> PictureFacts:
-    return PictureFacts(-1 if header else 0, header, **declared)  # type: ignore[arg-type]
+    return PictureFacts(-1 if header else 0, header, **declared)
 
 
 def of(data: bytes, **declared: object) -> PictureFacts:

@@ -28,7 +28,7 @@ def drawn(picture: bytes | None, boxes: object = (), **fields: object) -> np.nda
         **fields,
     }
     array = np.asarray(boxes, np.float64).reshape(-1, 4)
-    sample = Sample(picture=picture, boxes=array, **given)  # type: ignore[arg-type]
+    sample = Sample(picture=picture, boxes=array, **given)
     content = draw_picture(sample)
     assert content.startswith(b"\xff\xd8\xff")
     return np.asarray(Image.open(io.BytesIO(content)))

@@ -82,7 +82,7 @@ def sample(picture: bytes | None = None, boxes: object = NO_BOXES, **fields: obj
         "classes": ("person",),
         **fields,
     }
-    return Sample(picture=picture, boxes=np.asarray(boxes, np.float32), **given)  # type: ignore[arg-type]
+    return Sample(picture=picture, boxes=np.asarray(boxes, np.float32), **given)
 
 
 def decoded(small: Thumbnail) -> Image.Image:

@@ -103,7 +103,7 @@ def test_keypoints_and_numerical_masks() -> None:
     )
     found = decode_detection(Example.from_bytes(encode_detection(detection)))
     assert found.numerical_masks is not None and found.keypoints is not None
-    assert np.array_equal(found.numerical_masks, detection.numerical_masks)  # type: ignore[arg-type]
+    assert np.array_equal(found.numerical_masks, detection.numerical_masks)
     assert found.keypoints.xy.tolist() == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
     assert found.keypoints.visibility.tolist() == [[0, 1], [2, 0]]
     assert found.keypoints.names == ("nose", "eye")

@@ -180,6 +180,6 @@ def test_packaged_label_maps(name: str, count: int, highest: int) -> None:
 
 def test_packaged_label_maps_have_names() -> None:
     assert packaged_label_maps() == ["coco", "kitti", "open_images_v4", "oxford_pets", "voc2007"]
-    assert load_label_map("coco")[0].find_id(90).name == "toothbrush"  # type: ignore[union-attr]
+    assert load_label_map("coco")[0].find_id(90).name == "toothbrush"
     with pytest.raises(LabelMapError, match="one of these names: coco, kitti"):
         load_label_map("nope")

@@ -274,7 +274,7 @@ class TestLabelsFile:
     def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
         label_map, (said,) = read_labels(tmp_path / "labels.txt")
-        assert label_map.find_id(0).name == "a" and "twice" in said  # type: ignore[union-attr]
+        assert label_map.find_id(0).name == "a" and "twice" in said
 
     @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
     def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:

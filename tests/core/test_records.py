@@ -198,7 +198,7 @@ def test_streams_that_give_little_at_a_time() -> None:
         def readable(self) -> bool:
             return True
 
-        def readinto(self, target) -> int:  # type: ignore[override]
+        def readinto(self, target) -> int:
             return self.inner.readinto(memoryview(target)[:7])
 
         def read(self, size: int = -1) -> bytes:

@@ -111,7 +111,7 @@ def test_the_hook_line_never_fails() -> None:
     assert line.count("\n") == 1 and line.startswith("import ")
     namespace: dict[str, object] = {}
     hidden = sys.modules.pop("_tfod_import_hook", None)
-    sys.modules["_tfod_import_hook"] = None  # type: ignore[assignment]
+    sys.modules["_tfod_import_hook"] = None
     try:
         exec(line, namespace)
     finally:

@@ -23,7 +23,7 @@ def sound() -> bytes:
 
 def packed(*more: Item, name: str = NAME, data: bytes | None = None, **odd: object) -> bytes:
     """A sound archive but for what is odd about its shard, and what else is in it."""
-    item = replace(Item(name, sound() if data is None else data), **odd)  # type: ignore[arg-type]
+    item = replace(Item(name, sound() if data is None else data), **odd)
     return forge(item, Item("label_map.pbtxt", LABEL_MAP), *more)
 
 

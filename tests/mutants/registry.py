@@ -103,12 +103,12 @@ def mutants_of(code: str) -> Callable[[Declare], Declare]:
 
 def fail(case: str, content: Content, *also: str, **how: object) -> Mutant:
     """A mutant of which the rule must fire, and those in ``also`` besides."""
-    return Mutant(case, content, True, frozenset(also), **how)  # type: ignore[arg-type]
+    return Mutant(case, content, True, frozenset(also), **how)
 
 
 def near(case: str, content: Content, *also: str, **how: object) -> Mutant:
     """A near miss: the rule must not fire."""
-    return Mutant(case, content, False, frozenset(also), **how)  # type: ignore[arg-type]
+    return Mutant(case, content, False, frozenset(also), **how)
 
 
 def declared() -> list[Mutant]:

@@ -126,7 +126,7 @@ class Worker:
         return key
 
     def tell(self, key: str, part: float, records: int) -> None:
-        total = self.store.find(key).bytes_total  # type: ignore[union-attr]
+        total = self.store.find(key).bytes_total
         assert self.store.renew(key, "test", time.time() + 600, (int(total * part), records))
 
     def end(self, key: str, outcome: Outcome | None = None) -> None:

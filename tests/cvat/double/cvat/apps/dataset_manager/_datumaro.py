@@ -17,7 +17,7 @@ IS_OLD = hasattr(dm, "SourceExtractor")
 Base: Any = dm.Extractor if IS_OLD else dm.DatasetBase
 
 
-class LazyItem(dm.DatasetItem):  # type: ignore[misc]
+class LazyItem(dm.DatasetItem):
     """A dataset item whose annotations are computed when they are first looked at."""
 
     __slots__ = ("_lazy", "_own")

@@ -38,7 +38,7 @@ def GetCVATDataExtractor(  # the name is CVAT's
     return CvatExtractor(instance_data, include_images, format_type, dimension, **kwargs)
 
 
-class CvatExtractor(_datumaro.Base):  # type: ignore[misc]
+class CvatExtractor(_datumaro.Base):
     """The extractor of both servers."""
 
     def __init__(
