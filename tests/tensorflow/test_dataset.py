@@ -318,6 +318,27 @@ class TestOrder:
         sizes = [len(batch["filename"]) for batch in dataset(shards, batch_size=16, decode=False)]
         assert sizes == [16, 16, 8]
 
+    @pytest.mark.parametrize("picture", [b"small", bytes(20_000)], ids=["at once", "one by one"])
+    def test_records_that_say_different_things_in_one_batch(
+        self, tmp_path: Path, picture: bytes
+    ) -> None:
+        several = [
+            {**boxes(2, ["cat", ""], [9, 2]), "image/object/weight": [0.5, 0.25]},
+            boxes(3, None, [1, 0, 2]),
+            boxes(1, ["cat"]),
+            {},
+        ]
+        folder = write(tmp_path, *(record(image__encoded=picture, **row) for row in several))
+        singles = list(dataset(folder, decode=False))
+        assert [len(one["groundtruth_weights"]) for one in singles] == [2, 3, 1, 0]
+        assert [one["groundtruth_classes"].numpy().tolist() for one in singles] == [
+            *([2, 2], [1, 0, 2], [2], [])
+        ]
+        (batch,) = dataset(folder, batch_size=4, decode=False)
+        for name in ("groundtruth_classes", "groundtruth_weights", "groundtruth_boxes"):
+            for row, single in zip(batch[name], singles, strict=True):
+                np.testing.assert_array_equal(row, single[name])
+
 
 class TestPictures:
     def test_resized(self, tmp_path: Path) -> None:
