@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,18 @@ def make_shard(tmp_path: Path) -> Callable[..., str]:
         return write_records(folder or tmp_path, subset, [encode(one) for one in records])[0]
 
     return make
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def require(what: str, is_there: bool) -> None:
+    """Skip where something is not installed; fail where it has to be (in CI)."""
+    if not is_there:
+        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
+        pytest.skip(f"{what} is not installed")

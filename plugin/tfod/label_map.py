@@ -25,9 +25,11 @@ from google.protobuf import (
 )
 
 from tfod.errors import LabelMapError, ShardError
-from tfod.opening import open_shard, shard_size
+from tfod.opening import open_shard
+from tfod.remote import is_url
 
 _LONGEST = 64 << 20
+_STEP = 1 << 20
 _PACKAGED = Path(__file__).parent / "label_maps"
 _CHECKOUT = Path(__file__).parents[2] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
@@ -196,21 +198,23 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
 
 
 def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read a label map from a file. Returns and raises as :func:`parse_label_map`."""
+    """Read a label map from a file or a URL. Returns and raises as :func:`parse_label_map`."""
     name = os.fspath(path)
     try:
         # A device would never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is no regular file")
-        if shard_size(name) > _LONGEST:
-            raise LabelMapError(f"{name} is too long for a label map (above {_LONGEST >> 20} MiB)")
         with open_shard(name) as (stream, _):
-            data = stream.read()
+            data = bytearray()
+            while len(data) <= _LONGEST and (more := stream.read(_STEP)):
+                data += more
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
     except ShardError as error:
         raise LabelMapError(str(error)) from None
-    return decode_label_map(data, name)
+    if len(data) > _LONGEST:
+        raise LabelMapError(f"{name} is too long for a label map (above {_LONGEST >> 20} MiB)")
+    return decode_label_map(bytes(data), name)
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
@@ -228,12 +232,14 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read a label map by path, or one that tfod ships by name (``coco``, ``voc2007``, …).
+    """Read a label map by path or URL, or one that tfod ships by name (``coco``, ``voc2007``, …).
 
     Raises:
         LabelMapError: there is neither such a file nor such a name, or the file is no label map.
     """
     name = os.fspath(file_or_name)
+    if is_url(name):
+        return read_label_map(name)
     if not os.path.exists(name) and name in packaged_label_maps():
         return read_label_map(_packaged_folder() / f"{name}.pbtxt")
     if not os.path.exists(name):

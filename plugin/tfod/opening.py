@@ -1,4 +1,4 @@
-"""Opening a shard, or what lies beside it, by its path: a file, or an entry of a zip."""
+"""Opening a shard, or what lies beside it: a file, an entry of a zip, or a URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import TYPE_CHECKING
 
+from tfod.errors import ShardError
+from tfod.remote import is_url
+
 if TYPE_CHECKING:
+    from tfod.headers import ShardPart
+    from tfod.remote_stream import RemoteStream
     from tfod.shard_zip import ZipMember
 
 
@@ -18,7 +23,7 @@ def zip_member(path: str) -> ZipMember | None:
     Raises:
         ShardError: the zip is damaged, or the entry is one that should not be read.
     """
-    if os.path.lexists(path):
+    if is_url(path) or os.path.lexists(path):
         return None
     from tfod.shard_zip import find_member, require_readable  # needed for zips alone
 
@@ -29,16 +34,35 @@ def zip_member(path: str) -> ZipMember | None:
 
 
 @contextlib.contextmanager
-def open_shard(path: str) -> Iterator[tuple[FileIO, int]]:
-    """Open a shard to read it from its start; gives the unbuffered stream and its length.
+def open_shard(
+    path: str, part: ShardPart | None = None
+) -> Iterator[tuple[FileIO | RemoteStream, int | None]]:
+    """Open a shard to read it; gives the unbuffered stream and the length of the shard.
+
+    The length is None only for a URL whose server does not say it.
+
+    Args:
+        path: a file, an entry of a zip, or a URL.
+        part: of a plain shard that is no entry of a zip: the stream begins there, and of a URL
+            nothing behind it is fetched.
 
     Raises:
         ShardError: it is in a zip that is damaged, or is an entry that should not be read.
         OSError: it cannot be opened.
     """
+    if is_url(path):
+        from tfod.remote_stream import RemoteStream  # needed for URLs alone
+
+        with RemoteStream(path) as stream:
+            if part is not None:
+                stream.narrow(part.start, part.stop)
+            yield stream, stream.size
+        return
     member = zip_member(path)
     with open(path if member is None else member.archive, "rb", buffering=0) as file:
         if member is None:
+            if part is not None:
+                file.seek(part.start)
             yield file, os.fstat(file.fileno()).st_size
         else:
             yield member.stream(file), member.size
@@ -48,7 +72,16 @@ def shard_size(path: str) -> int:
     """Length of a shard in bytes.
 
     Raises:
-        ShardError, OSError: as :func:`open_shard`.
+        ShardError, OSError: as :func:`open_shard`; the former if a server does not say it, too.
     """
+    if is_url(path):
+        with open_shard(path) as (_, size):
+            if size is None:
+                raise ShardError(
+                    "has a length that its server does not say",
+                    shard=path,
+                    remedy="copy it here first",
+                )
+            return size
     member = zip_member(path)
     return os.path.getsize(path) if member is None else member.size

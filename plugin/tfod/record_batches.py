@@ -53,6 +53,7 @@ def read_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
         compression = shard_compression(peeked.head)
         plain = compression is Compression.NONE
         source: Source = peeked if plain else InflatingStream(peeked)
+        size = _ENDLESS if size is None else size
         window = Window(source, 0, size if plain else _ENDLESS)
         wanted = BUFFER_BYTES
         position = 0
@@ -66,7 +67,8 @@ def read_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
                     _say_what_is_wrong(name)  # a forged length takes no memory
         except (zlib.error, EOFError):
             _say_what_is_wrong(name)
-        if window.have or (plain and (not size or window.base != size)):
+        is_short = not window.base or window.base != size != _ENDLESS
+        if window.have or (plain and is_short):
             _say_what_is_wrong(name)
 
 

@@ -134,16 +134,12 @@ def read_records(
         ShardError: at the first defect of the framing, with record, byte and remedy. Unlike
             TensorFlow, this includes a file that ends inside a record's header and a file of
             zero bytes.
-        OSError: the file cannot be opened or read.
+        OSError: the file, or the URL, cannot be opened or read.
     """
     name = os.fspath(path)
-    with open_shard(name) as (stream, size):
-        if part is not None:
-            stream.seek(part.start)
-            yield from _Walk(stream, name, part, on_damage, max_record_bytes).records()
-            return
+    with open_shard(name, part) as (stream, size):
         yield from read_record_stream(
-            stream, name, size, on_damage=on_damage, max_record_bytes=max_record_bytes
+            stream, name, size, part=part, on_damage=on_damage, max_record_bytes=max_record_bytes
         )
 
 
@@ -152,6 +148,7 @@ def read_record_stream(
     name: str,
     size: int | None = None,
     *,
+    part: ShardPart | None = None,
     on_damage: DamageHandler | None = None,
     max_record_bytes: int | None = None,
 ) -> Iterator[Record]:
@@ -161,11 +158,15 @@ def read_record_stream(
         stream: anything with ``read``, better with ``readinto`` too; need not seek.
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
+        part: only these records of a plain shard; the stream is at their start.
         on_damage: as in :func:`read_records`.
         max_record_bytes: likewise.
     """
     report = on_damage or _raise
-    rejoined = PeekedStream(stream, HEADER_BYTES)
+    rejoined = PeekedStream(stream, 0 if part else HEADER_BYTES)
+    if part is not None:
+        yield from _Walk(rejoined, name, part, on_damage, max_record_bytes).records()
+        return
     if not rejoined.head:
         report(empty_file(name))
         return

@@ -25,6 +25,7 @@ from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardError
 from tfod.opening import zip_member
 from tfod.records import Record, masked_crc32c, read_records, shard_compression
+from tfod.remote import is_url
 
 
 def _open_file_limit() -> int:
@@ -220,6 +221,12 @@ class _OpenFile:
     """
 
     def __init__(self, path: str) -> None:
+        if is_url(path):
+            raise ShardError(
+                "is remote, and its records are read one by one only as they come",
+                shard=path,
+                remedy="copy it here first",
+            )
         self._path = path
         self._member = zip_member(path)
         self._start = self._member.place if self._member else 0

@@ -19,6 +19,7 @@ from tfod.errors import ShardsNotFoundError
 from tfod.naming import safe_relative_path
 from tfod.opening import zip_member
 from tfod.records import is_record_header
+from tfod.remote import RemoteError, absolute, files_in_folder, folder_of, is_url, name_of
 
 ROBOFLOW_NOTE = "README.roboflow.txt"
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
@@ -71,7 +72,7 @@ class ShardSet:
 
 def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
     """Take a file name apart; None when it does not look like a shard's."""
-    name = os.path.basename(os.fspath(path))
+    name = name_of(os.fspath(path))
     root, extension = os.path.splitext(name)
     if extension.lower() in _COMPRESSED:
         name = root
@@ -88,18 +89,25 @@ def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
 
 
 def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
-    """Find the shards that a file, a folder, a zip or a glob means, grouped into subsets.
+    """Find the shards that a file, a folder, a zip, a glob or a URL means, grouped into subsets.
 
     A folder is searched three levels deep. A folder named as a split (``train``, ``valid``,
     ``test``) names the subset of what it holds, unless it is the folder that was asked for; in
     Roboflow's exports every folder does. A shard in a zip has a path as if the zip were a folder
-    (:mod:`tfod.shard_zip`), which every function of tfod that reads shards takes.
+    (:mod:`tfod.shard_zip`), which every function of tfod that reads shards takes; so is a URL
+    such as ``s3://bucket/train-*`` (:mod:`tfod.remote`). In a remote folder a shard is known by its
+    name alone.
 
     Raises:
         ShardsNotFoundError: nothing that looks like a shard is there.
         ShardError: a zip is damaged, or a shard in it should not be read.
+        RemoteError: a URL leads to nothing that can be read.
     """
     text = os.fspath(source)
+    if is_url(text):
+        from tfod.remote_shards import find_remote_shards  # needed for URLs alone
+
+        return list(find_remote_shards(text).sets)
     if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
         paths = _search_zip(text)
         root = text
@@ -169,7 +177,18 @@ def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of
 
 
 def protobuf_texts_in(folder: str) -> list[str]:
-    """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip."""
+    """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip or a URL.
+
+    Raises:
+        RemoteError: a remote folder cannot be listed now; one that nobody may list has none.
+    """
+    if is_url(folder):
+        try:
+            return [one.url for one in files_in_folder(folder) if one.url.endswith(".pbtxt")]
+        except RemoteError as error:
+            if not error.is_closed:
+                raise
+            return []
     if os.path.isdir(folder):
         return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
     from tfod.shard_zip import files_in  # needed for zips alone
@@ -192,13 +211,14 @@ def find_label_map(
     Returns:
         Its path or None, and the candidates of equal rank when there are several (then None).
     """
-    folder = os.path.dirname(os.path.abspath(shard))
-    name = parse_shard_name(shard) or ShardName(os.path.splitext(os.path.basename(shard))[0])
-    above = os.path.dirname(folder)
-    for where in (folder,) if os.path.isfile(folder) else (folder, above):  # a zip is the top
+    folder = folder_of(shard)
+    name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
+    places = [folder, folder_of(folder)]
+    # A zip is the top; so is a bucket.
+    for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
         ranked: dict[int, list[str]] = {}
         for path in texts_in(where):
-            rank = _label_map_rank(os.path.basename(path).lower(), name.stem.lower())
+            rank = _label_map_rank(name_of(path).lower(), name.stem.lower())
             if rank is not None:
                 ranked.setdefault(rank, []).append(path)
         if ranked:
@@ -257,7 +277,7 @@ def similar_file_names(shard: str, count: int) -> list[str]:
     ``a.record-00000-of-00003``. An ending such as ``.gz`` goes: the bytes say how a shard is
     compressed.
     """
-    name = os.path.basename(shard)
+    name = name_of(shard)
     root, extension = os.path.splitext(name)
     if extension.lower() in _COMPRESSED:
         name = root
@@ -338,15 +358,13 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _subset_of(path: str, root: str, by_folder: bool) -> str:
-    parent = os.path.dirname(os.path.abspath(path))
-    if parent != os.path.abspath(root or ".") and (
-        by_folder or os.path.basename(parent).lower() in SPLITS
-    ):
-        return subset_of_stem(os.path.basename(parent))
+    parent = folder_of(path)
+    if parent != absolute(root or ".") and (by_folder or name_of(parent).lower() in SPLITS):
+        return subset_of_stem(name_of(parent))
     name = parse_shard_name(path)
     if name is not None:
         return subset_of_stem(name.stem)
-    return os.path.splitext(os.path.basename(path))[0]
+    return os.path.splitext(name_of(path))[0]
 
 
 def missing_of_sets(paths: list[str]) -> list[str]:
@@ -356,7 +374,7 @@ def missing_of_sets(paths: list[str]) -> list[str]:
         name = parse_shard_name(path)
         if name is not None and name.total is not None and name.number is not None:
             key = (os.path.join(os.path.dirname(path), name.stem), name.total)
-            sets.setdefault(key, {})[name.number] = os.path.basename(path)
+            sets.setdefault(key, {})[name.number] = name_of(path)
     missing = []
     for (_, total), there in sets.items():
         number, example = next(iter(there.items()))

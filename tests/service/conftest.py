@@ -25,7 +25,7 @@ import requests
 from PIL import Image
 from tfod.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, free_port, objects, picture, require
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 _START_SECONDS = 60
@@ -191,13 +191,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     assert list((data / "incoming").iterdir()) == []
 
 
-def require(what: str, is_there: bool) -> None:
-    """Skip where something is not installed; fail where it has to be (in CI)."""
-    if not is_there:
-        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
-        pytest.skip(f"{what} is not installed")
-
-
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a PostgreSQL server of our own."""
@@ -260,14 +253,6 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(20)
-
-
-def free_port() -> int:
-    """A port that nobody listens at now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"

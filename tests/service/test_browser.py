@@ -16,8 +16,9 @@ from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 from tfod_validator.service.validation import Outcome
 
+from tests.conftest import require
 from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
-from tests.service.conftest import Service, require
+from tests.service.conftest import Service
 from tests.zip_forge import real_zip
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conftest import encode, picture
-from tests.service.conftest import Service, free_port, require, running_service
+from tests.conftest import encode, free_port, picture, require
+from tests.service.conftest import Service, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_web_server import answer_on

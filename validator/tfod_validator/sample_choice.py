@@ -10,7 +10,7 @@ from tfod.damage import HEADER_BYTES
 from tfod.errors import TfodError
 from tfod.example import Example
 from tfod.headers import ShardPart
-from tfod.records import Record, is_record_header, read_record_stream, read_records
+from tfod.records import Record, is_record_header, read_record_stream
 from tfod.roles import Roles
 
 from tfod_validator.archive import Archive, ArchiveDamageError
@@ -124,20 +124,25 @@ def _records_of(
 
 def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[Record]:
     with location.open() as stream:
-        head = stream.read(HEADER_BYTES)
-    if location.remote or not is_record_header(head):
-        with location.open() as stream:
+        has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
+        if not has_places:
+            stream.seek(0)
             yield from read_record_stream(
                 stream, location.name, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
             )
-        return
+            return
     size = location.size() or 0
     for one in sorted(offences, key=lambda offence: offence.place.record or 0):
         part = ShardPart(one.place.offset or 0, size, one.place.record or 0)
-        records = read_records(
-            location.path, part=part, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
-        )
-        record = next(records, None)
+        with location.open(part) as stream:
+            records = read_record_stream(
+                stream,
+                location.name,
+                part=part,
+                on_damage=_ignore,
+                max_record_bytes=_LARGEST_RECORD,
+            )
+            record = next(records, None)
         if record is not None:
             yield record
 

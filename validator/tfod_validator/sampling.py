@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
 
+from tfod.compression import ReadableStream
 from tfod.errors import ShardError
 from tfod.example import Example
 from tfod.records import read_record_stream
@@ -78,7 +78,9 @@ def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sampl
             continue
 
 
-def _read_samples(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[str, list[Sample]]]:
+def _read_samples(
+    stream: ReadableStream, name: str, limit: int
+) -> Iterator[tuple[str, list[Sample]]]:
     found: list[Sample] = []
     tried = 0
     records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)

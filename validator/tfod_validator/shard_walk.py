@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tfod.label_map import load_label_map
+from tfod.opening import open_shard
 from tfod.shards import parse_shard_name
 from tfod.zip_directory import Entry
 
@@ -17,7 +18,7 @@ from tfod_validator.archive import Archive, ArchiveDamageError
 from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
 from tfod_validator.collector import Collector
 from tfod_validator.rules.labels import LabelMapFile
-from tfod_validator.sources import Inventory, Location
+from tfod_validator.sources import Inventory, Location, ShardStream
 from tfod_validator.work import label_map_file
 
 _ROOT = os.path.abspath(os.sep)
@@ -50,7 +51,7 @@ class WalkedShard:
     label_map_data: bytes
     rivals: Sequence[str]
     size: int | None
-    open: Callable[[], AbstractContextManager[BinaryIO]]
+    open: Callable[[], AbstractContextManager[ShardStream | BinaryIO]]
     archive: Location | None = None
 
 
@@ -131,8 +132,10 @@ def _label_map_of_entry(archive: Archive, entry: Entry) -> tuple[LabelMapFile, b
 
 def _label_map_of_file(path: str) -> tuple[LabelMapFile, bytes]:
     try:
-        with open(path, "rb") as file:
-            data = file.read(LONGEST_LABEL_MAP + 1)
+        with open_shard(path) as (stream, _):
+            data = b""
+            while len(data) <= LONGEST_LABEL_MAP and (more := stream.read(LONGEST_LABEL_MAP)):
+                data += more
     except OSError as error:
         return LabelMapFile(path, None, f"{path} cannot be read: {error.strerror}"), b""
     return label_map_file(data, path), data

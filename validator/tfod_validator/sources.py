@@ -7,13 +7,19 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from io import FileIO
+from typing import BinaryIO
 
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.headers import ShardPart
+from tfod.remote import is_url
+from tfod.remote_shards import look_for_shards
+from tfod.remote_stream import RemoteStream
 from tfod.shards import (
+    ShardSet,
     find_label_map,
     find_shards,
     group_shards,
@@ -29,6 +35,7 @@ _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
 _LABEL_MAP_ENDING = ".pbtxt"
 _FOLDER = os.path.abspath(os.sep)
+ShardStream = FileIO | RemoteStream
 
 
 @dataclass(frozen=True)
@@ -38,25 +45,41 @@ class Location:
     name: str
     path: str
     remote: bool = False
+    listed_size: int | None = None
+    """Of a remote file, as a listing has told it."""
 
-    def open(self) -> BinaryIO:
+    def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
         """Open it for reading.
 
+        Args:
+            part: where to begin; nothing behind it is fetched from a remote store.
+            hashed: whether a remote stream is to tell its digest.
+
         Raises:
-            OSError: it cannot be opened; remote stores raise their own subclasses.
+            OSError: it cannot be opened.
         """
-        if not self.remote:
-            return open(self.path, "rb", buffering=0)
-        opened: BinaryIO = _fsspec().open(self.path, "rb").open()
-        return opened
+        if self.remote:
+            stream = RemoteStream(self.path, hashed=hashed)
+            if part is not None:
+                stream.narrow(part.start, part.stop)
+            return stream
+        file = open(self.path, "rb", buffering=0)
+        if part is not None:
+            file.seek(part.start)
+        return file
 
     def size(self) -> int | None:
-        """Its length in bytes; None where nobody knows."""
+        """Its length in bytes; None where nobody knows.
+
+        Raises:
+            OSError: it is not there, or cannot be reached.
+        """
         if not self.remote:
             return os.path.getsize(self.path)
-        filesystem, path = _fsspec().core.url_to_fs(self.path)
-        size: int | None = filesystem.size(path)
-        return size
+        if self.listed_size is not None:
+            return self.listed_size
+        with RemoteStream(self.path) as stream:
+            return stream.size
 
 
 @dataclass(frozen=True)
@@ -129,7 +152,7 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
                     raise TfodError("standard input is closed; name a file")
                 location = _spool(sys.stdin.buffer, "<stdin>", scratch)
                 _add_file(location, groups, archives)
-            elif "://" in source:
+            elif is_url(source):
                 _add_remote(source, scratch, groups, archives)
             elif os.path.isfile(source):
                 _add_file(Location(source, source), groups, archives)
@@ -246,6 +269,13 @@ def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) 
         sets = []
     if not sets or not os.path.isdir(source):
         archives.extend(Location(path, path) for path in zips)
+    groups.extend(_groups_of(sets, lambda path: Location(path, path), zips))
+
+
+def _groups_of(
+    sets: Sequence[ShardSet], locate: Callable[[str], Location], zips: Sequence[str] = ()
+) -> Iterator[ShardGroup]:
+    """Shards that were found, each with the label map beside it; zips are none."""
     texts_in = functools.cache(protobuf_texts_in)
     for one in sets:
         shards = []
@@ -255,10 +285,8 @@ def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) 
             name = parse_shard_name(path)
             found, rivals = find_label_map(path, texts_in)
             numbered = name is not None and name.total is not None
-            shards.append(
-                ShardSource(Location(path, path), one.subset, found, tuple(rivals), numbered)
-            )
-        groups.append(ShardGroup(one.subset, shards, one.missing))
+            shards.append(ShardSource(locate(path), one.subset, found, tuple(rivals), numbered))
+        yield ShardGroup(one.subset, shards, one.missing)
 
 
 def _zips_of(source: str) -> list[str]:
@@ -274,57 +302,22 @@ def _zips_of(source: str) -> list[str]:
 def _add_remote(
     source: str, scratch: str, groups: list[ShardGroup], archives: list[Location]
 ) -> None:
-    """An fsspec URL of a file, a glob or a folder."""
-    try:
-        urls = _remote_files(source)
-    except (OSError, ValueError, ImportError) as error:
-        raise TfodError(f"{source}: cannot be reached: {_told(error)}") from None
-    if not urls:
-        raise ShardsNotFoundError(f"{source}: no shard there")
-    alone = urls == [source]
-    for url in urls:
-        location = Location(url, url, remote=True)
-        if url.lower().endswith(_ZIP_ENDING):
-            try:
-                with location.open() as stream:
-                    archives.append(_spool(stream, url, scratch))
-            except OSError as error:
-                raise TfodError(f"{url}: cannot be read: {_told(error)}") from None
-        elif alone or parse_shard_name(url) is not None:
-            name = parse_shard_name(url)
-            subset = name.stem if name else os.path.basename(url)
-            numbered = name is not None and name.total is not None
-            shard = ShardSource(location, subset, numbered=numbered)
-            groups.append(ShardGroup(subset, [shard], ()))
+    """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
+    found = look_for_shards(source)
+    groups.extend(
+        _groups_of(
+            found.sets, lambda url: Location(url, url, remote=True, listed_size=found.sizes[url])
+        )
+    )
+    for url in found.zips:
+        try:
+            with RemoteStream(url) as stream:
+                archives.append(_spool(stream, url, scratch))
+        except OSError as error:
+            raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
 
 
-def _remote_files(source: str) -> list[str]:
-    filesystem, path = _fsspec().core.url_to_fs(source)
-    if any(letter in path for letter in "*?["):
-        paths = filesystem.glob(path)
-    elif filesystem.isdir(path):
-        paths = filesystem.find(path)
-    else:
-        filesystem.info(path)  # raises where there is nothing
-        return [source]
-    return [filesystem.unstrip_protocol(one) for one in sorted(paths)]
-
-
-def _fsspec() -> Any:
-    try:
-        import fsspec
-    except ImportError:
-        raise TfodError(
-            "a URL as source needs fsspec; pip install 'tfod[remote]', and s3fs or gcsfs"
-        ) from None
-    return fsspec
-
-
-def _told(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _spool(stream: BinaryIO, name: str, scratch: str) -> Location:
+def _spool(stream: BinaryIO | RemoteStream, name: str, scratch: str) -> Location:
     """Copy a stream to a file: it may be a zip, and it is read more than once."""
     handle, path = tempfile.mkstemp(dir=scratch)
     with open(handle, "wb") as file:

@@ -1,0 +1,375 @@
+"""Shards in a bucket or on a web server, by URLs that fsspec knows: what is there, and how large.
+
+``s3://bucket/train-*``, ``gs://bucket/folder``, ``https://host/train.tfrecord``, ``memory://…``.
+The parts of a URL are parted by ``/`` on every system. Reading is :mod:`tfod.remote_stream`'s.
+Every listing is asked for anew: fsspec's own memory of listings would hide what has changed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from tfod.errors import TfodError
+
+T = TypeVar("T")
+_MAX_DEPTH = 3  # as in local folders
+_WEB = ("http://", "https://")
+_BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_LONGEST_REASON = 300
+_LONGEST_WAIT = 0.5  # seconds at once: Ctrl-C just before a wait is heard at its end
+WHEN_WELL = "try again when the server is well"
+_FORBIDDEN = (401, 403)
+_CREDENTIALS = {
+    "s3": "s3fs looks for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and "
+    "AWS_ENDPOINT_URL; FSSPEC_S3_ANON=true reads a public bucket",
+    "gs": "gcsfs looks for GOOGLE_APPLICATION_CREDENTIALS and for the login of gcloud; "
+    "FSSPEC_GS_TOKEN=anon reads a public bucket",
+}
+_CREDENTIALS["s3a"], _CREDENTIALS["gcs"] = _CREDENTIALS["s3"], _CREDENTIALS["gs"]
+PATIENCE = 60.0
+"""Seconds that a server may be silent, if nobody has said otherwise."""
+_patience = PATIENCE
+
+
+class RemoteError(TfodError):
+    """A URL does not lead to anything that can be read; the message says why.
+
+    Attributes:
+        url: which.
+        is_closed: whether there is nothing, or nothing for us: no error of the connection.
+    """
+
+    def __init__(self, url: str, reason: str, is_closed: bool = False) -> None:
+        super().__init__(url, reason, is_closed)
+        self.url = url
+        self.reason = reason
+        self.is_closed = is_closed
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a listing; its size in bytes is None where the listing does not say it."""
+
+    url: str
+    size: int | None
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL, as opposed to a path of this machine (``C:\\…`` is one)."""
+    return "://" in path
+
+
+def name_of(path: str) -> str:
+    """The file name of a path or a URL; of that without a query, as signed addresses have one."""
+    if not is_url(path):
+        return os.path.basename(path)
+    name = _without_query(path).rpartition("/")[2]
+    plain = unquote(name) if path.startswith(_WEB) else name
+    return name if "/" in plain or "\0" in plain else plain  # it stays the name of a file
+
+
+def absolute(path: str) -> str:
+    """A path or a URL, without a slash at its end."""
+    return _without_query(path).rstrip("/") if is_url(path) else os.path.abspath(path)
+
+
+def folder_of(path: str) -> str:
+    """The folder that a path or a URL is in; of a bucket or a host, itself."""
+    whole = absolute(path)
+    if not is_url(path):
+        return os.path.dirname(whole)
+    scheme, _, inside = whole.partition("://")
+    return f"{scheme}://{inside.rpartition('/')[0] or inside}"
+
+
+def is_pattern(url: str) -> bool:
+    """Whether a URL has wildcards; on the web ``?`` begins a query."""
+    return any(one in _without_query(url) for one in ("*[" if url.startswith(_WEB) else "*?["))
+
+
+def require_local(path: str) -> None:
+    """See that a place to write to is on this machine.
+
+    Raises:
+        RemoteError: it is a URL.
+    """
+    if is_url(path):
+        raise RemoteError(path, "URLs are read only; write to this machine, and copy it there")
+
+
+def patience() -> float:
+    """For so many seconds a server may be silent before it is given up."""
+    return _patience
+
+
+def set_patience(seconds: float) -> None:
+    """Set that for this process (else :data:`PATIENCE`); what it spawns does not inherit it."""
+    global _patience
+    _patience = seconds
+
+
+def list_remote(url: str) -> list[RemoteFile]:
+    """The files that a URL means, sorted: a file, a glob (``**`` too), or a folder.
+
+    A folder is listed three levels deep, hidden names left out. On the web a folder's URL ends
+    with ``/``, and its page of links is what is listed. There is one listing for a folder (of a
+    bucket one request for 1000 names), and none for a file.
+
+    Raises:
+        RemoteError: it cannot be reached, is not there, or nobody may read it; the package for
+            such URLs is missing. What is there and has no file is no error: the list is empty.
+    """
+    store = _Store(url)
+    if is_pattern(url):
+        found = store.matching()
+    elif store.is_folder():
+        found = store.below(_MAX_DEPTH)
+    else:
+        return [RemoteFile(url, store.size)]
+    return sorted(set(found), key=lambda one: one.url)
+
+
+def files_in_folder(url: str) -> list[RemoteFile]:
+    """The files right in a folder, sorted; raises as :func:`list_remote`."""
+    files, _ = _Store(url).entries(None)
+    return sorted(files, key=lambda one: one.url)
+
+
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the path in it.
+
+    Raises:
+        RemoteError: there is none, or its package is missing.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        raise RemoteError(url, "a URL needs fsspec; pip install 'tfod[remote]'") from None
+    try:
+        if url.startswith(_WEB):  # signatures are of the very characters of an address
+            filesystem, path = fsspec.core.url_to_fs(_quoted(url), encoded=True)
+        else:
+            filesystem, path = fsspec.core.url_to_fs(url)
+    except Exception as error:
+        raise remote_error(url, error) from None
+    return filesystem, path
+
+
+def remote_error(url: str, error: BaseException) -> RemoteError:
+    """What a store raised, as one line. Stores raise what they like."""
+    if isinstance(error, RemoteError):
+        return error
+    protocol = url.partition("://")[0]
+    reason = reason_of(error)
+    if isinstance(error, ImportError):
+        return RemoteError(url, f"needs a package ({reason}); pip install 'tfod[remote]'")
+    if isinstance(error, FileNotFoundError):
+        known = f" ({reason})" if "bucket does not exist" in reason else ""
+        remedy = "see whether the address is right"
+        return RemoteError(url, f"is not there{known}; {remedy}", is_closed=True)
+    if _is_forbidden(error):
+        hint = _CREDENTIALS.get(protocol.rpartition("::")[2])
+        remedy = f"; {hint}" if hint else ""
+        return RemoteError(url, f"may not be read ({reason}){remedy}", is_closed=True)
+    if isinstance(error, ValueError) and "rotocol" in reason:
+        return RemoteError(url, f"{protocol}:// is no kind of URL that fsspec knows")
+    if isinstance(error, IsADirectoryError):
+        return RemoteError(url, "is a folder", is_closed=True)
+    is_closed = 400 <= _status_of(error) < 500
+    return RemoteError(url, f"cannot be reached: {reason}; {WHEN_WELL}", is_closed)
+
+
+def reason_of(error: BaseException) -> str:
+    """The words of an error in one line."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    line = " ".join(str(text).split())
+    return line if len(line) <= _LONGEST_REASON else line[:_LONGEST_REASON] + "…"
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether trying again would not help: nothing is there, or nothing for us."""
+    status = _status_of(error)
+    return (
+        isinstance(error, (RemoteError, FileNotFoundError, IsADirectoryError, ImportError))
+        or _is_forbidden(error)
+        or (400 <= status < 500 and status not in (408, 425, 429))
+    )
+
+
+def _is_forbidden(error: BaseException) -> bool:
+    return (
+        isinstance(error, PermissionError)
+        or _status_of(error) in _FORBIDDEN
+        or "Credentials" in type(error).__name__  # botocore's and google-auth's
+    )
+
+
+def _status_of(error: BaseException) -> int:
+    """The status of an answer over HTTP; 0 where the error is none."""
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    return status if isinstance(status, int) else 0
+
+
+class _Store:
+    """The file system of one URL, asked for what lies there."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.size: int | None = None
+        self._system, self._path = _patiently(lambda: filesystem_of(url), url)
+        self._is_web = url.startswith(_WEB)
+        # memory://a/b is /a/b there, s3://a/b is a/b: what is in front is the same for all.
+        whole = url if url.endswith(self._path) else url.rstrip("/")
+        is_end = bool(self._path) and whole.endswith(self._path)
+        self._front = whole[: len(whole) - len(self._path)] if is_end else None
+        if self._is_web:  # paths are whole addresses there
+            self._front = ""
+        self._system.invalidate_cache()
+
+    def is_folder(self) -> bool:
+        """Whether the URL means a folder; if not, its size is known (on the web unknown).
+
+        Raises:
+            RemoteError: there is nothing.
+        """
+        if self._is_web:
+            return _without_query(self._path).endswith("/")
+        info = self._ask(lambda: self._system.info(self._path))
+        self.size = info.get("size")
+        return bool(info["type"] == "directory")
+
+    def entries(self, folder: str | None) -> tuple[list[RemoteFile], list[str]]:
+        """The files right in a folder, and the paths of its folders; None is the URL itself."""
+        path = self._path if folder is None else folder
+        path = path.rstrip("/") + "/" if self._is_web else path
+        files, folders = [], []
+        for info in self._ask(lambda: self._system.ls(path, detail=True)):
+            name = info["name"]
+            if name.rstrip("/") == path.rstrip("/") or self._leads_out(name, path):
+                continue  # a bucket may have an empty object of the folder's name
+            if info["type"] == "directory":
+                folders.append(name.rstrip("/"))
+            else:
+                files.append(self._file(info))
+        return files, sorted(folders)
+
+    def below(self, depth: int, folder: str | None = None) -> Iterator[RemoteFile]:
+        """The files of a folder and so many levels below it, hidden ones left out."""
+        files, folders = self.entries(folder)
+        yield from (one for one in files if not _is_hidden(one.url))
+        for one in folders:
+            if depth and not _is_hidden(one):
+                yield from self.below(depth - 1, one)
+
+    def matching(self) -> Iterator[RemoteFile]:
+        """The files that the URL's wildcards mean."""
+        magic = min(self._path.find(one) for one in "*?[" if one in self._path)
+        fixed = self._path[:magic].rpartition("/")[0]
+        *parts, last = self._path[len(fixed) :].lstrip("/").split("/")
+        folders = [fixed]
+        for part in parts:
+            folders = list(dict.fromkeys(one for up in folders for one in self._step(up, part)))
+        if last == "**":
+            folders, last = [one for up in folders for one in self._step(up, "**")], "*"
+        for folder in folders:
+            yield from self._matching_in(folder, last)
+
+    def _step(self, folder: str, part: str) -> Iterator[str]:
+        """The folders that one part of a pattern means."""
+        if part == "**":
+            yield folder
+        elif not any(one in part for one in "*?["):
+            yield f"{folder}/{part}"
+            return
+        for path in self.entries(folder)[1]:
+            name = path.rpartition("/")[2]
+            if part == "**" and not _is_hidden(path):
+                yield from self._step(path, "**")
+            elif part != "**" and _fits(name, part):
+                yield path
+
+    def _matching_in(self, folder: str, pattern: str) -> Iterator[RemoteFile]:
+        """Files right in a folder; a bucket itself looks for what is in front of a wildcard."""
+        if self._is_web:
+            files, _ = self.entries(folder)
+            yield from (one for one in files if _fits(one.url.rpartition("/")[2], pattern))
+            return
+        escaped = f"{glob.escape(folder)}/{pattern}" if folder else pattern
+        found = self._ask(lambda: self._system.glob(escaped, detail=True))
+        if not found:
+            self.entries(folder)  # stores leave out what they cannot list: this says why
+        for info in found.values():
+            if info["type"] != "directory" and _fits(info["name"].rpartition("/")[2], pattern):
+                yield self._file(info)
+
+    def _file(self, info: dict[str, Any]) -> RemoteFile:
+        name = info["name"]
+        url = self._system.unstrip_protocol(name) if self._front is None else self._front + name
+        return RemoteFile(url, info.get("size"))
+
+    def _leads_out(self, name: str, folder: str) -> bool:
+        """Whether a link of a page leads elsewhere, or is the page sorted by another column."""
+        return self._is_web and ("?" in name or not name.startswith(folder))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        return _patiently(question, self.url)
+
+
+def _patiently(question: Callable[[], T], url: str) -> T:
+    """Ask in a thread of its own: a server that is silent may hold a library for ever.
+
+    Raises:
+        RemoteError: no answer came in time, or it is an error.
+    """
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, name="tfod-remote-listing", daemon=True)
+    thread.start()
+    end = time.monotonic() + _patience
+    while thread.is_alive() and (left := end - time.monotonic()) > 0:
+        thread.join(min(left, _LONGEST_WAIT))
+    if failures:
+        raise remote_error(url, failures[0]) from None
+    if not answers:
+        reason = f"cannot be reached: no answer came for {_patience:g} s; {WHEN_WELL}"
+        raise RemoteError(url, reason)
+    return answers[0]
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name matches; a hidden one only if the pattern says so, as in a shell."""
+    return fnmatch.fnmatchcase(name, pattern) and (
+        pattern.startswith(".") or not name.startswith(".")
+    )
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith((".", "__MACOSX"))
+
+
+def _quoted(url: str) -> str:
+    """An address as it goes over the line; what is quoted already stays as it is."""
+    return quote(_BARE_PERCENT.sub("%25", url), safe="%/:=&?~#+!$,;'@()*[]|")
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0] if url.startswith(_WEB) else url

@@ -1,0 +1,212 @@
+"""The bytes of one remote object, from any place on: by ranges, or as one answer of a web server.
+
+Both see to it that all bytes are those of one and the same object, over any number of requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tfod.remote import filesystem_of, patience
+
+# What tells an object from another one of the same name, as the stores call it.
+_MARKS = ("size", "ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified",
+          "mtime", "created")  # fmt: skip
+_STEP = 1 << 18
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+class ChangedError(Exception):
+    """The object is another one than at the first look."""
+
+
+class ByteSource(Protocol):
+    """One object in a store. Its methods wait for the store, and raise whatever it raises."""
+
+    size: int | None
+    """Its length in bytes as soon as it is open; None where the server does not say it."""
+    has_ranges: bool
+    """Whether reading may begin anywhere without what is in front being sent too."""
+
+    def open(self) -> None:
+        """Look at the object for the first time."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Between 1 and so many bytes from an offset; none at the end.
+
+        Raises:
+            ChangedError: it has become another object.
+        """
+
+    def reset(self) -> None:
+        """Let go of the connection; the next read begins anew."""
+
+
+def source_of(url: str, came: Callable[[], None]) -> ByteSource:
+    """The object behind a URL; nothing is asked of the server yet.
+
+    Args:
+        url: of the object.
+        came: is called whenever bytes have come.
+    """
+    filesystem, path = filesystem_of(url)
+    protocols = filesystem.protocol
+    if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
+        return _WebSource(filesystem, path, came)
+    return _RangedSource(filesystem, path, came)
+
+
+class _RangedSource:
+    """An object of a store that gives any range of it."""
+
+    has_ranges = True
+
+    def __init__(self, filesystem: Any, path: str, came: Callable[[], None]) -> None:
+        self.size: int | None = None
+        self._system = filesystem
+        self._path = path
+        self._came = came
+        self._marks: dict[str, Any] | None = None
+        self._is_open = False
+        self._file: Any = None  # None also where each range is asked for by itself
+
+    def open(self) -> None:
+        from fsspec.spec import AbstractBufferedFile
+
+        self._system.invalidate_cache(self._path)
+        file = self._system.open(self._path, "rb", block_size=_STEP, cache_type="none")
+        if isinstance(file, AbstractBufferedFile):
+            self._file = file
+            self._compare(file.details)
+        else:  # such files may have one position for all who read them
+            file.close()
+            self._compare(self._system.info(self._path))
+        self._is_open = True
+
+    def read(self, offset: int, size: int) -> bytes:
+        if not self._is_open:
+            self.open()
+        data: bytes
+        if self._file is None:
+            data = self._system.cat_file(self._path, start=offset, end=offset + size)
+        else:
+            self._file.seek(offset)
+            data = self._file.read(size)
+        if len(data) > size:
+            raise OSError("the server has sent more than the range it was asked for")
+        self._came()
+        # s3fs asks for each range on the condition that the object is the one that was opened.
+        is_certain = "IfMatch" in getattr(self._file, "read_kw", {})
+        if not is_certain and self.size is not None and offset + len(data) >= self.size:
+            self._system.invalidate_cache(self._path)
+            self._compare(self._system.info(self._path))  # before anybody takes it for the whole
+        return data
+
+    def reset(self) -> None:
+        self._is_open = False
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    def _compare(self, info: Mapping[str, Any]) -> None:
+        if info["type"] == "directory":
+            raise IsADirectoryError(f"{self._path} is a folder")
+        marks = {mark: info[mark] for mark in _MARKS if mark in info}
+        if self._marks is None:
+            self._marks, self.size = marks, info.get("size")
+        elif marks != self._marks:
+            raise ChangedError
+
+
+class _WebSource:
+    """An object of a web server, which need not know ranges: one answer, read on and on.
+
+    After an error the rest is asked for; a server without ranges sends all again, and what has
+    been read is dropped.
+    """
+
+    def __init__(self, filesystem: Any, path: str, came: Callable[[], None]) -> None:
+        self.size: int | None = None
+        self.has_ranges = False
+        self._system = filesystem
+        self._path = path
+        self._came = came
+        self._marks: tuple[Any, ...] | None = None
+        self._is_packed = False  # for the way only: sizes and ranges are those of the packed bytes
+        self._answer: Any = None
+        self._position = 0
+        self._failure: Exception | None = None
+
+    def open(self) -> None:
+        self._begin(0)
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        # Without ranges what is in front is sent anyway.
+        is_far = self._answer is not None and self._position < offset and self.has_ranges
+        if self._answer is None or self._position > offset or is_far:
+            self.reset()
+            self._begin(offset)
+        while self._position < offset:
+            if not self._next(min(_STEP, offset - self._position)):
+                raise EOFError("the answer ends early")
+        parts: list[bytes] = []
+        wanted = size
+        try:
+            while wanted and (part := self._next(wanted)):
+                parts.append(part)
+                wanted -= len(part)
+        except Exception as failure:
+            if not parts:
+                raise
+            self._failure = failure  # what has come before is not lost
+        return b"".join(parts)
+
+    def reset(self) -> None:
+        self._failure = None
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            answer.close()
+
+    def _next(self, size: int) -> bytes:
+        # The library buffers twice as much as it is ever asked for.
+        part: bytes = self._answer.read(min(size, _STEP))
+        if part:
+            self._came()
+            self._position += len(part)
+        return part
+
+    def _begin(self, offset: int) -> None:
+        """Ask for the object from an offset on."""
+        import aiohttp  # fsspec's file system for the web needs it
+
+        headers = {**self._system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+        if offset and not self._is_packed:
+            headers["Range"] = f"bytes={offset}-"
+        silence = patience() / 3  # so that it is tried again before it is given up
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=silence, sock_read=silence)
+        # Without blocks it is one answer; with a size nobody asks for it in front.
+        self._answer = self._system.open(
+            self._path, "rb", block_size=0, size=1, headers=headers, timeout=timeout
+        )
+        answer = self._answer.r
+        found = _RANGE.match(answer.headers.get("Content-Range", ""))
+        is_part = answer.status == 206 and found is not None
+        self._position = int(found[1]) if is_part and found else 0
+        if self._position > offset or (answer.status == 206 and not found):
+            raise OSError("the server has sent another range than it was asked for")
+        self._is_packed = answer.headers.get("Content-Encoding", "identity") != "identity"
+        told = found[2] if is_part and found else answer.headers.get("Content-Length", "*")
+        size = int(told) if told.isdigit() and not self._is_packed else None
+        if is_part and size is None:
+            size = self.size  # a part need not say of how much it is one
+        marks = (size, answer.headers.get("ETag"), answer.headers.get("Last-Modified"))
+        if self._marks is None:
+            self._marks, self.size = marks, size
+            self.has_ranges = size is not None and answer.headers.get("Accept-Ranges") == "bytes"
+        elif marks != self._marks:
+            raise ChangedError
