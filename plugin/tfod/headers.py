@@ -26,11 +26,13 @@ class ShardPart:
     Attributes:
         start, stop: half-open span in bytes; both are ends of records.
         first_record: number of the record at ``start``.
+        records: how many it has, where its headers or an index have told.
     """
 
     start: int
     stop: int
     first_record: int
+    records: int | None = None
 
 
 def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
@@ -52,24 +54,29 @@ def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[Shard
                 wanted = HEADER_BYTES if position - base > _WINDOW else _WINDOW
                 base, window = position, os.pread(file.fileno(), wanted, position)
             head = window[position - base : position - base + HEADER_BYTES]
-            if len(head) < HEADER_BYTES or not _is_sound(head):
+            length = length_in_header(head)
+            if length is None:
                 break
-            position += HEADER_BYTES + _HEADER.unpack(head)[0] + FOOTER_BYTES
+            position += HEADER_BYTES + length + FOOTER_BYTES
             number += 1
             if position >= size:
                 break
             if position - start >= part_bytes:
-                yield ShardPart(start, position, first)
+                yield ShardPart(start, position, first, number - first)
                 start, first = position, number
             if position - base > len(window):
                 window = b""
-        yield ShardPart(start, size, first)
+        yield ShardPart(start, size, first, number - first if position == size else None)
 
 
-def _is_sound(head: bytes) -> bool:
+def length_in_header(head: bytes) -> int | None:
+    """The length of a payload as the 12 bytes of a record's header say it; None if unsound."""
+    if len(head) < HEADER_BYTES:
+        return None
+    length, stored = _HEADER.unpack(head)
     crc = _crc32c(head[:8])
-    masked: int = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return masked == int.from_bytes(head[8:], "little")
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return int(length) if masked == stored else None
 
 
 def find_headers(data: np.ndarray) -> Iterator[int]:

@@ -1,9 +1,4 @@
-"""Index files beside shards, for readers that jump to a record.
-
-One line a record: the byte at which it starts (its header, not its payload) and how many bytes it
-has with header and footer, in decimal, a space between. Source: ``tfrecord2idx`` of NVIDIA DALI,
-whose ``fn.readers.tfrecord(index_path=…)`` reads it, and of vahidk/tfrecord.
-"""
+"""Writing index files beside shards, for readers that jump to a record: see :mod:`tfod.index`."""
 
 from __future__ import annotations
 
@@ -13,12 +8,12 @@ from collections.abc import Sequence
 
 from tfod.compression import Compression
 from tfod.errors import ShardError
+from tfod.index import INDEX_EXTENSION
 from tfod.output_folder import OutputExistsError, replace_together
 from tfod.rearrange.sound_shards import compression_of, sound_batches
+from tfod.remote import is_url, name_of, require_local
 from tfod.shards import find_shards
 from tfod.writer import AtomicFile
-
-INDEX_EXTENSION = ".idx"
 
 
 def write_indexes(
@@ -42,6 +37,7 @@ def write_indexes(
         ShardError: a shard is damaged, compressed, or in a zip.
         OutputExistsError: an index is there, or two shards have the same name.
         WriteError: an index cannot be written.
+        RemoteError: a URL cannot be read, or an index would have to be written to one.
     """
     shards = [path for one in find_shards(source) for path in one.paths]
     targets = [_target(path, folder) for path in shards]
@@ -64,8 +60,9 @@ def write_indexes(
 
 
 def _target(shard: str, folder: str | os.PathLike[str] | None) -> str:
-    where, name = os.path.split(shard)
-    return os.path.join(where if folder is None else os.fspath(folder), name + INDEX_EXTENSION)
+    where = os.path.dirname(shard) if folder is None else os.fspath(folder)
+    require_local(where)
+    return os.path.join(where, name_of(shard) + INDEX_EXTENSION)
 
 
 def _write_index(shard: str, file: AtomicFile) -> int:
@@ -81,7 +78,7 @@ def _write_index(shard: str, file: AtomicFile) -> int:
 
 
 def _require_seekable(shard: str) -> None:
-    if not os.path.isfile(shard):
+    if not is_url(shard) and not os.path.isfile(shard):
         raise ShardError("is in a zip", shard=shard, remedy="unpack it before it is indexed")
     compression = compression_of(shard)
     if compression is not Compression.NONE:
