@@ -8,7 +8,7 @@ import pickle
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from xml.sax.saxutils import escape
@@ -24,7 +24,7 @@ from tfod_validator.collector import Collector
 from tfod_validator.comparison import compare, missing_pictures
 from tfod_validator.finding import Place
 from tfod_validator.profile import Policy
-from tfod_validator.rules.fidelity import Comparison
+from tfod_validator.rules.fidelity import Comparison, MissingPictures
 
 from tests.checker.test_task import IMAGES_XML, LAUGHS, video
 
@@ -131,6 +131,11 @@ def compared(
     """The comparison with a record whose boxes are given in pixels of a 200x100 picture."""
     corners = np.array([box for _, box in boxes], "<f8").reshape(-1, 4) / [200, 100, 200, 100]
     return compare(annotations, name, *size, corners.astype("<f4"), [text for text, _ in boxes])
+
+
+def missing(annotations: Annotations, names: Iterable[str]) -> MissingPictures:
+    seen = {place for name in names for place in annotations.find(name)}
+    return missing_pictures(annotations, seen)
 
 
 def said(subject: object) -> list[tuple[str, str]]:
@@ -308,7 +313,7 @@ class TestNames:
                 "picture 'a.jpg' can be any of 2 pictures of the source (x/a.jpg, x/a.jpg)",
             )
         ]
-        assert said(missing_pictures(twice, ["a.jpg"])) == []
+        assert said(missing(twice, ["a.jpg"])) == []
 
     def test_fid006_near_miss(self) -> None:
         assert compared(source(CAT), CAT, name="elsewhere/a.png") is None
@@ -316,11 +321,11 @@ class TestNames:
     def test_fid005_and_fid008(self) -> None:
         pictures = [source(CAT, DOG, name="a.jpg"), source(name="b.jpg"), source(CAT, name="c.jpg")]
         all_of_them = Annotations("s", tuple(one.pictures[0] for one in pictures))
-        assert said(missing_pictures(all_of_them, ["c.jpg"])) == [
+        assert said(missing(all_of_them, ["c.jpg"])) == [
             ("FID005", "picture 'a.jpg' of the source, with 2 boxes, is in no shard"),
             ("FID008", "pictures of the source that have no boxes are in no shard: 1 (b.jpg)"),
         ]
-        assert said(missing_pictures(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
+        assert said(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
 
 
 class TestBoxes:
@@ -507,4 +512,4 @@ def test_hyphal_tips_are_what_their_csv_says(corpus: Path, tmp_path: Path, subse
         texts = one.class_text or []
         found += said(compare(annotations, one.filename, one.height, one.width, one.boxes, texts))
     assert found == []
-    assert said(missing_pictures(annotations, seen)) == []
+    assert said(missing(annotations, seen)) == []

@@ -14,6 +14,7 @@ from tfod_validator.collector import Collector
 from tfod_validator.comparison import compare
 from tfod_validator.examined import Examined, Use
 from tfod_validator.role_keys import RoleKeys, Said
+from tfod_validator.row_blocks import RowCollector
 from tfod_validator.rules.boxes import Boxes
 from tfod_validator.rules.labels import ClassUse
 from tfod_validator.rules.registry import judge
@@ -24,7 +25,8 @@ class BatchJudge:
     """Judges the batches of one shard.
 
     Args:
-        result: takes the figures and the catalogue.
+        result: takes the figures.
+        rows: takes what is to be remembered of each record.
         collector: takes the findings.
         role_keys: how the profile calls things.
         label_map: of the shard.
@@ -34,12 +36,14 @@ class BatchJudge:
     def __init__(
         self,
         result: Examined,
+        rows: RowCollector,
         collector: Collector,
         role_keys: RoleKeys,
         label_map: LabelMap | None,
         annotations: Annotations | None,
     ) -> None:
         self._result = result
+        self._rows = rows
         self._collector = collector
         self._role_keys = role_keys
         self._label_map = label_map
@@ -50,7 +54,7 @@ class BatchJudge:
     def judge(self, batch: Batch) -> None:
         """Judge the records of a batch, and remember what is asked for at the end."""
         result = self._result
-        result.catalogue.add(batch.rows)
+        self._rows.add(batch.rows)
         boxes = batch.to_boxes()
         for rule, problem in self._role_keys.in_own_words(judge(boxes)):
             self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
@@ -87,6 +91,7 @@ class BatchJudge:
     def _compare(self, batch: Batch, boxes: Boxes, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
         for number, (row, (start, end)) in enumerate(zip(batch.rows, boxes.bounds, strict=True)):
+            self._result.seen.update(annotations.find(row.filename or ""))
             found = compare(
                 annotations,
                 row.filename or "",

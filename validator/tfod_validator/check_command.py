@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 from tfod.errors import TfodError
+from tfod.remote import PATIENCE, set_patience
 from tfod.roles import Roles
 from tfod.writer import AtomicFile
 
@@ -26,6 +27,7 @@ from tfod_validator.profile_file import load_profile
 from tfod_validator.render import render_html, render_json, render_junit, render_text
 from tfod_validator.report import Report
 from tfod_validator.rule_names import require_rule_names
+from tfod_validator.runner_options import add_runner_options, runner_of
 from tfod_validator.sample_choice import choose_samples
 from tfod_validator.sources import Inventory, take_inventory
 from tfod_validator.task import Task, load_task
@@ -110,6 +112,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     how.add_argument(
         "--no-sha256", action="store_true", help="do not hash the sources for the report"
     )
+    how.add_argument(
+        "--remote-timeout",
+        type=_count,
+        default=int(PATIENCE),
+        metavar="SECONDS",
+        help="give a server up that is silent for so long (default: 60)",
+    )
+    add_runner_options(parser)
     _add_output(parser)
     add_connection_options(parser)
     parser.set_defaults(run=_run)
@@ -159,13 +169,15 @@ def _count_or_none(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    set_patience(arguments.remote_timeout)
     options = _options(arguments)
     # The file is opened first: nobody wants to hear at the end that it cannot be written.
     with (
         take_inventory(arguments.sources) as inventory,
         _output(arguments.output, inventory) as write,
     ):
-        with _progress_bar(inventory) as progress:
+        is_told = options.runner is None and sys.stderr.isatty()
+        with _progress_bar(inventory) if is_told else nullcontext() as progress:
             report = check(inventory, options, progress)
         write(_rendered(report, options, arguments, inventory))
     return EXIT_VALID if report.valid else EXIT_FINDINGS
@@ -218,6 +230,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         max_findings=arguments.max_findings,
         max_record_bytes=arguments.max_record_bytes,
         jobs=arguments.jobs or os.cpu_count() or 1,
+        runner=runner_of(arguments),
         fail_on=Severity(arguments.fail_on),
         hash_sources=not arguments.no_sha256,
         archive_limits=replace(
@@ -275,10 +288,7 @@ def _rendered(
 
 @contextmanager
 def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
-    """A bar on standard error if that is a terminal, and tqdm is there."""
-    if not sys.stderr.isatty():
-        yield None
-        return
+    """A bar on standard error if tqdm is there."""
     try:
         from tqdm import tqdm
     except ImportError:

@@ -7,7 +7,7 @@ Equal distances are decided by the order of the boxes, so that a result is the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,11 +91,8 @@ def compare(
     return _comparison(pairings[best], results[best], filename, picture, classes, shifted=best > 0)
 
 
-def missing_pictures(annotations: Annotations, seen_names: Iterable[str]) -> MissingPictures:
-    """The pictures of the source that none of these file names can mean."""
-    seen: set[int] = set()
-    for name in seen_names:
-        seen.update(annotations.find(name))
+def missing_pictures(annotations: Annotations, seen: Set[int]) -> MissingPictures:
+    """The pictures of the source but for those at the places that were seen."""
     return MissingPictures(
         annotations.source,
         [

@@ -30,6 +30,7 @@ from tfod_validator.finding import Place, Problem
 from tfod_validator.layouts import Features, KnownLayout, Layouts
 from tfod_validator.picture_bytes import decode_failure, fingerprint, looks_like
 from tfod_validator.role_keys import RoleKeys, Said
+from tfod_validator.row_blocks import RowCollector
 from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
@@ -69,6 +70,7 @@ class Examiner:
         instructions: Instructions,
         shard: str,
         label_map: LabelMap | None,
+        rows: RowCollector,
         *,
         numbered: bool = False,
     ) -> None:
@@ -81,8 +83,9 @@ class Examiner:
         self._verdicts: dict[tuple[Any, ...], Said] = {}
         self._good_names: set[tuple[str, bool, str | None]] = set()
         self._batch = Batch()
+        self._rows = rows
         self._batch_judge = BatchJudge(
-            self.result, self._collector, self._keys, label_map, instructions.annotations
+            self.result, rows, self._collector, self._keys, label_map, instructions.annotations
         )
         self._record = _NO_RECORD
         self._item: str | None = None
@@ -145,6 +148,7 @@ class Examiner:
     def finish(self) -> Examined:
         """Judge what is left of the batch; return what is known."""
         self._judge_batch()
+        self._rows.flush()
         if self._parser is not None:
             self._ask_tensorflow(None)
         return self.result

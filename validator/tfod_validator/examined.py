@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfod.label_map import LabelMap
+from tfod.remote import patience
+
 from tfod_validator.annotations import Annotations
-from tfod_validator.catalogue import Catalogue
 from tfod_validator.collector import Findings
 from tfod_validator.profile import Policy, Profile
 from tfod_validator.statistics import Statistics
@@ -18,7 +21,13 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 
 @dataclass(frozen=True)
 class Instructions:
-    """What is the same for every shard of a check."""
+    """What is the same for every shard of a check.
+
+    Attributes:
+        label_maps: those that lie open, by name.
+        patience: :func:`tfod.remote.patience`, which other processes do not know; the others are
+            as in :class:`tfod_validator.check.Options`.
+    """
 
     profile: Profile
     policy: Policy
@@ -27,11 +36,51 @@ class Instructions:
     decode: bool = False
     with_tensorflow: bool = False
     annotations: Annotations | None = None
+    label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
+    patience: float = field(default_factory=patience)
+
+
+@dataclass
+class Figures:
+    """Figures of the records, mergeable in any order.
+
+    Attributes:
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used, by the name of the label map.
+        seen: places of the annotations' pictures that a record has the name of.
+    """
+
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def merge(self, other: Figures) -> None:
+        """Add the figures of other records."""
+        self.statistics.merge(other.statistics)
+        for name, uses in other.uses.items():
+            self.uses.setdefault(name, Counter()).update(uses)
+        self.seen |= other.seen
+
+    def add(self, examined: Examined, label_map: str | None) -> None:
+        """Add what the records of a shard have shown; the label map is the shard's."""
+        self.statistics.merge(examined.statistics)
+        self.uses.setdefault(label_map, Counter()).update(examined.uses)
+        self.seen |= examined.seen
 
 
 @dataclass
 class Examined:
-    """What is known after a shard, or a part of it, was read."""
+    """What is known after a shard, or a part of it, was read.
+
+    Attributes:
+        shard: its name.
+        findings: what is wrong with it.
+        records, pictures, boxes: what was read.
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used.
+        keys: the features that records have.
+        seen: places of the annotations' pictures that a record has the name of.
+    """
 
     shard: str
     findings: Findings
@@ -41,14 +90,4 @@ class Examined:
     statistics: Statistics = field(default_factory=Statistics)
     uses: Counter[Use] = field(default_factory=Counter)
     keys: set[str] = field(default_factory=set)
-    catalogue: Catalogue = field(default_factory=Catalogue)
-
-    def merge(self, other: Examined) -> None:
-        """Add the part of the shard that comes next; its findings are merged elsewhere."""
-        self.records += other.records
-        self.pictures += other.pictures
-        self.boxes += other.boxes
-        self.statistics.merge(other.statistics)
-        self.uses.update(other.uses)
-        self.keys |= other.keys
-        self.catalogue.extend(other.catalogue)
+    seen: set[int] = field(default_factory=set)

@@ -9,38 +9,53 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 
 from tfod.errors import TfodError
 
 from tfod_validator.examined import Instructions
-from tfod_validator.work import Progress, Work, WorkResult, do_work
+from tfod_validator.row_store import RowStore
+from tfod_validator.tally import WorkResult
+from tfod_validator.work import Progress, Work, do_work
 
 _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""
 
 _instructions: Instructions
 _stop: Event
+_store: RowStore
 
 
 def do_all(
-    work: Iterable[Work], instructions: Instructions, jobs: int, progress: Progress
+    work: Iterable[Work],
+    instructions: Instructions,
+    jobs: int,
+    progress: Progress,
+    folder: str | None,
 ) -> Iterator[WorkResult]:
     """Do all the work.
+
+    Args:
+        work: what is to be done.
+        instructions: the same for all of it.
+        jobs: how many processes; 1 is this one.
+        progress: told of what was read.
+        folder: where rows go that memory is too small for; None to keep all in memory.
 
     Raises:
         TfodError: a process died, for want of memory mostly.
     """
     if jobs <= 1:
-        for one in work:
-            yield do_work(one, instructions, progress)
+        with closing(RowStore(folder)) as store:
+            for one in work:
+                yield do_work(one, instructions, progress, store)
         return
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
+    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
     waiting: deque[Future[tuple[WorkResult, int, int]]] = deque()
     done = False
     try:
@@ -95,9 +110,9 @@ def _next(waiting: deque[Future[tuple[WorkResult, int, int]]], progress: Progres
     return result
 
 
-def _start(instructions: Instructions, stop: Event) -> None:
-    global _instructions, _stop
-    _instructions, _stop = instructions, stop
+def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
+    global _instructions, _stop, _store
+    _instructions, _stop, _store = instructions, stop, RowStore(folder)
 
 
 def _do(work: Work) -> tuple[WorkResult, int, int]:
@@ -110,7 +125,7 @@ def _do(work: Work) -> tuple[WorkResult, int, int]:
         if _stop.is_set():
             raise _StoppedError
 
-    return do_work(work, _instructions, count), read, records
+    return do_work(work, _instructions, count, _store), read, records
 
 
 class _StoppedError(Exception):

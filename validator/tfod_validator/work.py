@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from dataclasses import dataclass, replace
 
-from tfod.compression import Compression, PeekedStream
-from tfod.damage import HEADER_BYTES
+from tfod.compression import Compression, PeekedStream, ReadableStream
+from tfod.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.errors import LabelMapError
 from tfod.headers import ShardPart
-from tfod.label_map import LabelMap, decode_label_map
-from tfod.records import (
-    Record,
-    read_record_stream,
-    read_records,
-    shard_compression,
-)
+from tfod.label_map import decode_label_map
+from tfod.records import Record, read_record_stream, shard_compression
+from tfod.remote import set_patience
+from tfod.remote_stream import RemoteStream
 from tfod.shards import parse_shard_name
 from tfod.zip_directory import Entry
 
@@ -26,12 +22,16 @@ from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.examine import Examiner
-from tfod_validator.examined import Examined, Instructions
+from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place
+from tfod_validator.hashing import sha256_of
+from tfod_validator.row_blocks import RowCollector
+from tfod_validator.row_store import RowStore
 from tfod_validator.rules.dataset import NumberedSet
 from tfod_validator.rules.framing import CompressedShard, Unreadable
 from tfod_validator.rules.labels import LabelMapFile
 from tfod_validator.sources import Location, ShardSource
+from tfod_validator.tally import ShardSummary, WorkResult
 
 Progress = Callable[[int, int], None]
 """Told of bytes and records that were read since the last time."""
@@ -39,119 +39,176 @@ _COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
 _REPORT_EVERY = 256
 _REPORT_BYTES = 1 << 20
 _STEP = 1 << 18
+_PART_BITS = 24
 
 
 @dataclass(frozen=True)
 class ShardWork:
-    """A shard, or a part of it."""
+    """A shard, or a part of it.
 
+    Attributes:
+        number: of this piece of work (:func:`number_of`).
+        shard: the file.
+        label_map: name of its label map.
+        part: which part; None for the whole shard.
+        with_sha256: whether to hash what is read.
+    """
+
+    number: int
     shard: ShardSource
-    label_map: LabelMap | None
-    label_map_name: str | None
+    label_map: str | None
     part: ShardPart | None = None
+    with_sha256: bool = False
+
+    @property
+    def name(self) -> str:
+        """The shard, as the report names it."""
+        return self.shard.location.name
 
 
 @dataclass(frozen=True)
 class ArchiveWork:
     """An archive with all that is in it; ``label_map`` is one that the user has named."""
 
+    number: int
     archive: Location
     limits: ArchiveLimits
-    label_map: LabelMap | None = None
-    label_map_name: str | None = None
+    label_map: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The archive, as the report names it."""
+        return self.archive.name
 
 
-Work = ShardWork | ArchiveWork
+@dataclass(frozen=True)
+class HashWork:
+    """A file that is to be hashed, since nobody else reads it from its start to its end."""
+
+    number: int
+    location: Location
+
+    @property
+    def name(self) -> str:
+        """The file, as the report names it."""
+        return self.location.name
 
 
-@dataclass
-class ShardResult:
-    """What is known of a shard.
-
-    Attributes:
-        examined: what its records have shown.
-        subset: the subset it belongs to.
-        label_map: name of the label map it was judged by.
-        rivals: label maps that fit equally well, when there are several.
-        in_archive: whether it came out of an archive.
-        is_whole: whether the archive's entry could be read to its end.
-    """
-
-    examined: Examined
-    subset: str
-    label_map: str | None
-    rivals: Sequence[str] = ()
-    in_archive: bool = False
-    is_whole: bool = True
+Work = ShardWork | ArchiveWork | HashWork
 
 
-@dataclass
-class WorkResult:
-    """What work has come to.
-
-    Attributes:
-        shards: in order; of a part of a shard, that shard.
-        label_maps: label maps of an archive, by name.
-        findings: what concerns no shard.
-    """
-
-    shards: list[ShardResult] = field(default_factory=list)
-    label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
-    findings: list[Findings] = field(default_factory=list)
+def number_of(place: int, part: int = 0) -> int:
+    """Number of a piece of work: by the place of its source, then by its part."""
+    return place << _PART_BITS | part
 
 
-def do_work(work: Work, instructions: Instructions, progress: Progress) -> WorkResult:
-    """Examine a shard, a part of one, or an archive."""
+def place_of(number: int) -> int:
+    """The place of its source, from the number of a piece of work."""
+    return number >> _PART_BITS
+
+
+def do_work(
+    work: Work, instructions: Instructions, progress: Progress, store: RowStore
+) -> WorkResult:
+    """Examine a shard, a part of one, or an archive; rows are kept in the store."""
+    set_patience(instructions.patience)
+    if isinstance(work, HashWork):
+        return _hash_file(work, instructions.max_findings)
     if isinstance(work, ShardWork):
-        return _examine_shard(work, instructions, progress)
-    return _examine_archive(work, instructions, progress)
+        return _examine_shard(work, instructions, progress, store)
+    return _examine_archive(work, instructions, progress, store)
 
 
-def _examine_shard(work: ShardWork, instructions: Instructions, progress: Progress) -> WorkResult:
+def _examine_shard(
+    work: ShardWork, instructions: Instructions, progress: Progress, store: RowStore
+) -> WorkResult:
     shard, location = work.shard, work.shard.location
-    examiner = Examiner(instructions, location.name, work.label_map, numbered=shard.numbered)
+    result = WorkResult(work.number, Findings(instructions.max_findings))
+    summary = ShardSummary(
+        work.number, 0, location.name, shard.subset, work.label_map, tuple(shard.rivals)
+    )
+    label_map = instructions.label_maps.get(work.label_map or "")
+    rows = _rows_of(summary, result, store)
+    examiner = Examiner(instructions, location.name, label_map, rows, numbered=shard.numbered)
+    watch = _FramingWatch(examiner)
     try:
-        if location.remote or location.path != location.name:
-            with location.open() as stream:
-                _examine_stream(examiner, stream, location.name, location.size(), progress)
-        else:
-            if work.part is None or work.part.start == 0:
-                with location.open() as stream:
-                    note_compression(examiner, stream.read(HEADER_BYTES), location.name)
-            records = read_records(
-                location.path,
-                part=work.part,
-                on_damage=examiner.damaged,
-                max_record_bytes=instructions.max_record_bytes,
-            )
-            _examine_records(examiner, records, progress)
-    except Exception as error:
-        # Stores raise what they like; of a file on this machine only the system's errors are meant.
-        if not location.remote and not isinstance(error, OSError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        with location.open(work.part, hashed=work.with_sha256) as stream:
+            size = stream.size if isinstance(stream, RemoteStream) else location.size()
+            _examine_stream(watch, stream, location.name, size, progress, work.part)
+            if isinstance(stream, RemoteStream) and work.with_sha256:
+                result.digests[location.name] = stream.digest()
+    except OSError as error:
+        reason = error.strerror or str(error)
         examiner.judge_at(Unreadable(reason), Place(location.name))
-    return WorkResult(
-        [ShardResult(examiner.finish(), shard.subset, work.label_map_name, shard.rivals)]
+    result.add(summary, examiner.finish())
+    if work.part is not None and not watch.agrees_with(work.part):
+        rest = ShardPart(work.part.start, location.size() or 0, work.part.first_record)
+        result.instead = replace(work, part=rest)
+    return result
+
+
+def _hash_file(work: HashWork, most: int) -> WorkResult:
+    result = WorkResult(work.number, Findings(most))
+    digest = sha256_of(work.location)
+    if digest is not None:
+        result.digests[work.location.name] = digest
+    return result
+
+
+def _rows_of(summary: ShardSummary, result: WorkResult, store: RowStore) -> RowCollector:
+    """What takes the rows of a shard."""
+    return RowCollector(
+        summary.work,
+        summary.number,
+        summary.subset,
+        lambda block: result.blocks.append(store.keep(block)),
     )
 
 
+class _FramingWatch:
+    """Sees whether the part of a shard is what its index says it is."""
+
+    def __init__(self, examiner: Examiner) -> None:
+        self.examiner = examiner
+        self._is_sound = True
+        self._passed = 0
+
+    def damaged(self, damage: Damage) -> None:
+        """Take note of a damage of the framing, and tell of it."""
+        self.examiner.damaged(damage)
+        if damage.kind in (DamageKind.DATA_CRC, DamageKind.OVERSIZE):
+            self._passed += 1
+        else:
+            self._is_sound = False
+
+    def agrees_with(self, part: ShardPart) -> bool:
+        """Whether the records are those that were promised."""
+        if part.records is None:
+            return True
+        return self._is_sound and self.examiner.result.records + self._passed == part.records
+
+
 def _examine_stream(
-    examiner: Examiner,
-    stream: BinaryIO,
+    watch: _FramingWatch,
+    stream: ReadableStream,
     name: str,
     size: int | None,
     progress: Progress,
+    part: ShardPart | None = None,
 ) -> None:
-    limit = examiner.instructions.max_record_bytes
-    peeked = PeekedStream(stream, HEADER_BYTES)
-    note_compression(examiner, peeked.head, name)
+    examiner = watch.examiner
+    source = stream
+    if part is None:  # only plain shards are read in parts
+        peeked = PeekedStream(stream, HEADER_BYTES)
+        note_compression(examiner, peeked.head, name)
+        source = peeked
     records = read_record_stream(
-        peeked,
+        source,
         name,
         size,
-        on_damage=examiner.damaged,
-        max_record_bytes=limit,
+        part=part,
+        on_damage=watch.damaged,
+        max_record_bytes=examiner.instructions.max_record_bytes,
     )
     _examine_records(examiner, records, progress)
 
@@ -181,15 +238,15 @@ def note_compression(examiner: Examiner, head: bytes, name: str) -> None:
 
 
 def _examine_archive(
-    work: ArchiveWork, instructions: Instructions, progress: Progress
+    work: ArchiveWork, instructions: Instructions, progress: Progress, store: RowStore
 ) -> WorkResult:
     """Examine the shards of an archive in their order, and read everything else to its end."""
     collector = Collector(instructions.policy, instructions.max_findings)
-    result = WorkResult(findings=[collector.findings])
+    result = WorkResult(work.number, collector.findings)
+    location = work.archive
     try:
-        location = work.archive
         with Archive(location.path, location.name, collector, work.limits) as archive:
-            _examine_entries(archive, collector, work, instructions, progress, result)
+            _examine_entries(archive, collector, work, instructions, progress, result, store)
     except OSError as error:
         reason = error.strerror or str(error)
         collector.judge(Unreadable(reason), Place(work.archive.name))
@@ -203,15 +260,16 @@ def _examine_entries(
     instructions: Instructions,
     progress: Progress,
     result: WorkResult,
+    store: RowStore,
 ) -> None:
-    contents = look_through(archive, collector, needs_label_map=work.label_map_name is None)
+    contents = look_through(archive, collector, needs_label_map=work.label_map is None)
     for group in contents.shard_sets:
-        names = [archive.place(contents.shards[path]).shard for path in group.paths]
         for subject in numbered_sets(group.paths, group.missing):
             collector.judge(subject, archive.place())
-        for path, name in zip(group.paths, names, strict=True):
+        for path in group.paths:
+            name, map_name = archive.place(contents.shards[path]).shard, work.label_map
+            label_map = instructions.label_maps.get(map_name or "")
             entry = contents.label_maps.get(path)
-            label_map, map_name = work.label_map, work.label_map_name
             if entry is not None:
                 map_name = archive.place(entry).shard
                 if map_name not in result.label_maps:
@@ -220,17 +278,19 @@ def _examine_entries(
                 label_map = result.label_maps[map_name].label_map
             shard_name = parse_shard_name(path)
             numbered = shard_name is not None and shard_name.total is not None
-            examiner = Examiner(instructions, name, label_map, numbered=numbered)
-            is_whole = True
+            summary = ShardSummary(
+                work.number, len(result.shards), name, group.subset, map_name, in_archive=True
+            )
+            rows = _rows_of(summary, result, store)
+            examiner = Examiner(instructions, name, label_map, rows, numbered=numbered)
             try:
                 with archive.open(contents.shards[path]) as stream:
-                    _examine_stream(examiner, stream, name, None, progress)
+                    _examine_stream(_FramingWatch(examiner), stream, name, None, progress)
                     while stream.read(_STEP):  # what lies behind a damage has a checksum too
                         pass
             except ArchiveDamageError:
-                is_whole = False  # the collector has been told
-            examined = examiner.finish()
-            result.shards.append(ShardResult(examined, group.subset, map_name, (), True, is_whole))
+                summary = replace(summary, is_whole=False)  # the collector has been told
+            result.add(summary, examiner.finish())
     for entry in archive.entries:
         archive.drain(entry)
 

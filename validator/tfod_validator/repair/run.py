@@ -6,19 +6,20 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.output_folder import replace_together
 from tfod.shards import find_shards, group_shards
-from tfod.version import __version__
 from tfod.writer import AtomicFile
 
 from tfod_validator.amounts import plural
-from tfod_validator.collector import Collector
-from tfod_validator.compare_records import class_names, judge_together
+from tfod_validator.collector import Collector, Findings
+from tfod_validator.compare_records import class_names, examination_of, judge_together
+from tfod_validator.conclusion import conclude
 from tfod_validator.examine import Examiner
-from tfod_validator.examined import Instructions
+from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.profile import OFF, Policy, Profile
 from tfod_validator.repair.changes import Change, Tally
@@ -26,14 +27,17 @@ from tfod_validator.repair.label_maps import map_from_uses
 from tfod_validator.repair.layout import LABEL_MAP, Layout
 from tfod_validator.repair.shard import Orders, ShardRepair
 from tfod_validator.repair.table import INEVITABLE, REPAIRED
-from tfod_validator.report import ChosenProfile, Counts, Report
+from tfod_validator.report import Report
+from tfod_validator.row_blocks import RowBlock, RowCollector
+from tfod_validator.row_store import RowStore, scratch_folder
 from tfod_validator.rules.labels import LabelMapFile
 from tfod_validator.rules.registry import all_rules
 from tfod_validator.sampling import profile_of
 from tfod_validator.shard_walk import WalkedShard, walk_shards
 from tfod_validator.sources import Inventory, take_inventory
-from tfod_validator.statistics import Statistics
-from tfod_validator.work import ShardResult, label_map_file, numbered_sets
+from tfod_validator.tally import ShardSummary, WorkResult
+from tfod_validator.tally import Tally as CheckTally
+from tfod_validator.work import label_map_file, number_of, numbered_sets
 
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.
@@ -124,12 +128,22 @@ def repair(
         if len(inventory.archives) + bool(inventory.shards) > 1:
             # Their entries may have the same names.
             raise TfodError(f"{source}: there are several zips; repair them one by one")
-        run = _Run(source, output, options or Options(), inventory, Tally(write))
-        try:
-            run.plan()
-            return run.do()
-        finally:
-            run.discard()
+        with scratch_folder() as folder, closing(RowStore(folder)) as rows:
+            run = _Run(source, output, options or Options(), inventory, Tally(write), rows)
+            try:
+                run.plan()
+                return run.do()
+            finally:
+                run.discard()
+
+
+@dataclass
+class _Repaired:
+    """A shard of the result: what is known of it, what its records show, and what it comes to."""
+
+    summary: ShardSummary
+    examined: Examined
+    result: WorkResult
 
 
 @dataclass
@@ -141,8 +155,9 @@ class _Run:
     options: Options
     inventory: Inventory
     tally: Tally
+    rows: RowStore
     _files: dict[str, AtomicFile] = field(default_factory=dict)
-    _results: list[ShardResult] = field(default_factory=list)
+    _results: list[_Repaired] = field(default_factory=list)
     _label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
     _rivals: set[str] = field(default_factory=set)
 
@@ -240,7 +255,12 @@ class _Run:
         for path_of_rival, rival in zip(rivals, shard.rivals, strict=True):
             self._copy_rival(rival, path_of_rival)
         label_map = shard.label_map.label_map if shard.label_map else None
-        examiner = Examiner(self._instructions, path, label_map, numbered=shard.numbered)
+        number = number_of(len(self._results))
+        result = WorkResult(number, Findings(_MOST_FINDINGS))
+        rows = RowCollector(
+            number, 0, shard.subset, lambda block: result.blocks.append(self.rows.keep(block))
+        )
+        examiner = Examiner(self._instructions, path, label_map, rows, numbered=shard.numbered)
         repair = ShardRepair(shard, self._orders, self.tally, examiner, seen)
         file = self._open(path)
         repair.run(file)
@@ -248,7 +268,8 @@ class _Run:
             file.complete()
         self._read += repair.read
         self._written += repair.written
-        self._results.append(ShardResult(examiner.finish(), shard.subset, map_path, rivals))
+        summary = ShardSummary(number, 0, path, shard.subset, map_path, rivals)
+        self._results.append(_Repaired(summary, examiner.finish(), result))
 
     def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
         """A label map of the source, in the legal spelling."""
@@ -280,7 +301,7 @@ class _Run:
         bare = [
             one
             for one in self._results
-            if one.label_map is None and not one.rivals and one.examined.boxes
+            if not one.summary.label_map and not one.summary.rivals and one.examined.boxes
         ]
         if not bare or "LAB001" not in self._orders.codes:
             return
@@ -289,11 +310,11 @@ class _Run:
             return
         what = f"label map written, of {plural(len(made.items), 'class')} that the records name"
         for one in bare:
-            path = os.path.join(os.path.dirname(one.examined.shard), LABEL_MAP)
-            one.label_map = path
+            path = os.path.join(os.path.dirname(one.summary.name), LABEL_MAP)
+            one.summary = replace(one.summary, label_map=path)
             if path not in self._label_maps:
                 self._require_free(path)
-                self.tally.add(Change("LAB001", what), Place(one.examined.shard))
+                self.tally.add(Change("LAB001", what), Place(one.summary.name))
                 self._write_label_map(path, made.to_text().encode())
 
     def _write_label_map(self, path: str, data: bytes) -> None:
@@ -316,62 +337,39 @@ class _Run:
 
     def _remaining(self) -> Report:
         """What is left, as a check of the result says it."""
-        collector, results = self._collector, self._results
-        findings = collector.findings
-        for file in self._label_maps.items():
-            collector.judge(file[1], Place(file[0]))
-        paths = [one.examined.shard for one in results]
+        collector = self._collector
+        for name, file in self._label_maps.items():
+            collector.judge(file, Place(name))
+        paths = [one.summary.name for one in self._results]
         for group in group_shards(paths, self._layout.output):
             for numbered in numbered_sets(group.paths, group.missing):
                 collector.judge(numbered, Place(numbered.stem))
         if self._unknown is not None:
             collector.judge(*self._unknown)
-        for one in results:
-            findings.merge(one.examined.findings)
-        profile = self._orders.profile
+        tally = CheckTally(_MOST_FINDINGS)
+        blocks: list[RowBlock] = []
+        for one in self._results:
+            one.result.add(one.summary, one.examined)
+            tally.add(one.result)
+            blocks += one.result.blocks
+        collector.findings.merge(tally.findings())
+        shards = tally.shards()
         judge_together(
-            results,
+            examination_of(tally, blocks, _MOST_FINDINGS),
+            shards,
             self._label_maps,
             collector,
             task=None,
             annotations=None,
-            roles=profile.roles,
+            roles=self._orders.profile.roles,
         )
-        return _report(results, self._label_maps, collector, self._chosen, self._began)
-
-
-def _report(
-    results: Sequence[ShardResult],
-    label_maps: dict[str, LabelMapFile],
-    collector: Collector,
-    chosen: ChosenProfile,
-    began: float,
-) -> Report:
-    findings = collector.findings
-    findings.close()
-    statistics = Statistics()
-    for one in results:
-        statistics.merge(one.examined.statistics)
-    statistics.classes = class_names(results, label_maps)
-    by_severity = findings.by_severity()
-    return Report(
-        valid=not (by_severity[Severity.ERROR] or by_severity[Severity.WARNING]),
-        fail_on=Severity.WARNING,
-        profile=chosen,
-        sources=(),
-        counts=Counts(
-            shards=len(results),
-            records=sum(one.examined.records for one in results),
-            pictures=sum(one.examined.pictures for one in results),
-            boxes=sum(one.examined.boxes for one in results),
-            by_code=findings.by_code(),
-            by_severity=by_severity,
-            places_by_code={code: len(one) for code, one in sorted(findings.counts.items())},
-            by_shard=findings.by_shard(),
-        ),
-        severities=findings.severities,
-        findings=findings.in_order([one.examined.shard for one in results]),
-        statistics=statistics,
-        version=__version__,
-        duration=time.monotonic() - began,
-    )
+        return conclude(
+            collector.findings,
+            shards,
+            tally.figures.statistics,
+            class_names(tally.figures.uses, self._label_maps),
+            profile=self._chosen,
+            fail_on=Severity.WARNING,
+            sources=(),
+            began=self._began,
+        )

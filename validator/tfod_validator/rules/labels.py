@@ -46,14 +46,10 @@ class LabelMapFile:
 
 @dataclass(frozen=True)
 class NoLabelMap:
-    """A shard without a label map; ``rivals`` are several that fit equally well.
-
-    ``is_url``: beside what lies elsewhere nobody has looked for one.
-    """
+    """A shard without a label map; ``rivals`` are several that fit equally well."""
 
     boxes: int
     rivals: Sequence[str] = ()
-    is_url: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,9 +75,6 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
         names = ", ".join(shards.rivals)
         remedy = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", remedy=remedy)
-    elif shards.boxes and shards.is_url:
-        remedy = "Pass --label-map."
-        yield Problem("no label map was named; for a URL none is looked for", remedy=remedy)
     elif shards.boxes:
         yield Problem("no label map lies beside this shard or one folder up")
 

@@ -86,6 +86,7 @@ def _options(folder: Path, request: Request, limits: Limits, inventory: Inventor
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
         fail_on=Severity(request.fail_on),
+        spill=False,  # the sandbox lets a check write no files
         archive_limits=ArchiveLimits(
             entries=limits.max_archive_entries,
             total_bytes=limits.max_archive_bytes,
