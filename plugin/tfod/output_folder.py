@@ -18,6 +18,8 @@ from typing import Any
 
 from tfod.compression import Compression
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.finished_shards import FinishedShards
+from tfod.remote import require_local
 from tfod.shard_layout import ShardLayout
 from tfod.shards import find_shards
 from tfod.writer import AtomicFile, ShardSetWriter, WriteError
@@ -55,10 +57,11 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         shards_there: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self._folder = os.fspath(folder)
+        require_local(self._folder)
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
         self._sources = {_identity(path) for path in sources}
         self._overwrite = overwrite
-        self._writers: dict[str, ShardSetWriter] = {}
+        self._writers: dict[str, ShardSetWriter | FinishedShards] = {}
         self._texts: dict[str, bytes] = {}
         self._text_files: dict[str, AtomicFile] = {}
         self.paths: list[str] = []
@@ -97,7 +100,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self.require_free(subset, name_files(1)[0] if name_files else "")
         if subset in self._writers:
             raise ValueError(f"subset {subset!r} is there twice")
-        self._writers[subset] = ShardSetWriter(
+        writer = ShardSetWriter(
             self._folder,
             subset,
             num_shards=layout.num_shards or 1,
@@ -105,7 +108,27 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             compression=layout.compression or Compression.NONE,
             name_files=name_files,
         )
-        return self._writers[subset]
+        self._writers[subset] = writer
+        return writer
+
+    def add_finished(
+        self, subset: str, files: Sequence[str], name_files: Callable[[int], Sequence[str]]
+    ) -> FinishedShards:
+        """A subset whose shards are written already, elsewhere in the folder, by other processes.
+
+        Args:
+            subset: its name.
+            files: paths of the shards, in order.
+            name_files: as :class:`ShardSetWriter` has it.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+        """
+        names = name_files(len(files))
+        self.require_free(subset, names[0])
+        finished = FinishedShards(files, [os.path.join(self._folder, name) for name in names])
+        self._writers[subset] = finished
+        return finished
 
     def add_text(self, name: str, content: bytes) -> None:
         """A file beside the shards, a label map say; ``name`` is relative to the folder.

@@ -18,6 +18,7 @@ from tfod.compression import Compression, Deflater
 from tfod.errors import TfodError
 from tfod.record_batches import RecordBatch
 from tfod.records import masked_crc32c
+from tfod.remote import require_local
 from tfod.shards import shard_file_names
 
 _crc32c = google_crc32c.value
@@ -38,7 +39,8 @@ class AtomicFile:
     """
 
     def __init__(self, folder: str, hint: str) -> None:
-        self._made = _absent_folders(folder)
+        require_local(folder)
+        self._made = absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
             self._aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
@@ -103,7 +105,7 @@ class AtomicFile:
         )
 
 
-def _absent_folders(folder: str) -> list[str]:
+def absent_folders(folder: str) -> list[str]:
     """The folders that have to be made for this one to be there, the innermost first."""
     absent = []
     folder = os.path.abspath(folder)

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Sequence
 
 from tfod.errors import TfodError
+from tfod.remote import require_local
 from tfod.version import __version__
+
+from tfod_validator.runner_options import split_arguments
 
 # Each command's module is loaded when it is typed: all of them take longer than most of the work.
 _MODULES = {
@@ -49,12 +52,14 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code. Bad input is one line on standard error."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments, for_runner = split_arguments(sys.argv[1:] if arguments is None else arguments)
     options = build_parser(arguments[0] if arguments else None).parse_args(arguments)
+    options.runner_arguments = for_runner
     if threading.current_thread() is threading.main_thread():
         # What was begun is cleaned up, as at Ctrl-C.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
+        require_local(getattr(options, "output", None) or "")
         code: int = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()

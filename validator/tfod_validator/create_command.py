@@ -7,11 +7,14 @@ The options are those of the OD API's scripts, with the same meanings and defaul
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
+
+from tfod_validator.runner_options import add_runner_options, runner_of
 
 if TYPE_CHECKING:
     from tfod.create.coco import CocoSet
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
 
 EXIT_OK = 0
 _MOST_SHARDS = 99_999  # as many as five digits can say
+# What workers read, whose working directory is another one.
+_FOLDERS = (
+    *("data_dir", "image_dir", "input_images_directory"),
+    *("train_image_dir", "val_image_dir", "test_image_dir"),
+)
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -164,6 +172,7 @@ def _add_common(
         metavar="N",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    add_runner_options(parser)
     # absl's own, which the scripts' instructions tell people to type.
     parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=_run, create=create, num_shards=num_shards)
@@ -189,6 +198,11 @@ def _number_of_shards(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    options.runner = runner_of(options)
+    if options.runner is not None:
+        for name in _FOLDERS:
+            if getattr(options, name, None):
+                setattr(options, name, os.path.abspath(getattr(options, name)))
     created: Created = options.create(options)
     for one in created.sets:
         print(_sentence(one))
@@ -222,6 +236,7 @@ def _pascal(options: argparse.Namespace) -> Created:
         ignore_difficult_instances=options.ignore_difficult_instances,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
+        runner=options.runner,
     )
 
 
@@ -242,6 +257,7 @@ def _coco(options: argparse.Namespace) -> Created:
         ),
         num_shards=options.num_shards,
         overwrite=options.overwrite,
+        runner=options.runner,
     )
 
 
@@ -275,6 +291,7 @@ def _kitti(options: argparse.Namespace) -> Created:
         validation_set_size=options.validation_set_size,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
+        runner=options.runner,
     )
 
 
@@ -291,6 +308,7 @@ def _open_images(options: argparse.Namespace) -> Created:
         label_map=options.input_label_map,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
+        runner=options.runner,
     )
 
 
@@ -304,4 +322,5 @@ def _csv(options: argparse.Namespace) -> Created:
         label_map=options.label_map_path,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
+        runner=options.runner,
     )

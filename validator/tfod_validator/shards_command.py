@@ -12,6 +12,7 @@ from tfod.shard_layout import ShardLayout, parse_count, parse_size
 
 from tfod_validator.amounts import plural
 from tfod_validator.console import print_text
+from tfod_validator.runner_options import add_runner_options, runner_of
 
 EXIT_OK = 0
 _MOST_LISTED = 10
@@ -40,6 +41,7 @@ def _add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--shuffle", type=_seed, metavar="SEED", help="put the records of each subset in an order "
         "that this number decides",
     )  # fmt: skip
+    add_runner_options(parser)
     parser.set_defaults(run=_reshard)
 
 
@@ -165,6 +167,7 @@ def _reshard(options: argparse.Namespace) -> int:
         _layout(options),
         shuffle=options.shuffle,
         overwrite=options.overwrite,
+        runner=runner_of(options),
     )
     _tell_subsets(done.records)
     _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")

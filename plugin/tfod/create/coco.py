@@ -15,7 +15,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,14 +26,17 @@ from tfod.create.coco_keypoints import KeypointFile, read_keypoints
 from tfod.create.coco_masks import draw_segmentation
 from tfod.create.label_maps import BACKGROUND, ChosenLabelMap
 from tfod.create.output import Created, PlannedSet, write_sets
-from tfod.create.pictures import read_picture
+from tfod.create.pictures import Picture, read_picture
 from tfod.create.tally import Tally
-from tfod.detection import AttributeValue, Detection, PngMask
+from tfod.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.errors import TfodError
 from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 from tfod.naming import safe_relative_path
 from tfod.png import encode_mask_png
 from tfod.raster import fill_box
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 """How many files the script writes for each set, at most."""
@@ -83,6 +86,7 @@ def create_coco(
     options: CocoOptions | None = None,
     num_shards: int | None = None,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Created:
     """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
 
@@ -96,21 +100,24 @@ def create_coco(
         num_shards: how many files for each set; None is what the script writes
             (:data:`NUM_SHARDS`). Never more than it has pictures.
         overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
 
     Raises:
         TfodError: something is missing, odd or there already.
     """
     tally = Tally()
-    readers = [_Reader(one, options or CocoOptions(), tally) for one in sets]
+    options = options or CocoOptions()
+    readers = [_Reader(one, options, tally) for one in sets]
     planned = [
         PlannedSet(
             os.path.join(output_dir, f"coco_{one.name}.record"),
             num_shards or NUM_SHARDS[one.name],
-            reader.detections(),
+            reader.items(),
+            _Maker(one.annotations_file, one.image_dir, options.include_masks),
         )
         for one, reader in zip(sets, readers, strict=True)
     ]
-    return write_sets(planned, _label_map(readers), tally, overwrite)
+    return write_sets(planned, _label_map(readers), tally, overwrite, runner=runner)
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,20 @@ class _Object:
     segmentation: Any
 
 
+@dataclass(frozen=True)
+class _Item:
+    """What the JSONs say of a picture; ``size`` are height and width that boxes are divided by."""
+
+    image_id: str
+    filename: str
+    size: tuple[int, int]
+    objects: Sequence[_Object]
+    keypoints: Keypoints | None
+    captions: Sequence[str]
+
+
 class _Reader:
-    """Makes the records of one set."""
+    """Reads what is said of the pictures of one set."""
 
     def __init__(self, source: CocoSet, options: CocoOptions, tally: Tally) -> None:
         self._source = source
@@ -148,47 +167,39 @@ class _Reader:
         self._captions = _read_captions(captions) if captions else {}
         self._used: dict[Any, frozenset[Any]] = {}
 
-    def detections(self) -> Iterator[Detection]:
-        """The records, in the order of the file's images."""
+    def items(self) -> Iterator[_Item]:
+        """The pictures that get a record, in the order of the file's images."""
         for image in self.file.images:
-            detection = self._detection(image)
-            if self._options.remove_non_person_images and _PERSON not in (
-                detection.class_text or ()
+            item = self._item(image)
+            if self._options.remove_non_person_images and all(
+                one.name != _PERSON for one in item.objects
             ):
-                self._tally.add("pictures without a person, left out", detection.filename or "")
+                self._tally.add("pictures without a person, left out", item.filename)
                 continue
-            yield detection
+            yield item
         self._count_what_is_left()
 
-    def _detection(self, image: Mapping[str, Any]) -> Detection:
+    def _item(self, image: Mapping[str, Any]) -> _Item:
         path = self.file.path
         with sound_coco(path):
             image_id, filename = image["id"], safe_relative_path(str(image["file_name"]))
             size = (max(0, int(image.get("height") or 0)), max(0, int(image.get("width") or 0)))
             if image_id in self._used:
                 raise ValueError(f"image id {image_id!r} comes twice")
-        picture = read_picture(os.path.join(self._source.image_dir, filename), path)
-        own = (picture.height, picture.width)
-        size = (size[0] or own[0], size[1] or own[1])
-        if size != own:
-            self._size_differs(filename, size, own)
+        if not all(size):
+            picture = read_picture(os.path.join(self._source.image_dir, filename), path)
+            size = (size[0] or picture.height, size[1] or picture.width)
         with sound_coco(path):
             found = list(self._objects(self.file.annotations.pop(image_id, ()), size))
             ids = [one.id for one in found]
             self._used[image_id] = frozenset(ids)
-        return Detection(
-            **picture.fields(filename, str(image_id)),
-            boxes=normalized([one.corners for one in found], size, f"{path}, {filename}"),
-            class_text=[one.name for one in found],
-            class_label=[one.label for one in found],
-            masks=[self._mask(one, size) for one in found] if self._options.include_masks else None,
-            keypoints=self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
-            attributes={
-                **_lists([one.attributes for one in found]),
-                "is_crowd": [one.is_crowd for one in found],
-                "area": [one.area for one in found],
-            },
-            captions=self._captions.pop(image_id, ()),
+        return _Item(
+            str(image_id),
+            filename,
+            size,
+            found,
+            self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
+            self._captions.pop(image_id, ()),
         )
 
     def _objects(
@@ -240,25 +251,8 @@ class _Reader:
             one.get("segmentation"),
         )
 
-    def _mask(self, one: _Object, size: tuple[int, int]) -> PngMask:
-        where = self._place(one.id)
-        mask = draw_segmentation(one.segmentation, size, where)
-        if mask is None:
-            self._tally.add("annotations without segmentation, their mask is their box", where)
-            mask = fill_box(one.corners, size)
-        return PngMask(encode_mask_png(mask))
-
-    def _size_differs(self, filename: str, size: tuple[int, int], own: tuple[int, int]) -> None:
-        where = f"{self.file.path}: {filename} is {size[1]}x{size[0]}, the file {own[1]}x{own[0]}"
-        if self._options.include_masks:
-            raise TfodError(f"{where}; masks would not fit it, correct the size")
-        self._tally.add(
-            "pictures of another size than the JSON says; their boxes are divided by the JSON's",
-            where,
-        )
-
     def _place(self, annotation_id: Any) -> str:
-        return f"{self.file.path}, annotation {annotation_id}"
+        return _place(self.file.path, annotation_id)
 
     def _count_what_is_left(self) -> None:
         for members in self.file.annotations.values():
@@ -275,6 +269,60 @@ class _Reader:
                     "captions of pictures that are not listed, left out",
                     f"{self._source.caption_annotations_file}, image {image_id}",
                 )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the records of one set."""
+
+    annotations_file: str
+    image_dir: str
+    include_masks: bool
+
+    def __call__(self, item: _Item, tally: Tally) -> Detection:
+        path, size, found = self.annotations_file, item.size, item.objects
+        picture = read_picture(os.path.join(self.image_dir, item.filename), path)
+        if size != (picture.height, picture.width):
+            self._size_differs(item, picture, tally)
+        return Detection(
+            **picture.fields(item.filename, item.image_id),
+            boxes=normalized([one.corners for one in found], size, f"{path}, {item.filename}"),
+            class_text=[one.name for one in found],
+            class_label=[one.label for one in found],
+            masks=[self._mask(one, size, tally) for one in found] if self.include_masks else None,
+            keypoints=item.keypoints,
+            attributes={
+                **_lists([one.attributes for one in found]),
+                "is_crowd": [one.is_crowd for one in found],
+                "area": [one.area for one in found],
+            },
+            captions=item.captions,
+        )
+
+    def _mask(self, one: _Object, size: tuple[int, int], tally: Tally) -> PngMask:
+        where = _place(self.annotations_file, one.id)
+        mask = draw_segmentation(one.segmentation, size, where)
+        if mask is None:
+            tally.add("annotations without segmentation, their mask is their box", where)
+            mask = fill_box(one.corners, size)
+        return PngMask(encode_mask_png(mask))
+
+    def _size_differs(self, item: _Item, picture: Picture, tally: Tally) -> None:
+        height, width = item.size
+        where = (
+            f"{self.annotations_file}: {item.filename} is {width}x{height}, the file "
+            f"{picture.width}x{picture.height}"
+        )
+        if self.include_masks:
+            raise TfodError(f"{where}; masks would not fit it, correct the size")
+        tally.add(
+            "pictures of another size than the JSON says; their boxes are divided by the JSON's",
+            where,
+        )
+
+
+def _place(path: str, annotation_id: Any) -> str:
+    return f"{path}, annotation {annotation_id}"
 
 
 def _attributes(found: Any) -> Mapping[str, AttributeValue]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from tfod.create.boxes import normalized
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map
@@ -24,6 +26,9 @@ from tfod.errors import TfodError
 from tfod.label_map import LabelMap
 from tfod.naming import safe_relative_path
 
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
 
 def create_from_csv(
     csv_input: str,
@@ -33,6 +38,7 @@ def create_from_csv(
     label_map: str | None = None,
     num_shards: int = 1,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Created:
     """Write the pictures that a CSV names.
 
@@ -44,6 +50,7 @@ def create_from_csv(
             taken; else one is made of the classes in the CSV, in the order of their names.
         num_shards: how many files.
         overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
 
     Raises:
         TfodError: something is missing, odd or there already.
@@ -58,12 +65,10 @@ def create_from_csv(
         os.path.dirname(output_path) or ".",
         lambda: _made_label_map(found.pictures, csv_input),
     )
-    detections = (
-        _detection(one, image_dir, csv_input, chosen, tally)
-        for one in sorted(found.pictures, key=attrgetter("filename"))
-    )
-    planned = PlannedSet(output_path, num_shards, detections)
-    created = write_sets([planned], chosen, tally, overwrite, sources=[csv_input])
+    pictures = sorted(found.pictures, key=attrgetter("filename"))
+    maker = _Maker(csv_input, image_dir, chosen)
+    planned = PlannedSet(output_path, num_shards, pictures, maker)
+    created = write_sets([planned], chosen, tally, overwrite, sources=[csv_input], runner=runner)
     return created.with_notes([*found.liberties, *_unread(found, csv_input)])
 
 
@@ -81,25 +86,31 @@ def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:
         )
 
 
-def _detection(
-    found: CsvPicture, image_dir: str, csv_input: str, chosen: ChosenLabelMap, tally: Tally
-) -> Detection:
-    filename = safe_relative_path(found.filename)
-    picture = read_picture(os.path.join(image_dir, filename), csv_input)
-    size = (picture.width, picture.height)
-    said = (found.width or picture.width, found.height or picture.height)
-    where = f"{csv_input}, {found.filename}"
-    if said != size:
-        tally.add(
-            "pictures of another size than the CSV says; their boxes are divided by their own",
-            f"{where}: {said[0]}x{said[1]}, the picture {size[0]}x{size[1]}",
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the records."""
+
+    csv_input: str
+    image_dir: str
+    chosen: ChosenLabelMap
+
+    def __call__(self, found: CsvPicture, tally: Tally) -> Detection:
+        filename = safe_relative_path(found.filename)
+        picture = read_picture(os.path.join(self.image_dir, filename), self.csv_input)
+        size = (picture.width, picture.height)
+        said = (found.width or picture.width, found.height or picture.height)
+        where = f"{self.csv_input}, {found.filename}"
+        if said != size:
+            tally.add(
+                "pictures of another size than the CSV says; their boxes are divided by their own",
+                f"{where}: {said[0]}x{said[1]}, the picture {size[0]}x{size[1]}",
+            )
+        return Detection(
+            **picture.fields(filename),
+            boxes=normalized([one.corners for one in found.boxes], size[::-1], where),
+            class_text=[one.class_name for one in found.boxes],
+            class_label=[self.chosen.id_of(one.class_name, where) for one in found.boxes],
         )
-    return Detection(
-        **picture.fields(filename),
-        boxes=normalized([one.corners for one in found.boxes], size[::-1], where),
-        class_text=[one.class_name for one in found.boxes],
-        class_label=[chosen.id_of(one.class_name, where) for one in found.boxes],
-    )
 
 
 def _made_label_map(pictures: Sequence[CsvPicture], csv_input: str) -> ChosenLabelMap:

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from tfod.detection import Detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap
 from tfod.picture import FORMAT_OF_EXTENSION
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 DONT_CARE = "dontcare"
 CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)
@@ -66,6 +70,7 @@ def create_kitti(
     validation_set_size: int = VALIDATION_SET_SIZE,
     num_shards: int = 1,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Created:
     """Write ``<output_path>_train.tfrecord`` and ``<output_path>_val.tfrecord``.
 
@@ -80,6 +85,7 @@ def create_kitti(
         validation_set_size: pictures of lower numbers than this go into the validation set.
         num_shards: how many files for each set.
         overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -92,30 +98,27 @@ def create_kitti(
         lambda: _made_label_map(classes_to_use),
     )
     _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), pictures, tally)
-    reader = _Reader(data_dir, frozenset(classes_to_use), chosen, tally)
+    maker = _Maker(os.path.join(data_dir, _ANNOTATIONS), frozenset(classes_to_use), chosen)
     val = [path for path in pictures if _number(path) < validation_set_size]
     train = [path for path in pictures if _number(path) >= validation_set_size]
     planned = [
-        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, map(reader.detection, paths))
+        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, paths, maker)
         for name, paths in (("train", train), ("val", val))
     ]
-    return write_sets(planned, chosen, tally, overwrite)
+    return write_sets(planned, chosen, tally, overwrite, runner=runner)
 
 
-class _Reader:
-    """Makes the records."""
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the record of a picture."""
 
-    def __init__(
-        self, data_dir: str, classes: frozenset[str], chosen: ChosenLabelMap, tally: Tally
-    ) -> None:
-        self._annotations = os.path.join(data_dir, _ANNOTATIONS)
-        self._classes = classes
-        self._chosen = chosen
-        self._tally = tally
+    annotations: str
+    classes: frozenset[str]
+    chosen: ChosenLabelMap
 
-    def detection(self, path: str) -> Detection:
-        labels = os.path.join(self._annotations, _label_file(path))
-        objects = self._wanted(list(_read_objects(labels)), labels)
+    def __call__(self, path: str, tally: Tally) -> Detection:
+        labels = os.path.join(self.annotations, _label_file(path))
+        objects = self._wanted(list(_read_objects(labels)), labels, tally)
         picture = read_picture(path, labels)
         values = np.array([one.values for one in objects]).reshape(-1, len(_FIELDS))
         columns = {name: values[:, _FIELDS.index(name)].tolist() for name in _CARRIED}
@@ -125,22 +128,22 @@ class _Reader:
             boxes=normalized([one.box for one in objects], (picture.height, picture.width), labels),
             class_text=[one.name for one in objects],
             class_label=[
-                self._chosen.id_of(one.name, f"{labels}, line {one.line}") for one in objects
+                self.chosen.id_of(one.name, f"{labels}, line {one.line}") for one in objects
             ],
             attributes={"difficult": [0] * len(objects), **columns},
         )
 
-    def _wanted(self, objects: Sequence[_Object], labels: str) -> list[_Object]:
-        regions = [one for one in objects if one.name == DONT_CARE in self._classes]
+    def _wanted(self, objects: Sequence[_Object], labels: str, tally: Tally) -> list[_Object]:
+        regions = [one for one in objects if one.name == DONT_CARE in self.classes]
         wanted = []
         for one in objects:
             place = f"{labels}, line {one.line}"
             if one.name == DONT_CARE:
                 continue
-            if one.name not in self._classes:
-                self._tally.add("objects of other classes, left out", place)
+            if one.name not in self.classes:
+                tally.add("objects of other classes, left out", place)
             elif any(_overlap(one, region) for region in regions):
-                self._tally.add("objects that overlap a dontcare region, left out", place)
+                tally.add("objects that overlap a dontcare region, left out", place)
             else:
                 wanted.append(one)
         return wanted

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfod.create.boxes import normalized
 from tfod.create.label_maps import choose_label_map, shipped_label_map
@@ -25,6 +25,9 @@ from tfod.detection import Detection, ImageLabel
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap
 from tfod.picture import FORMAT_OF_EXTENSION
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 NUM_SHARDS = 100
 _EXTENSION = ".jpg"  # of every picture of Open Images
@@ -53,6 +56,7 @@ def create_open_images(
     label_map: str | None = None,
     num_shards: int = NUM_SHARDS,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Created:
     """Write ``<output_path_prefix>-00000-of-00100`` and so on.
 
@@ -68,6 +72,7 @@ def create_open_images(
         num_shards: how many files, fewer where one would be left without a picture; the id
             (hexadecimal) modulo their number says which.
         overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -77,62 +82,72 @@ def create_open_images(
     chosen = choose_label_map(label_map, folder, lambda: shipped_label_map(_MAP))
     ids = _image_ids(source.images_directory, tally)
     count = _shards_with_pictures(ids, num_shards)
-    reader = _Reader(source, ids, chosen.label_map, tally)
     planned = PlannedSet(
         output_path_prefix,
         count,
-        map(reader.detection, ids),
-        lambda one: _shard_of(one.source_id or "", count),
+        _items(source, ids, tally),
+        _Maker(source.images_directory, chosen.label_map),
+        lambda one: _shard_of(one.image_id, count),
     )
     labels = source.image_label_annotations_csv
     sources = [source.box_annotations_csv, *([labels] if labels else [])]
-    return write_sets([planned], chosen, tally, overwrite, sources=sources)
+    return write_sets([planned], chosen, tally, overwrite, sources=sources, runner=runner)
 
 
-class _Reader:
+@dataclass(frozen=True)
+class _Item:
+    """A picture, and its rows in the CSVs."""
+
+    image_id: str
+    boxes: Sequence[BoxRow]
+    labels: Sequence[LabelRow]
+
+
+def _items(source: OpenImagesSource, ids: Sequence[str], tally: Tally) -> Iterator[_Item]:
+    boxes = box_rows(source.box_annotations_csv, ids, tally)
+    labels: PictureRows[LabelRow] | None = None
+    if source.image_label_annotations_csv:
+        labels = label_rows(source.image_label_annotations_csv, ids, tally)
+    for image_id in ids:
+        yield _Item(image_id, boxes.take(image_id), labels.take(image_id) if labels else ())
+
+
+@dataclass(frozen=True)
+class _Maker:
     """Makes the records."""
 
-    def __init__(
-        self, source: OpenImagesSource, ids: Sequence[str], label_map: LabelMap, tally: Tally
-    ) -> None:
-        self._source = source
-        self._label_map = label_map
-        self._tally = tally
-        self._boxes = box_rows(source.box_annotations_csv, ids, tally)
-        self._labels: PictureRows[LabelRow] | None = None
-        if source.image_label_annotations_csv:
-            self._labels = label_rows(source.image_label_annotations_csv, ids, tally)
+    images_directory: str
+    label_map: LabelMap
 
-    def detection(self, image_id: str) -> Detection:
-        filename = f"{image_id}{_EXTENSION}"
-        path = os.path.join(self._source.images_directory, filename)
-        picture = read_picture(path, self._source.images_directory)
-        boxes = [one for one in self._boxes.take(image_id) if self._is_known(one)]
-        labels = self._labels.take(image_id) if self._labels else []
+    def __call__(self, item: _Item, tally: Tally) -> Detection:
+        filename = f"{item.image_id}{_EXTENSION}"
+        path = os.path.join(self.images_directory, filename)
+        picture = read_picture(path, self.images_directory)
+        boxes = [one for one in item.boxes if self._is_known(one, tally)]
         return Detection(
-            **picture.fields(filename, image_id),
+            **picture.fields(filename, item.image_id),
             boxes=normalized([one.corners for one in boxes], (1, 1), filename),
             class_text=[one.name for one in boxes],
             class_label=[self._id(one.name) for one in boxes],
             attributes=_attributes(boxes),
             image_labels=[
                 ImageLabel(one.name, self._id(one.name), one.confidence)
-                for one in labels
-                if self._is_known(one)
+                for one in item.labels
+                if self._is_known(one, tally)
             ],
         )
 
-    def _is_known(self, row: BoxRow | LabelRow) -> bool:
-        if self._label_map.find(row.name) is not None:
+    def _is_known(self, row: BoxRow | LabelRow, tally: Tally) -> bool:
+        if self.label_map.find(row.name) is not None:
             return True
         what = "boxes" if isinstance(row, BoxRow) else "classes of pictures"
-        self._tally.add(
+        tally.add(
             f"{what} that the label map lacks the class of, left out", f"{row.where}: {row.name}"
         )
         return False
 
     def _id(self, name: str) -> int:
-        item = self._label_map.find(name)
+        item = self.label_map.find(name)
         assert item is not None  # those of unknown classes are left out
         return item.id
 

@@ -8,16 +8,21 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tfod.create.label_maps import ChosenLabelMap, must_write_label_map
 from tfod.create.tally import Tally
 from tfod.detection import Detection
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
+from tfod.finished_shards import WorkFolder
 from tfod.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.shard_layout import ShardLayout
 from tfod.shards import numbered_file_names
 from tfod.writer import ShardSetWriter
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 _AROUND = 12  # characters of a text that is no text, before and behind
 
@@ -29,14 +34,25 @@ class PlannedSet:
     Attributes:
         path: of its only file; of several the numbered names start with it.
         num_shards: how many files; never more than it has pictures.
-        detections: its records.
-        shard_of: which file a record goes into; None deals them in turn.
+        items: what its records are made from, one for each.
+        make: makes a record; adds to the tally. With a runner both are sent to other processes.
+        shard_of: which file the record of an item goes into; None deals them in turn.
     """
 
     path: str
     num_shards: int
-    detections: Iterable[Detection]
-    shard_of: Callable[[Detection], int] | None = None
+    items: Iterable[Any]
+    make: Callable[[Any, Tally], Detection]
+    shard_of: Callable[[Any], int] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its only file."""
+        return os.path.basename(self.path)
+
+    def name_files(self, count: int) -> list[str]:
+        """Names for so many files."""
+        return numbered_file_names(self.name, count)
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ def write_sets(
     overwrite: bool = False,
     *,
     sources: Sequence[str] = (),
+    runner: Runner | None = None,
 ) -> Created:
     """Write sets into one folder, and the label map beside them.
 
@@ -95,6 +112,8 @@ def write_sets(
         tally: what was odd; those who make the records add to it.
         overwrite: replace sets of the same names.
         sources: files that are read, which are never replaced.
+        runner: lets workers of Apache Beam make the records, each of them whole files; they need
+            the folder and the pictures under the same paths.
 
     Raises:
         TfodError: something is there already, or whatever the records raise.
@@ -109,17 +128,23 @@ def write_sets(
     if new_map and replaces_map:
         tally.add("label maps replaced; other shards there have the ids of the former one", beside)
     find = functools.partial(_shards_there, folder)
-    with OutputFolder(folder, sources, overwrite, shards_there=find) as output:
+    with (
+        contextlib.ExitStack() as stack,
+        OutputFolder(folder, sources, overwrite, shards_there=find) as output,
+    ):
         if new_map:
             text = chosen.label_map.to_text()
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
-        writers = [_add(one, output) for one in planned]
-        objects = [_write(one, writer) for one, writer in zip(planned, writers, strict=True)]
-    sets = tuple(
-        CreatedSet(one.path, tuple(writer.paths()), writer.count, count)
-        for one, writer, count in zip(planned, writers, objects, strict=True)
-    )
+        if runner is None:
+            writers = [_add(one, output) for one in planned]
+            written = [_write(*one, tally) for one in zip(planned, writers, strict=True)]
+        else:
+            for one in planned:
+                output.require_free(one.name)
+            work = stack.enter_context(WorkFolder(folder))
+            written = _write_on_beam(planned, tally, output, work, runner)
+    sets = tuple(written)
     notes = (*chosen.notes, *tally.sentences(), *_empty_sets(sets))
     return Created(sets, beside, new_map, notes)
 
@@ -135,20 +160,49 @@ def _require_shard_path(path: str) -> None:
 
 
 def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
-    name = os.path.basename(planned.path)
-    name_files = functools.partial(numbered_file_names, name)
-    return output.add_subset(name, ShardLayout(num_shards=planned.num_shards), name_files)
+    layout = ShardLayout(num_shards=planned.num_shards)
+    return output.add_subset(planned.name, layout, planned.name_files)
 
 
-def _write(planned: PlannedSet, writer: ShardSetWriter) -> int:
-    """Write the records of a set; return how many objects they have."""
+def _write(planned: PlannedSet, writer: ShardSetWriter, tally: Tally) -> CreatedSet:
+    """Write the records of a set."""
     objects = 0
-    for detection in planned.detections:
-        with _sound_texts(detection.filename or ""):
-            payload = encode_detection(detection)
-        writer.write(payload, None if planned.shard_of is None else planned.shard_of(detection))
-        objects += len(detection.boxes)
-    return objects
+    for item in planned.items:
+        payload, count = make_record(planned.make, item, tally)
+        writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
+        objects += count
+    writer.complete()
+    return CreatedSet(planned.path, tuple(writer.paths()), writer.count, objects)
+
+
+def _write_on_beam(
+    planned: Sequence[PlannedSet],
+    tally: Tally,
+    output: OutputFolder,
+    work: WorkFolder,
+    runner: Runner,
+) -> list[CreatedSet]:
+    """Have the records of all sets written."""
+    from tfod.beam.create import make_on_beam  # loads Apache Beam
+
+    created = []
+    for one, made in zip(planned, make_on_beam(planned, tally, work.path, runner), strict=True):
+        shards = output.add_finished(one.name, made.files, one.name_files)
+        created.append(CreatedSet(one.path, tuple(shards.paths()), made.pictures, made.objects))
+    return created
+
+
+def make_record(
+    make: Callable[[Any, Tally], Detection], item: Any, tally: Tally
+) -> tuple[bytes, int]:
+    """A record, encoded, and how many objects it has.
+
+    Raises:
+        TfodError: whatever ``make`` raises, or a text is none.
+    """
+    detection = make(item, tally)
+    with _sound_texts(detection.filename or ""):
+        return encode_detection(detection), len(detection.boxes)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from tfod.label_map import LabelMap
 from tfod.naming import split_extension
 from tfod.picture import FORMAT_OF_EXTENSION
 from tfod.voc import VOC_ANNOTATIONS, VocObject, VocPicture, read_voc
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"
@@ -64,6 +67,7 @@ def create_pascal(
     ignore_difficult_instances: bool = False,
     num_shards: int = 1,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Created:
     """Write the pictures of one set.
 
@@ -76,6 +80,7 @@ def create_pascal(
         ignore_difficult_instances: leave out objects that are difficult.
         num_shards: how many files.
         overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -88,64 +93,65 @@ def create_pascal(
         os.path.dirname(output_path) or ".",
         lambda: _made_label_map([os.path.join(root, source.annotations_dir) for root in roots]),
     )
-    reader = _Reader(source.annotations_dir, chosen, tally, ignore_difficult_instances)
-    detections = (reader.detection(root, path) for root, path in files)
-    return write_sets([PlannedSet(output_path, num_shards, detections)], chosen, tally, overwrite)
+    maker = _Maker(source.annotations_dir, chosen, ignore_difficult_instances)
+    planned = PlannedSet(output_path, num_shards, files, maker)
+    return write_sets([planned], chosen, tally, overwrite, runner=runner)
 
 
-class _Reader:
-    """Makes the records."""
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the record of an annotation file, which comes with the year's folder."""
 
-    def __init__(
-        self, annotations_dir: str, chosen: ChosenLabelMap, tally: Tally, ignore_difficult: bool
-    ) -> None:
-        self._annotations_dir = annotations_dir
-        self._chosen = chosen
-        self._tally = tally
-        self._ignore_difficult = ignore_difficult
+    annotations_dir: str
+    chosen: ChosenLabelMap
+    ignore_difficult: bool
 
-    def detection(self, root: str, path: str) -> Detection:
+    def __call__(self, file: tuple[str, str], tally: Tally) -> Detection:
+        root, path = file
         voc = read_voc(path)
         if voc is None:
             raise TfodError(f"{path} is no Pascal VOC annotation: its root is not <annotation>")
         if not voc.filename:
             raise TfodError(f"{path}: <filename> is missing or empty; say which picture it is of")
-        place, filename = _find_picture(root, os.path.join(root, self._annotations_dir), voc)
+        place, filename = _find_picture(root, os.path.join(root, self.annotations_dir), voc)
         picture = read_picture(place, path)
-        objects = [one for one in voc.objects if self._is_wanted(one, path)]
+        objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
         return Detection(
             **picture.fields(filename),
-            boxes=self._boxes(objects, voc, picture),
+            boxes=_boxes(objects, voc, picture, tally),
             class_text=[one.name for one in objects],
-            class_label=[self._chosen.id_of(one.name, _place(path, one)) for one in objects],
+            class_label=[self.chosen.id_of(one.name, _place(path, one)) for one in objects],
             attributes=_attributes(objects, path),
         )
 
-    def _is_wanted(self, one: VocObject, path: str) -> bool:
+    def _is_wanted(self, one: VocObject, path: str, tally: Tally) -> bool:
         if one.box is None:
-            self._tally.add("objects without <bndbox>, left out", _place(path, one))
+            tally.add("objects without <bndbox>, left out", _place(path, one))
             return False
-        if self._ignore_difficult and _flag(one, "difficult", path):
-            self._tally.add("difficult objects, left out", _place(path, one))
+        if self.ignore_difficult and _flag(one, "difficult", path):
+            tally.add("difficult objects, left out", _place(path, one))
             return False
         unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
         unread = [tag for tag in unread if tag not in _FIELDS]
         if unread:
             where = f"{_place(path, one)}: <{unread[0]}>"
-            self._tally.add("objects with fields that are not read", where)
+            tally.add("objects with fields that are not read", where)
         return True
 
-    def _boxes(self, objects: Sequence[VocObject], voc: VocPicture, picture: Picture) -> np.ndarray:
-        # The XML's size is the one that its boxes were drawn on.
-        height, width = voc.height or picture.height, voc.width or picture.width
-        if (height, width) != (picture.height, picture.width):
-            self._tally.add(
-                "pictures of another size than their annotation says; their boxes are divided by "
-                "the annotation's",
-                f"{voc.file}: {width}x{height}, the picture {picture.width}x{picture.height}",
-            )
-        boxes = [one.box for one in objects if one.box is not None]
-        return normalized(boxes, (height, width), voc.file)
+
+def _boxes(
+    objects: Sequence[VocObject], voc: VocPicture, picture: Picture, tally: Tally
+) -> np.ndarray:
+    # The XML's size is the one that its boxes were drawn on.
+    height, width = voc.height or picture.height, voc.width or picture.width
+    if (height, width) != (picture.height, picture.width):
+        tally.add(
+            "pictures of another size than their annotation says; their boxes are divided by "
+            "the annotation's",
+            f"{voc.file}: {width}x{height}, the picture {picture.width}x{picture.height}",
+        )
+    boxes = [one.box for one in objects if one.box is not None]
+    return normalized(boxes, (height, width), voc.file)
 
 
 def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:

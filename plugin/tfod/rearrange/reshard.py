@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfod.finished_shards import WorkFolder
 from tfod.output_folder import OutputFolder
 from tfod.rearrange.sound_shards import (
     compression_of,
@@ -17,6 +20,7 @@ from tfod.rearrange.sound_shards import (
     one_label_map,
     sound_batches,
 )
+from tfod.remote import is_url
 from tfod.shard_file import RecordIndex
 from tfod.shard_layout import OptionError, ShardLayout
 from tfod.shards import (
@@ -27,6 +31,9 @@ from tfod.shards import (
     similar_file_names,
     subset_of_stem,
 )
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ def reshard(
     *,
     shuffle: int | None = None,
     overwrite: bool = False,
+    runner: Runner | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
@@ -69,6 +77,8 @@ def reshard(
             ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
             (NEP 19), so that they are the same everywhere.
         overwrite: replace shards of the same subsets in the folder.
+        runner: lets workers of Apache Beam do it (:mod:`tfod.beam.reshard`); the bytes are the
+            same. They need source and folder under the same paths.
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
@@ -84,23 +94,57 @@ def reshard(
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     records: dict[str, int] = {}
-    with OutputFolder(folder, paths, overwrite) as out:
+    # The work folder goes after what is in it has got its names.
+    with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
         label_maps = _copy_label_maps(sets, out, notes)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
-        for one in sets:
-            complete = _fill_in(layout, one)
-            writer = out.add_subset(one.subset, complete, functools.partial(_names, one))
-            if shuffle is None:
-                for path in one.paths:
-                    for batch in sound_batches(path):
-                        writer.copy(batch)
-            else:
-                for payload in _shuffled(one.paths, shuffle):
-                    writer.write(payload)
-            writer.complete()  # closes its files
-            records[one.subset] = writer.count
+        if runner is not None:
+            work = stack.enter_context(WorkFolder(folder))
+            records = _copy_on_beam(sets, layout, shuffle, out, work, runner)
+        else:
+            for one in sets:
+                records[one.subset] = _copy(one, _fill_in(layout, one), shuffle, out)
     return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
+
+
+def _copy(one: ShardSet, layout: ShardLayout, shuffle: int | None, out: OutputFolder) -> int:
+    """Write a subset; return how many records it has."""
+    writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
+    if shuffle is None:
+        for path in one.paths:
+            for batch in sound_batches(path):
+                writer.copy(batch)
+    else:
+        for payload in _shuffled(one.paths, shuffle):
+            writer.write(payload)
+    writer.complete()  # closes its files
+    return writer.count
+
+
+def _copy_on_beam(
+    sets: Sequence[ShardSet],
+    layout: ShardLayout,
+    shuffle: int | None,
+    out: OutputFolder,
+    work: WorkFolder,
+    runner: Runner,
+) -> dict[str, int]:
+    """Have all subsets written; return how many records each has."""
+    from tfod.beam.reshard import Subset, copy_on_beam  # loads Apache Beam
+
+    subsets = [
+        Subset(one.subset, _by_full_path(one.paths), _fill_in(layout, one), shuffle) for one in sets
+    ]
+    copied = copy_on_beam(subsets, work.path, runner)
+    for one, done in zip(sets, copied, strict=True):
+        out.add_finished(one.subset, done.files, functools.partial(_names, one))
+    return {one.subset: done.records for one, done in zip(sets, copied, strict=True)}
+
+
+def _by_full_path(paths: Sequence[str]) -> list[str]:
+    """Paths that do not depend on the working directory; URLs as they are."""
+    return [path if is_url(path) else os.path.abspath(path) for path in paths]
 
 
 def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:

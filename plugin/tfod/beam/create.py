@@ -1,0 +1,172 @@
+"""Making shards on Apache Beam: this machine reads annotations, workers make records of pictures.
+
+A worker makes whole shards. What each is made from is dealt into files of a work folder, and so are
+the shards, which are made anew by whoever does it again.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfod.beam.run import Runner, run_pipeline
+from tfod.beam.sharing import require_here, require_shared
+from tfod.create.output import PlannedSet, make_record
+from tfod.create.tally import Tally
+from tfod.writer import AtomicFile, RecordWriter
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+_AT_ONCE = 1 << 12  # items that are held before they go into files
+_Numbered = tuple[int, Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A set whose shards lie in the work folder.
+
+    Attributes:
+        files: paths of the shards, in order.
+        pictures, objects: how many of them are in it.
+    """
+
+    files: tuple[str, ...]
+    pictures: int
+    objects: int
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One shard to be made: paths of what makes records, of their items, and of the shard."""
+
+    make: str
+    items: str
+    file: str
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A shard that was made."""
+
+    file: str
+    size: int
+    pictures: int
+    objects: int
+    tally: Tally
+
+
+def make_on_beam(
+    planned: Sequence[PlannedSet], tally: Tally, work: str, runner: Runner
+) -> list[Made]:
+    """Make the shards of sets in the work folder.
+
+    Args:
+        planned: the sets.
+        tally: what was odd with their items; gets what was odd with their records.
+        work: the folder.
+        runner: where the workers are.
+
+    Raises:
+        TfodError: whatever items and records raise, or the pipeline failed.
+    """
+    numbers = itertools.count()
+    tasks = [
+        _deal(one, os.path.join(work, f"set-{place}"), numbers, tally)
+        for place, one in enumerate(planned)
+    ]
+    every = [task for some in tasks for task in some]
+    done = {one.file: one for one in run_pipeline(functools.partial(_steps, every), runner)}
+    for one in done.values():
+        require_here(one.file, one.size)
+        tally.merge(one.tally)
+    return [
+        Made(
+            tuple(task.file for task in some),
+            sum(done[task.file].pictures for task in some),
+            sum(done[task.file].objects for task in some),
+        )
+        for some in tasks
+    ]
+
+
+def _deal(planned: PlannedSet, prefix: str, numbers: Iterator[int], tally: Tally) -> list[_Task]:
+    """Deal the items of a set into one file for each shard."""
+    make = f"{prefix}-make"
+    with open(make, "wb") as file:
+        pickle.dump(planned.make, file)
+    dealt: dict[int, list[_Numbered]] = defaultdict(list)
+    items = iter(planned.items)
+    count = 0
+    while True:
+        number = next(numbers)
+        tally.begin(number)
+        try:
+            item = next(items)
+        except StopIteration:
+            break
+        shard = count % planned.num_shards if planned.shard_of is None else planned.shard_of(item)
+        dealt[shard].append((number, item))
+        count += 1
+        if count % _AT_ONCE == 0:
+            _put_away(dealt, prefix)
+    _put_away(dealt, prefix)
+    return [
+        _Task(make, f"{prefix}-items-{shard}", f"{prefix}-{shard}")
+        for shard in range(max(1, min(planned.num_shards, count)))
+    ]
+
+
+def _put_away(dealt: dict[int, list[_Numbered]], prefix: str) -> None:
+    for shard, items in dealt.items():
+        with open(f"{prefix}-items-{shard}", "ab") as file:
+            pickle.dump(items, file)
+    dealt.clear()
+
+
+def _steps(tasks: Sequence[_Task], pipeline: beam.Pipeline) -> beam.PCollection[_Done]:
+    import apache_beam as beam
+
+    return (
+        pipeline
+        | "shards" >> beam.Create(tasks)
+        | "deal shards" >> beam.Reshuffle()
+        | "make" >> beam.Map(_make_one)
+    )
+
+
+def _make_one(task: _Task) -> _Done:
+    """Make one shard."""
+    where, name = os.path.split(task.file)
+    require_shared(where)
+    with open(task.make, "rb") as stream:
+        make = pickle.load(stream)
+    tally = Tally()
+    pictures = objects = 0
+    output = AtomicFile(where, name)
+    try:
+        writer = RecordWriter(output)
+        for number, item in _items(task.items):
+            tally.begin(number, is_made=True)
+            payload, count = make_record(make, item, tally)
+            writer.write(payload)
+            pictures += 1
+            objects += count
+        output.publish(name)
+    finally:
+        output.discard()
+    return _Done(task.file, os.path.getsize(task.file), pictures, objects, tally)
+
+
+def _items(path: str) -> Iterator[_Numbered]:
+    if not os.path.exists(path):  # a set without pictures is one empty file
+        return
+    with open(path, "rb") as file:
+        while file.peek(1):
+            yield from pickle.load(file)

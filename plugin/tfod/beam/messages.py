@@ -1,0 +1,50 @@
+"""What the process that wants a pipeline run and the process that runs it say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+REQUEST_FILE = "request.pickle"
+OUTCOME_FILE = "outcome.pickle"
+LOG_FILE = "beam.log"
+WORKER_DIED = 86
+"""Exit status of the process that runs a pipeline when a worker of it died."""
+A_WORKER_DIED = "a worker process died"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The pipeline to run: what makes it, the runner, Beam's own options."""
+
+    build: Callable[[Any], Any]
+    runner: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """What came out."""
+
+    elements: list[Any]
+
+
+@dataclass(frozen=True)
+class Died:
+    """A process ended before its time, and what it did has to be done again."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why nothing came out, in one line.
+
+    Attributes:
+        message: the line.
+        unforeseen: whether what Beam had to say may help to understand it.
+    """
+
+    message: str
+    unforeseen: bool = False

@@ -1,0 +1,145 @@
+"""The runners that a user may name, and Beam's own options."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tfod.errors import TfodError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+DIRECT = "DirectRunner"
+DASK = "DaskRunner"
+PYSPARK = "PySparkRunner"
+_SECONDS_TO_CONNECT = 10
+_DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
+RUNNERS = (
+    DIRECT,
+    "PortableRunner",
+    "FlinkRunner",
+    "SparkRunner",
+    "DataflowRunner",
+    DASK,
+    PYSPARK,
+)
+# They ask a job server for options that Beam in Python does not know.
+_WITH_FURTHER_OPTIONS = ("PortableRunner", "FlinkRunner", "SparkRunner")
+# Runners that Beam does not know by name.
+_CLASSES = {
+    DASK: "apache_beam.runners.dask.dask_runner.DaskRunner",
+    PYSPARK: "beam_pyspark_runner.pyspark_runner.PySparkRunner",
+}
+# Runners that do not come with apache-beam alone, and what they come with.
+_PACKAGES = {
+    "DataflowRunner": "'apache-beam[gcp]'",
+    DASK: "'apache-beam[dask]'",
+    PYSPARK: "beam-pyspark-runner pyspark",
+}
+
+
+def known_runner(name: str) -> str:
+    """Beam's name of a runner.
+
+    Raises:
+        TfodError: it is unknown.
+    """
+    for known in RUNNERS:
+        if name.lower() in (known.lower(), known.removesuffix("Runner").lower()):
+            return known
+    raise TfodError(f"--runner {name}: unknown; known are {', '.join(RUNNERS)}")
+
+
+def is_on_this_machine(runner: str) -> bool:
+    """Whether all of a runner's processes are children of ours."""
+    return runner == DIRECT
+
+
+def make_runner(runner: str, arguments: Sequence[str]) -> tuple[Any, PipelineOptions]:
+    """Beam's object for the runner, and for its options.
+
+    The DirectRunner is its FnApiRunner: Beam's own choice would try Prism first, for which it
+    downloads a program.
+
+    Raises:
+        TfodError: Beam was installed without it; an option is unknown, which Beam would pass over,
+            or has a value that it cannot have.
+    """
+    from apache_beam.runners.runner import create_runner
+
+    if runner == DIRECT:
+        options = _parse(runner, arguments)
+        return _direct_runner(options), options
+    try:
+        made = create_runner(
+            _CLASSES.get(runner, runner)
+        )  # before the options: a runner's module brings its own
+    except ImportError as error:
+        remedy = f"; pip install {_PACKAGES[runner]}" if runner in _PACKAGES else ""
+        raise TfodError(f"--runner {runner}: {str(error).splitlines()[0]}{remedy}") from None
+    if runner == DASK and not any(one.startswith(_DASK_PARTITIONS) for one in arguments):
+        # Its default is 128 elements a partition, and ours are whole shards.
+        arguments = [*arguments, "--dask_npartitions=16"]
+    options = _parse(runner, arguments)
+    _require_job_server(options)
+    return made, options
+
+
+def _direct_runner(options: PipelineOptions) -> Any:
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    # Worker processes learn from it how to reach file systems, for example.
+    told = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=told)
+    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(information))
+
+
+def _parse(runner: str, arguments: Sequence[str]) -> PipelineOptions:
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+    parsers: list[ArgumentParser] = []
+
+    def see(parser: ArgumentParser) -> None:
+        parser.error = _refuse  # type: ignore[method-assign]
+        parsers.append(parser)
+
+    options = PipelineOptions(list(arguments))
+    options.get_all_options(add_extra_args_fn=see)
+    _, unknown = parsers[0].parse_known_args(list(arguments))
+    stray = [one for one in unknown if not one.startswith("-")]
+    if unknown and runner not in _WITH_FURTHER_OPTIONS:
+        raise TfodError(f"-- {unknown[0]}: {runner} has no such option")
+    if stray and stray == unknown:
+        raise TfodError(f"-- {stray[0]}: this is no option of Beam's")
+    if options.view_as(StandardOptions).runner:
+        raise TfodError("-- --runner: name the runner in front of --")
+    return options
+
+
+def _require_job_server(options: PipelineOptions) -> None:
+    """Beam itself would wait for ever for one that is not there."""
+    from apache_beam.options.pipeline_options import PortableOptions
+
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if not endpoint or endpoint == "embed":
+        return
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdigit():
+        raise TfodError(f"-- --job_endpoint: {endpoint} is no host:port")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        reason = error.strerror or error
+        raise TfodError(
+            f"-- --job_endpoint: no job server answers at {endpoint} ({reason})"
+        ) from None
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TfodError(f"-- {message.removeprefix('argument ')}")

@@ -1,0 +1,43 @@
+"""The runners that a pipeline is tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tfod.beam import Runner
+
+from tests.beam.clusters import dask_cluster, portable_cluster
+
+_PROCESSES = ("--direct_running_mode=multi_processing",)
+
+
+def direct(workers: int) -> Runner:
+    """Beam's DirectRunner: one worker in the pipeline's own process, more as processes."""
+    if workers == 1:
+        return Runner("DirectRunner")
+    return Runner("DirectRunner", (*_PROCESSES, f"--direct_num_workers={workers}"))
+
+
+@pytest.fixture(scope="session")
+def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A job server, and workers that it has not started itself."""
+    with portable_cluster(tmp_path_factory.mktemp("portable")) as options:
+        yield Runner("PortableRunner", tuple(options))
+
+
+@pytest.fixture(scope="session")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A cluster of a scheduler and two workers."""
+    with dask_cluster(tmp_path_factory.mktemp("dask")) as options:
+        yield Runner("DaskRunner", tuple(options))
+
+
+@pytest.fixture(params=["direct-1", "direct-2", "direct-4", "portable", "dask"])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    """Each of the runners; ``@pytest.mark.parametrize("runner", […], indirect=True)``: some."""
+    kind, _, workers = request.param.partition("-")
+    if kind == "direct":
+        return direct(int(workers))
+    found: Runner = request.getfixturevalue(kind)
+    return found

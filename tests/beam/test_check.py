@@ -1,0 +1,212 @@
+"""``tfod check --runner``: the report of one machine, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("apache_beam")
+
+from tfod.beam import Runner
+from tfod.errors import TfodError
+from tfod.index import split_by_index
+from tfod.rearrange.index_file import write_indexes
+from tfod.writer import write_records
+from tfod_validator import beam_check
+from tfod_validator.check import Options, check_sources
+from tfod_validator.cli import main
+from tfod_validator.profile import READY
+from tfod_validator.report import Report
+
+from tests.beam.clusters import children_of, command_of, wait_until
+from tests.beam.conftest import direct
+from tests.checker.test_check import training
+from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.run import check_mutant
+from tests.mutants.sound import TF
+
+HERE = direct(1)
+
+
+def said(report: Report) -> dict[str, Any]:
+    return {**report.to_json(), "duration": 0}
+
+
+@pytest.fixture(scope="module")
+def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mutants")
+    write_mutants(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two subsets with names and pictures that come again, within and across shards and subsets."""
+    folder, chance = tmp_path_factory.mktemp("repeating"), random.Random(7)
+    for subset in ("train", "val"):
+        records = []
+        for _ in range(900):
+            number = chance.randrange(2000)
+            record = training(
+                f"{chance.randrange(1500)}.jpg",
+                [(0.1, 0.1, 0.9, 1.2 if number % 11 == 0 else 0.9)],
+                **{"image/source_id": f"s{number}"},
+            )
+            records.append(record)
+        write_records(folder, subset, records, num_shards=7)
+    return folder
+
+
+def all_at_once(folder: Path) -> list[str]:
+    """All mutants of one file that are checked without options."""
+    alike = [one for one in all_mutants() if one.options == TF or not one.options]
+    return [one.path(folder) for one in alike if not one.is_folder]
+
+
+def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
+    _compare(mutants, runner, 40)
+
+
+def test_all_findings_of_the_mutants(mutants: Path) -> None:
+    _compare(mutants, direct(2), 10_000)
+
+
+def _compare(mutants: Path, runner: Runner, most: int) -> None:
+    paths = all_at_once(mutants)
+    options = Options(profile=READY["tf_detection_api"], max_findings=most, part_bytes=2000)
+    here = check_sources(paths, options)
+    assert {code[:3] for code in here.counts.by_code} >= {"TFR", "EXA", "BOX", "LAB", "ZIP", "IMG"}
+    assert here.total > 300 and len(here.findings) == min(here.total, most)
+    assert said(check_sources(paths, replace(options, runner=runner))) == said(here)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_clean_shards(corpus: Path, workers: int) -> None:
+    folder = str(corpus / "hyphal-tips")
+    here = check_sources([folder])
+    assert here.valid
+    assert said(check_sources([folder], Options(runner=direct(workers)))) == said(here)
+
+
+def test_real_shards(corpus: Path) -> None:
+    here = check_sources([str(corpus)])
+    assert said(check_sources([str(corpus)], Options(runner=direct(2)))) == said(here)
+
+
+def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfod_validator.cli", "check", str(corpus), "--format", "json",
+         "--output", str(report), "--runner", "direct", "--", *direct(2).arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+    def kill_a_worker() -> bool:
+        for pid in children_of(process.pid):
+            command = command_of(pid)
+            if "sdk_worker_main" in command and not command.startswith("/bin/sh"):
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+    wait_until(kill_a_worker)
+    _, err = process.communicate(timeout=100)
+    found = json.loads(report.read_text())
+    assert {**found, "duration": 0} == said(check_sources([str(corpus)]))
+    assert err.count("\n") == 1 and "a worker process died; all its work is done again" in err
+
+
+@pytest.mark.parametrize("most", [1000, 5])
+def test_what_comes_again_is_grouped_by_ranges_of_hashes(
+    repeating: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(max_findings=most)
+    here = check_sources([str(repeating)], options)
+    assert {"NAM002", "NAM003", "IMG010", "IMG011"} & here.counts.by_code.keys()
+    total = sum(one.stat().st_size for one in repeating.iterdir())
+    monkeypatch.setattr(beam_check, "_BYTES_OF_A_BUCKET", total // 7)
+    assert beam_check._buckets(total) == 8
+    there = check_sources([str(repeating)], replace(options, runner=HERE, part_bytes=4000))
+    assert said(there) == said(here)
+
+
+HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-picture", "TSK006-another",
+           "FID005-one-of-two", "TFR011-one-byte-short")  # fmt: skip
+
+
+@pytest.mark.parametrize("start", HANDFUL)
+def test_tasks_sources_and_sets(mutants: Path, start: str) -> None:
+    (mutant,) = [one for one in all_mutants() if one.name.startswith(start)]
+    here = check_mutant(mutant, mutants)
+    assert mutant.code in here.counts.by_code
+    assert said(check_mutant(mutant, mutants, runner=HERE, part_bytes=1)) == said(here)
+
+
+def _index_with_a_merged_line_that_goes_unnoticed(shard: Path, part_bytes: int) -> bool:
+    """Let the index of a shard take two records for one, where no part begins."""
+    index = Path(f"{shard}.idx")
+    sound = index.read_text().splitlines()
+    for at in range(len(sound) // 2, len(sound)):
+        (start, size), (_, more) = (map(int, line.split()) for line in sound[at : at + 2])
+        lines = [*sound[:at], f"{start} {size + more}", *sound[at + 2 :]]
+        index.write_text("\n".join(lines) + "\n")
+        if split_by_index(str(shard), part_bytes) is not None:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("runner", [None, HERE], ids=["jobs", "beam"])
+def test_an_index_that_lies_changes_nothing(
+    repeating: Path, runner: Runner | None, tmp_path: Path
+) -> None:
+    for shard in repeating.iterdir():
+        (tmp_path / shard.name).write_bytes(shard.read_bytes())
+    shards = sorted(tmp_path.iterdir())
+    damaged = bytearray(shards[3].read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    shards[3].write_bytes(damaged)
+    here = check_sources([str(tmp_path)])
+    write_indexes(shards[0], tmp_path)
+    write_indexes(shards[1], tmp_path)
+    assert _index_with_a_merged_line_that_goes_unnoticed(shards[1], 4000)
+    options = Options(jobs=2, runner=runner, part_bytes=4000)
+    assert said(check_sources([str(tmp_path)], options)) == said(here)
+
+
+def test_the_command(repeating: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for more in ((), ("--runner", "direct", "--", "--direct_num_workers", "2")):
+        arguments = [*more[:2], "--format", "json", *more[2:]]
+        assert main(["check", str(repeating), *arguments]) == 1
+        report = json.loads(capsys.readouterr().out)
+        outputs.append({**report, "duration": 0})
+    assert outputs[0] == outputs[1]
+
+
+def test_what_workers_elsewhere_cannot_see(repeating: Path) -> None:
+    shard = next(repeating.iterdir())
+    with shard.open("rb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfod_validator.cli", "check", "-", "--runner", "portable"],
+            stdin=stream,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and "<stdin>: is read through a copy" in done.stderr
+
+
+def test_a_label_map_that_is_not_there(repeating: Path) -> None:
+    with pytest.raises(TfodError, match="nowhere"):
+        check_sources([str(repeating)], Options(runner=HERE, label_map="nowhere.pbtxt"))

@@ -1,0 +1,202 @@
+"""``tfod create … --runner``: files and words of ``tfod create``, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.beam import Runner
+from tfod.create.coco import CocoOptions, CocoSet, create_coco
+from tfod.create.detection_csv import create_from_csv
+from tfod.create.kitti import create_kitti
+from tfod.create.open_images import OpenImagesSource, create_open_images
+from tfod.create.output import Created
+from tfod.create.pascal import PascalSource, create_pascal
+from tfod.create.tally import Tally
+from tfod.errors import TfodError
+from tfod_validator.cli import main
+
+from tests.beam.conftest import direct
+from tests.create.conftest import COCO, EXAMPLES, KITTI, OPEN_IMAGES, PICTURES, VOC
+from tests.shards.shards import files_in
+
+Create = Callable[[Path, "Runner | None"], Created]
+
+
+@pytest.fixture(scope="module")
+def odd_voc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, with something odd in every second annotation."""
+    voc = Path(shutil.copytree(VOC, tmp_path_factory.mktemp("odd") / "voc"))
+    for number, path in enumerate(sorted((voc / "Annotations").iterdir())):
+        text = path.read_text()
+        if number % 2:
+            text = text.replace("<bndbox>", "<cube>", 1).replace("</bndbox>", "</cube>", 1)
+        if number % 3:
+            text = text.replace("<difficult>0<", "<difficult>1<", 1)
+        path.write_text(text)
+    return voc
+
+
+@pytest.fixture(scope="module")
+def odd_coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, with annotations of every kind that is left out or filled in."""
+    found: dict[str, Any] = json.loads((COCO / "instances_train.json").read_text())
+    annotations = found["annotations"]
+    for number, one in enumerate(annotations):
+        if number % 4 == 1:
+            one["bbox"][2] = 0
+        elif number % 4 == 2:
+            del one["area"], one["segmentation"]
+        elif number % 8 == 3:
+            one["bbox"][0] = 10_000
+    annotations.append({**annotations[0], "id": 999, "image_id": 999})
+    for one in found["images"][::3]:
+        del one["width"]
+    path = tmp_path_factory.mktemp("odd") / "coco.json"
+    path.write_text(json.dumps(found))
+    path.with_name("one.pbtxt").write_text("item { id: 1 name: '/m/01vkl' }")
+    # The pictures of Open Images, and others whose numbers are not those of their shards.
+    images = Path(shutil.copytree(OPEN_IMAGES / "images" / "train", path.with_name("images")))
+    for number in range(1, 30, 5):
+        shutil.copy(min(images.iterdir()), images / f"{number:016x}.jpg")
+    # People, to be kept alone.
+    found["categories"][0]["name"] = "person"
+    path.with_name("people.json").write_text(json.dumps(found))
+    return path
+
+
+@pytest.fixture
+def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
+    """What ``tfod create`` can do, each into a folder."""
+    boxes = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-bbox.csv"
+    labels = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-human-imagelabels.csv"
+    sets = [CocoSet("train", str(PICTURES), str(odd_coco))]
+    sets.append(CocoSet("val", str(PICTURES), str(COCO / "instances_val.json")))
+    return {
+        "pascal": lambda out, runner: create_pascal(
+            PascalSource(str(odd_voc)),
+            str(out / "p.record"),
+            ignore_difficult_instances=True,
+            num_shards=3,
+            runner=runner,
+        ),
+        "coco": lambda out, runner: create_coco(
+            sets, str(out), options=CocoOptions(include_masks=True), num_shards=3, runner=runner
+        ),
+        "persons": lambda out, runner: create_coco(
+            [CocoSet("train", str(PICTURES), str(odd_coco.with_name("people.json")))],
+            str(out),
+            options=CocoOptions(
+                remove_non_person_annotations=True, remove_non_person_images=True
+            ),
+            num_shards=2,
+            runner=runner,
+        ),
+        "kitti": lambda out, runner: create_kitti(
+            str(KITTI),
+            str(out / "k"),
+            classes_to_use=["square", "dontcare"],
+            validation_set_size=3,
+            num_shards=50,
+            runner=runner,
+        ),
+        "no validation set": lambda out, runner: create_kitti(
+            str(KITTI), str(out / "k"), validation_set_size=0, runner=runner
+        ),
+        "open_images": lambda out, runner: create_open_images(
+            OpenImagesSource(str(odd_coco.with_name("images")), str(boxes), str(labels)),
+            str(out / "oid.tfrecord"),
+            label_map=str(odd_coco.with_name("one.pbtxt")),
+            num_shards=4,
+            runner=runner,
+        ),
+        "csv": lambda out, runner: create_from_csv(
+            str(next((EXAMPLES / "shapes_csv").glob("*.csv"))),
+            str(PICTURES),
+            str(out / "c.record"),
+            num_shards=3,
+            runner=runner,
+        ),
+    }  # fmt: skip
+
+
+KINDS = ["pascal", "coco", "persons", "kitti", "no validation set", "open_images", "csv"]
+
+
+def compare(create: Create, folder: Path, runner: Runner) -> Created:
+    """Both ways into the same place, one after the other, since notes name the place."""
+    out = folder / "out"
+    local, files = create(out, None), files_in(out)
+    shutil.rmtree(out)
+    there = create(out, runner)
+    assert there == local
+    assert files_in(out) == files
+    assert [one for one in os.listdir(out) if one.startswith(".")] == []
+    return local
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_is_the_same(creates: dict[str, Create], kind: str, tmp_path: Path) -> None:
+    created = compare(creates[kind], tmp_path, direct(1))
+    assert kind == "csv" or created.notes  # what is odd was counted
+
+
+def test_four_workers_make_the_same(creates: dict[str, Create], tmp_path: Path) -> None:
+    assert len(compare(creates["coco"], tmp_path, direct(4)).notes) >= 4
+
+
+def test_items_that_do_not_fit_into_memory_at_once(
+    creates: dict[str, Create], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfod.beam.create._AT_ONCE", 2)
+    compare(creates["coco"], tmp_path, direct(1))
+
+
+def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
+    voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
+    picture = sorted((voc / "JPEGImages").iterdir())[1]
+    picture.write_bytes(b"no picture")
+    lines = []
+    for runner in (None, direct(1)):
+        with pytest.raises(TfodError) as caught:
+            create_pascal(
+                PascalSource(str(voc)), str(tmp_path / "out" / "p"), num_shards=3, runner=runner
+            )
+        lines.append(str(caught.value))
+    assert lines[0] == lines[1]
+    assert str(picture) in lines[0]
+    assert os.listdir(tmp_path) == ["voc"]
+
+
+def test_workers_elsewhere_find_the_pictures(
+    portable: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(VOC.parent)
+    out = tmp_path / "p.record"
+    arguments = ["create", "pascal", "--data_dir", VOC.name, "--output_path", str(out)]
+    assert main([*arguments, "--runner=portable", "--", *portable.arguments]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: 8 pictures, ")
+
+
+def test_what_workers_have_counted_is_one_tally() -> None:
+    alone, ours = Tally(), Tally()
+    theirs = [Tally(), Tally()]
+    for item in range(9):
+        ours.begin(item)
+        theirs[item % 2].begin(item, is_made=True)
+        for what, counts in (("read", ours), ("made", theirs[item % 2]), ("late", ours)):
+            if item >= {"read": 3, "made": 3, "late": 5}[what]:
+                alone.add(what, f"{what} {item}")
+                counts.add(what, f"{what} {item}")
+    for one in reversed(theirs):
+        ours.merge(one)
+    assert ours.sentences() == alone.sentences()
+    assert ours.sentences()[0] == "6 read (the first: read 3)"

@@ -1,0 +1,58 @@
+"""``--runner NAME … -- …``: a command on Apache Beam, with Beam's own options behind ``--``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfod.errors import TfodError
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+_OPTION = "--runner"
+
+
+def add_runner_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--runner`` to a command."""
+    group = parser.add_argument_group("on Apache Beam")
+    group.add_argument(
+        _OPTION,
+        metavar="NAME",
+        help="let this Beam runner do the work: DirectRunner, PortableRunner, FlinkRunner, "
+        "SparkRunner, DataflowRunner, DaskRunner or PySparkRunner; what stands behind -- at the "
+        "end are Beam's own options (docs/beam.md)",
+    )
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into ours and Beam's, which stands behind the first bare ``--``.
+
+    Without ``--runner`` all of it is ours, and ``--`` means what argparse makes of it.
+    """
+    ours = list(arguments)
+    if "--" not in ours:
+        return ours, []
+    end = ours.index("--")
+    if not any(one == _OPTION or one.startswith(f"{_OPTION}=") for one in ours[:end]):
+        return ours, []
+    return ours[:end], ours[end + 1 :]
+
+
+def runner_of(arguments: argparse.Namespace) -> Runner | None:
+    """The runner that a command is to use; None when the work is to be done by this process.
+
+    Raises:
+        TfodError: the runner is unknown, Beam is not installed, or ``--jobs`` is given too.
+    """
+    if arguments.runner is None:
+        return None
+    if getattr(arguments, "jobs", None) is not None:
+        raise TfodError(
+            f"--jobs and {_OPTION} exclude each other; write: {_OPTION} {arguments.runner} … "
+            f"-- --direct_running_mode multi_processing --direct_num_workers {arguments.jobs}"
+        )
+    from tfod.beam import Runner
+
+    return Runner(arguments.runner, tuple(arguments.runner_arguments))
