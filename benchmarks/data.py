@@ -52,7 +52,7 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     2 kB; ``…_of_peer`` are the first records of these. ``files`` is a folder of JPEG files.
     """
     data = Data(root, sizes)
-    pictures = list(_distinct_pictures())
+    pictures = list(distinct_pictures(HEIGHT, WIDTH, PICTURE_BYTES, _DISTINCT_PICTURES))
     _write(data, "warm_up", _detections(WARM_UP, pictures))
     _write(data, "pictures", _detections(sizes.pictures, pictures))
     _write(data, "unpictured", _detections(sizes.pictures))
@@ -68,7 +68,7 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     tfod.write_records(data.folder("small"), "train", _small_records(sizes.small))
     data.folder("files").mkdir()
     for number in range(sizes.files):
-        picture = _made_distinct(pictures[number % len(pictures)], number)
+        picture = made_distinct(pictures[number % len(pictures)], number)
         (data.folder("files") / f"{number:06d}.jpg").write_bytes(picture)
     return data
 
@@ -101,7 +101,7 @@ def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfo
             class_label=[one + 1 for one in classes],
         )
         if pictures:
-            picture = _made_distinct(pictures[number % len(pictures)], number)
+            picture = made_distinct(pictures[number % len(pictures)], number)
             digest = hashlib.sha256(picture).hexdigest()
             detection = replace(detection, encoded=picture, sha256=digest)
         yield detection
@@ -116,13 +116,21 @@ def _small_records(count: int) -> Iterator[bytes]:
         yield tfod.encode_example({"image/encoded": tfod.bytes_feature([value])})
 
 
-def _distinct_pictures() -> Iterator[bytes]:
-    """JPEGs of smoothed noise: 100 kB at 640 x 480, as a photograph of good quality has."""
+def distinct_pictures(height: int, width: int, size: int, count: int) -> Iterator[bytes]:
+    """JPEGs of smoothed noise: 100 kB at 640 x 480, as a photograph of good quality has.
+
+    Args:
+        height: of each in pixels.
+        width: likewise.
+        size: about so many bytes has each.
+        count: how many there are.
+    """
     random = np.random.default_rng(11)
-    for _ in range(_DISTINCT_PICTURES):
-        pixels = random.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+    for _ in range(count):
+        pixels = random.integers(0, 256, (height, width, 3), np.uint8)
         picture = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
-        yield max((_jpeg(picture, quality) for quality in range(50, 96, 3)), key=_nearness)
+        made = (_jpeg(picture, quality) for quality in range(50, 96, 3))
+        yield min(made, key=lambda one: abs(len(one) - size))
 
 
 def _jpeg(picture: Image.Image, quality: int) -> bytes:
@@ -131,11 +139,7 @@ def _jpeg(picture: Image.Image, quality: int) -> bytes:
     return stream.getvalue()
 
 
-def _nearness(picture: bytes) -> int:
-    return -abs(len(picture) - PICTURE_BYTES)
-
-
-def _made_distinct(picture: bytes, number: int) -> bytes:
+def made_distinct(picture: bytes, number: int) -> bytes:
     """The picture with a JPEG comment behind its first marker that holds a number."""
     comment = b"\xff\xfe\x00\x0a%08d" % number
     return picture[:2] + comment + picture[2:]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import Sample, best_pass
+from measure import Sample, best_pass, forget_peak_memory, peak_memory
 from sizes import BOXES, CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
 FORMAT = "tf_detection_api"
@@ -32,10 +32,10 @@ def import_dataset(folder: str, warm_up: str) -> Sample:
     """Import a dataset and walk over all its items; pictures are not opened."""
     _import_and_walk(warm_up)
     _verify_plugin("importers")
-    _forget_peak_memory()
+    forget_peak_memory()
     begin = time.perf_counter()
     records, boxes = _import_and_walk(folder)
-    return Sample(time.perf_counter() - begin, records, boxes, _peak_memory())
+    return Sample(time.perf_counter() - begin, records, boxes, peak_memory())
 
 
 def export_files(folder: str, count: int) -> Sample:
@@ -186,18 +186,18 @@ def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
         counts = check_sources([source], options).counts
         yield counts.records, counts.boxes
 
-    _forget_peak_memory()
+    forget_peak_memory()
     sample = best_pass(walk)
-    return dataclasses.replace(sample, peak_bytes=_peak_memory())
+    return dataclasses.replace(sample, peak_bytes=peak_memory())
 
 
 def import_module(name: str) -> Sample:
     """Import a module by its name."""
     assert name not in sys.modules
-    _forget_peak_memory()
+    forget_peak_memory()
     begin = time.perf_counter()
     importlib.import_module(name)
-    return Sample(time.perf_counter() - begin, 1, peak_bytes=_peak_memory())
+    return Sample(time.perf_counter() - begin, 1, peak_bytes=peak_memory())
 
 
 def register_in_datumaro() -> Sample:
@@ -258,11 +258,11 @@ def _export(dataset: Any, small: Any, *, save_media: bool) -> Sample:
     with _scratch_folder() as folder:
         small.export(str(folder / "warm-up"), FORMAT, save_media=save_media)
         _verify_plugin("exporters")
-        _forget_peak_memory()
+        forget_peak_memory()
         begin = time.perf_counter()
         dataset.export(str(folder / "out"), FORMAT, save_media=save_media)
         seconds = time.perf_counter() - begin
-        peak = _peak_memory()
+        peak = peak_memory()
     return Sample(seconds, records, boxes, peak)
 
 
@@ -317,17 +317,6 @@ def _scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
-
-
-def _forget_peak_memory() -> None:
-    """Let the kernel count this process's peak from now on (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_memory() -> int:
-    """Highest resident set in bytes, mapped files included; unlike ru_maxrss never the parent's."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tfod_validator.sources import Location
 
-_STEP = 8 << 20
+_STEP = 1 << 20
 
 
 @contextmanager

@@ -1,0 +1,245 @@
+"""The tables of scale: one function a section."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure import TaskFailedError
+from open_images import Rates, estimate_lines
+from scale_data import write_picture_shards, write_shards
+from scale_measure import Cost, in_turn, run_tfod
+from scale_sizes import Dataset, ScaleSizes
+from scale_stages import STAGES
+
+_STAGES = Path(__file__).with_name("scale_stages.py")
+_SMALL = Dataset(1, 1)
+_FLAT = 1.10
+_LEAST_JUDGED = 10_000
+"""Of fewer records the start's own noise is more than what is judged."""
+_FLAT_FROM = 100_000
+"""From so many records on, all buffers of a check are in use."""
+_SEVERAL = 1_000_000
+
+
+class Scale:
+    """What the sections share: the data, which is made when it is needed, and the verdicts."""
+
+    def __init__(self, folder: Path, sizes: ScaleSizes) -> None:
+        self._folder = folder
+        self.sizes = sizes
+        self.missed = 0
+        self._bytes: dict[str, int] = {}
+
+    def folder_of(self, data: Dataset, *, pictures: bool = False) -> Path:
+        """The folder of these shards."""
+        kind, write = ("pictures", write_picture_shards) if pictures else ("bare", write_shards)
+        name = f"{kind}-{data.records}-{data.shards}"
+        if name not in self._bytes:
+            self._bytes[name] = write(self._folder / name, data.records, data.shards)
+        return self._folder / name
+
+    def bytes_of(self, data: Dataset, *, pictures: bool = False) -> int:
+        """How large they are together."""
+        return self._bytes[self.folder_of(data, pictures=pictures).name]
+
+    def forget(self) -> None:
+        """Remove all data."""
+        for name in self._bytes:
+            shutil.rmtree(self._folder / name)
+        self._bytes.clear()
+
+    def repeats(self, data: Dataset) -> int:
+        """How many rounds: more of small data, whose cost is little beside the start."""
+        if data.records > _SEVERAL:
+            return 1
+        return self.sizes.repeats * (1 if data.records > 100_000 else 3)
+
+    def verdict(self, what: str, met: bool) -> str:
+        """A target, met or missed, as a line of a list."""
+        self.missed += not met
+        return f"- {what}: {'met' if met else '**missed**'}"
+
+    def check(self, data: Dataset, jobs: int) -> Cost:
+        """Check these shards."""
+        return run_tfod("check", str(self.folder_of(data)), "--jobs", str(jobs))
+
+
+def shard_rows(scale: Scale) -> Iterator[str]:
+    """The same records in more and more shards."""
+    sizes = scale.sizes
+    cases = [Dataset(sizes.records_in_shards, shards) for shards in sizes.shards]
+    yield f"{sizes.records_in_shards:,} records, {_size(scale.bytes_of(cases[0]))}:"
+    yield ""
+    yield from _growth(scale, cases, "shards", lambda data: f"{data.shards:,}")
+    scale.forget()
+
+
+def record_rows(scale: Scale) -> Iterator[str]:
+    """More and more records in the same number of shards."""
+    sizes = scale.sizes
+    cases = [Dataset(records, sizes.shards_of_records) for records in sizes.records]
+    yield f"{sizes.shards_of_records} shards, up to {_size(scale.bytes_of(cases[-1]))}:"
+    yield ""
+    yield from _growth(scale, cases, "records", lambda data: f"{data.records:,}")
+    scale.forget()
+
+
+def _growth(
+    scale: Scale, cases: Sequence[Dataset], what: str, shown: Callable[[Dataset], str]
+) -> Iterator[str]:
+    """A row for each case, and whether cost and memory stay as they are."""
+    single = in_turn([_SMALL, *cases], lambda data: scale.check(data, 1), scale.repeats)
+    double = {data: scale.check(data, 2) for data in cases}
+    start = single.pop(_SMALL)
+    yield f"| {what} | time | processor, a record | peak | 2 processes: time | peak of all |"
+    yield "|---:|---:|---:|---:|---:|---:|"
+    per_record: dict[Dataset, float] = {}
+    for data, cost in single.items():
+        per_record[data] = (cost.cpu_seconds - start.cpu_seconds) / data.records
+        yield (
+            f"| {shown(data)} | {cost.seconds:.1f} s | {per_record[data] * 1e6:.1f} µs "
+            f"| {_megabytes(cost.peak_bytes)} | {double[data].seconds:.1f} s "
+            f"| {_megabytes(double[data].peak_bytes)} |"
+        )
+    yield ""
+    yield (
+        f"- The start, {start.seconds:.2f} s with {start.cpu_seconds:.2f} s of processor and "
+        f"{_megabytes(start.peak_bytes)}, is what the check of one record costs; it is not in "
+        "the cost of a record."
+    )
+    judged = [cost for data, cost in per_record.items() if data.records >= _LEAST_JUDGED]
+    ratio = max(judged) / min(judged)
+    yield scale.verdict(
+        f"From {min(judged) * 1e6:.1f} to {max(judged) * 1e6:.1f} µs a record is "
+        f"{ratio - 1:.0%} apart; flat to {_FLAT - 1:.0%}",
+        ratio <= _FLAT,
+    )
+    peaks = [cost.peak_bytes for data, cost in single.items() if data.records >= _FLAT_FROM]
+    ratio = max(peaks) / min(peaks)
+    yield scale.verdict(
+        f"From {_megabytes(min(peaks))} to {_megabytes(max(peaks))} of memory, from "
+        f"{_FLAT_FROM:,} records on, is {ratio - 1:.0%} apart; at most a quarter",
+        ratio <= 1.25,
+    )
+
+
+def stage_rows(scale: Scale) -> Iterator[str]:
+    """What each stage of a check takes, and its peak memory."""
+    found = {data: _stages(scale.folder_of(data)) for data in scale.sizes.staged}
+    heads = [f"{data.records:,} in {data.shards:,} shards" for data in found]
+    yield f"| stage | {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * len(heads)}"
+    for name, what in STAGES.items():
+        cells = []
+        for data, stages in found.items():
+            seconds, peak = stages["costs"][name]
+            cells.append(f"{seconds / data.records * 1e6:.2f} µs, {_megabytes(peak)}")
+        yield f"| {what} | {' | '.join(cells)} |"
+    cells = [
+        f"{stages['spilled'] / data.records:.0f} bytes, {_size(stages['spilled'])}"
+        for data, stages in found.items()
+    ]
+    yield f"| laid aside on the disk, a record and in all | {' | '.join(cells)} |"
+    scale.forget()
+
+
+def _stages(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(_STAGES), str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise TaskFailedError(done.stderr[-3000:])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def beam_rows(scale: Scale) -> Iterator[str]:
+    """The same check by Beam's DirectRunner and without Beam."""
+    data = scale.sizes.on_beam
+    folder = str(scale.folder_of(data))
+    beam = ("--runner", "DirectRunner", "--", "--direct_num_workers", "2", "--direct_running_mode")
+    ways = {
+        "--jobs 1": ("--jobs", "1"),
+        "--jobs 2": ("--jobs", "2"),
+        "DirectRunner, in memory": (*beam, "in_memory"),
+        "DirectRunner, 2 threads": (*beam, "multi_threading"),
+        "DirectRunner, 2 processes": (*beam, "multi_processing"),
+    }
+    costs = in_turn(
+        list(ways),
+        lambda way: run_tfod("check", folder, *ways[way]),
+        lambda _: scale.sizes.repeats,
+    )
+    yield f"{data.records:,} records in {data.shards:,} shards:"
+    yield ""
+    yield "| | time | processor | peak of all processes |"
+    yield "|---|---:|---:|---:|"
+    for way, cost in costs.items():
+        peak = _megabytes(cost.peak_bytes)
+        yield f"| `{way}` | {cost.seconds:.1f} s | {cost.cpu_seconds:.1f} s | {peak} |"
+    scale.forget()
+
+
+def open_images_rows(scale: Scale) -> Iterator[str]:
+    """Shards with pictures, and what Open Images would take."""
+    data = scale.sizes.pictures
+    folder, size = str(scale.folder_of(data, pictures=True)), scale.bytes_of(data, pictures=True)
+    one = ("check", folder, "--jobs", "1")
+    ways = {
+        "start": ("check", str(scale.folder_of(_SMALL)), "--jobs", "1"),
+        "`tfod check --no-sha256`": (*one, "--no-sha256"),
+        "`tfod check`": one,
+        "`tfod check --decode`": (*one, "--decode"),
+    }
+    costs = in_turn(list(ways), lambda way: run_tfod(*ways[way]), lambda _: scale.sizes.repeats)
+    start = costs.pop("start")
+    yield (
+        f"{data.records:,} pictures of {size / data.records / 1e3:.0f} kB in {data.shards} "
+        f"shards, {_size(size)}, in the page cache, one process:"
+    )
+    yield ""
+    yield "| | processor, beyond the start | a second of one core | peak |"
+    yield "|---|---:|---:|---:|"
+    rates: dict[str, float] = {}
+    for way, cost in costs.items():
+        seconds = cost.cpu_seconds - start.cpu_seconds
+        rates[way] = size / seconds
+        yield (
+            f"| {way} | {seconds:.1f} s | {rates[way] / 1e6:.0f} MB, "
+            f"{data.records / seconds:,.0f} pictures | {_megabytes(cost.peak_bytes)} |"
+        )
+    yield ""
+    bare = scale.sizes.staged[0]
+    stages = _stages(scale.folder_of(bare))
+    measured = Rates(
+        check=rates["`tfod check`"],
+        decode=rates["`tfod check --decode`"],
+        start=start.seconds,
+        compare=stages["costs"]["compare"][0] / bare.records,
+        row_bytes=stages["row_bytes"] / bare.records,
+    )
+    yield from estimate_lines(measured)
+    scale.forget()
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.0f} MB"
+
+
+SECTIONS: Mapping[str, Callable[[Scale], Iterator[str]]] = {
+    "shards": shard_rows,
+    "records": record_rows,
+    "stages": stage_rows,
+    "beam": beam_rows,
+    "open-images": open_images_rows,
+}

@@ -1,0 +1,60 @@
+"""How much the table of scale measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Shards that are checked."""
+
+    records: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class ScaleSizes:
+    """What is measured.
+
+    Attributes:
+        shards: so many shards in turn.
+        records_in_shards: records that these have together.
+        records: so many records in turn.
+        shards_of_records: in so many shards.
+        staged: records and shards of which every stage is measured.
+        on_beam: what is checked by Beam, too.
+        pictures: records with a picture, in so many shards.
+        repeats: rounds; small data gets three times as many, millions of records get one.
+    """
+
+    shards: tuple[int, ...]
+    records_in_shards: int
+    records: tuple[int, ...]
+    shards_of_records: int
+    staged: tuple[Dataset, ...]
+    on_beam: Dataset
+    pictures: Dataset
+    repeats: int
+
+
+FULL = ScaleSizes(
+    shards=(1, 10, 100, 1000, 2000),
+    records_in_shards=1_000_000,
+    records=(1000, 10_000, 100_000, 1_000_000, 10_000_000),
+    shards_of_records=10,
+    staged=(Dataset(100_000, 10), Dataset(1_000_000, 2000), Dataset(10_000_000, 10)),
+    on_beam=Dataset(300_000, 30),
+    pictures=Dataset(3000, 8),
+    repeats=3,
+)
+QUICK = ScaleSizes(
+    shards=(1, 10, 200),
+    records_in_shards=100_000,
+    records=(1000, 10_000, 100_000),
+    shards_of_records=10,
+    staged=(Dataset(10_000, 10), Dataset(100_000, 200)),
+    on_beam=Dataset(100_000, 10),
+    pictures=Dataset(800, 8),
+    repeats=1,
+)

@@ -1,0 +1,78 @@
+"""The stages of one check, one after the other in this process: ``scale_stages.py FOLDER``.
+
+Prints JSON: of each stage its processor time in seconds, and the highest resident memory meanwhile
+in bytes, with all that the stages before it have left behind. The sources are hashed as a stage of
+its own, where a check does it in a thread beside the examination.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from measure import forget_peak_memory, peak_memory
+from tfod.records import read_records
+from tfod_validator import check, local_check
+from tfod_validator.compare_records import examination_of
+from tfod_validator.hashing import sha256_of
+from tfod_validator.render import render_json
+from tfod_validator.row_store import scratch_folder
+from tfod_validator.sources import take_inventory
+
+STAGES = {
+    "list": "list the files, find sets and label maps",
+    "frame": "(read, and verify the checksums of all records: the examination does it too)",
+    "hash": "SHA-256 of the files",
+    "sample": "choose the profile, read the label maps",
+    "examine": "examine all records, remember rows",
+    "compare": "names and pictures that come again",
+    "conclude": "judge what all shards have together, make the report",
+    "render": "write the report as JSON",
+}
+
+
+def main() -> None:
+    costs: dict[str, tuple[float, int]] = {}
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        forget_peak_memory()
+        begin = time.process_time()
+        yield
+        costs[name] = (time.process_time() - begin, peak_memory())
+
+    # What the examination hands on to the comparison is kept, to measure them apart.
+    local_check.examination_of = lambda *found: found
+    with stage("list"):
+        listing = take_inventory(sys.argv[1:])
+        inventory = listing.__enter__()
+    with stage("frame"):
+        for shard in inventory.shards:
+            for _ in read_records(shard.location.path):
+                pass
+    with stage("hash"):
+        for location in inventory.locations:
+            sha256_of(location)
+    with stage("sample"):
+        run = check._Run(check.Options(hash_sources=False), inventory, time.monotonic())
+    with scratch_folder() as folder:
+        with stage("examine"):
+            found = run.examine(lambda *_: None, folder)
+        with stage("compare"):
+            examination = examination_of(*found)
+        row_bytes = sum(sum(block.lengths) for block in examination.blocks)
+        spilled = sum(path.stat().st_size for path in Path(folder).iterdir())
+    with stage("conclude"):
+        report = run.report(examination)
+    with stage("render"):
+        render_json(report)
+    assert report.valid
+    print(json.dumps({"costs": costs, "row_bytes": row_bytes, "spilled": spilled}))
+
+
+if __name__ == "__main__":
+    main()
