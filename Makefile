@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
 COVERAGE = -m coverage
 
-.PHONY: serve demo test check test-new test-old test-lowest test-pythons coverage benchmarks docs clean
+.PHONY: serve demo test check test-new test-old test-lowest test-pythons test-spark coverage benchmarks docs clean
 
 serve: $(VENV)/serve.installed
 	$(BIN)/tfod serve
@@ -30,6 +30,10 @@ test-new: $(VENV)/test.installed
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
 test-old: .venv-datumaro-0.3/installed
 	.venv-datumaro-0.3/bin/python $(COVERAGE) run -m pytest tests/datumaro tests/cvat
+
+# A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
+test-spark: .venv-spark/installed
+	.venv-spark/bin/python -m pytest tests/beam/test_spark.py
 
 coverage: $(VENV)/test.installed
 	$(BIN)/python $(COVERAGE) combine --quiet
@@ -74,6 +78,13 @@ $(VENV)/test.installed: $(VENV)/bin/python pyproject.toml
 	.venv-datumaro-0.3/bin/python $(PIP) -r tests/datumaro-0.3.txt
 	.venv-datumaro-0.3/bin/python $(PIP) --no-deps --force-reinstall opencv-python-headless
 	.venv-datumaro-0.3/bin/python $(PIP) -e .
+	touch $@
+
+# The runner asks for Beam 2.48 and runs with newer ones.
+.venv-spark/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python $(PIP) -e '.[beam,validator]' pyspark psutil 'pytest>=8' 'hypothesis>=6.100'
+	.venv-spark/bin/python $(PIP) --no-deps beam-pyspark-runner
 	touch $@
 
 .venv-lowest/installed: pyproject.toml tests/lowest.txt

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +21,6 @@ from tests.beam import steps
 from tests.beam.clusters import children_of, command_of, free_port, wait_until
 from tests.beam.conftest import direct
 
-SPARK = (
-    "--master local-cluster[2,1,1024] --conf spark.ui.enabled=false "
-    f"--conf spark.executorEnv.PYTHONPATH={os.pathsep.join(sys.path)}"
-)
 SUMS = [("remainder 0", 4, 18), ("remainder 1", 3, 12), ("remainder 2", 3, 15)]
 
 
@@ -42,17 +37,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
 def test_elements_come_back(runner: Runner) -> None:
-    assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == SUMS
-
-
-def test_elements_come_back_from_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two executors, each a process of Java with workers of Python."""
-    pytest.importorskip("beam_pyspark_runner")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{SPARK} pyspark-shell")
-    runner = Runner("PySparkRunner")
     assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == SUMS
 
 
