@@ -372,6 +372,30 @@ def test_interrupt(tmp_path: Path) -> None:
     assert (process.returncode, err, out) == (130, "tfod: interrupted\n", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
+    shard = Path(write(tmp_path, "train", *[training(f"{n}.jpg") for n in range(300)]))
+    many, temporary = tmp_path / "many", tmp_path / "temporary"
+    many.mkdir()
+    temporary.mkdir()
+    for one in range(300):
+        os.link(shard, many / f"{one}.tfrecord")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--jobs", "1", "--decode"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    while not any(temporary.glob("tfod-rows-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (128 + number, b"", b"")
+    assert list(temporary.iterdir()) == []
+
+
 def test_closed_pipe(broken: str) -> None:
     command = f"{sys.executable} -m tfod_validator.cli check {broken} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

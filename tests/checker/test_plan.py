@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
+import pytest
 from tfod.headers import split_shard
 from tfod.rearrange.index_file import write_indexes
+from tfod.writer import write_records
 from tfod_validator.check import Options, check_sources
+from tfod_validator.examined import Instructions
 from tfod_validator.plan import in_parts
+from tfod_validator.profile import READY, Policy
+from tfod_validator.row_store import RowStore
 from tfod_validator.sources import take_inventory
-from tfod_validator.work import ShardWork, Work, number_of, place_of
+from tfod_validator.tally import Tally
+from tfod_validator.work import ShardWork, Work, do_work, number_of, place_of
 
-from tests.conftest import frame
+from tests.checker.test_check import training
+from tests.conftest import frame, objects
 
 
 def parts_of(path: Path, part_bytes: int, *, with_sha256: bool = False) -> list[Work]:
@@ -69,3 +77,86 @@ def test_one_report_with_and_without_an_index(corpus: Path, tmp_path: Path) -> N
         options = Options(jobs=jobs, part_bytes=100_000)
         reports.append(check_sources([str(shard)], options).to_json())
     assert all({**one, "duration": 0} == {**reports[0], "duration": 0} for one in reports)
+
+
+@pytest.mark.parametrize("profile", ["cvat", "tf_detection_api"])
+def test_what_one_record_lacks_is_told_wherever_the_shard_is_cut(
+    tmp_path: Path, profile: str
+) -> None:
+    """An id that is there in the record before hides nothing of the next one."""
+    ids = ["s0", " ", "s2", " ", "", "s5"]
+    records = [
+        training(f"{number}.jpg", **{"image/source_id": one}) for number, one in enumerate(ids)
+    ]
+    write_records(tmp_path, "train", records)
+    reports = [
+        check_sources([str(tmp_path)], Options(READY[profile], jobs=jobs, part_bytes=1))
+        for jobs in (1, 2)
+    ]
+    for report in reports:
+        assert report.counts.by_code["NAM007"] == 3
+    assert reports[0].to_json() == {
+        **reports[1].to_json(),
+        "duration": reports[0].to_json()["duration"],
+    }
+
+
+def test_a_shard_that_goes_while_its_parts_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = write_records(
+        tmp_path, "train", [training(f"{n}.jpg") for n in range(40)], num_shards=2
+    )
+
+    def and_gone(work: Work, part_bytes: int) -> list[Work]:
+        found = list(in_parts(work, part_bytes))
+        if place_of(work.number) == 0:
+            Path(paths[0]).unlink()
+        return found
+
+    monkeypatch.setattr("tfod_validator.local_check.in_parts", and_gone)
+    report = check_sources([str(tmp_path)], Options(jobs=2, part_bytes=1))
+    assert report.counts.by_code["TFR013"] == 1
+    assert report.counts.records == 20
+    assert [one.bytes is None for one in report.sources] == [True, False]
+
+
+def test_too_many_classes_are_the_same_ones_however_they_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfod_validator.kinds.MOST_KINDS", 50)
+    box = (0.1, 0.1, 0.9, 0.9)
+    records = []
+    for number in range(400):
+        names = [f"c{number % 130}", f"c{number * 7 % 200}"]
+        lists = objects([box, box], names, [1, 2])
+        records.append(training(f"{number}.jpg", [box, box], **lists))
+    paths = write_records(tmp_path, "train", records, num_shards=8)
+    with take_inventory([str(tmp_path)]) as inventory:
+        instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
+        figures = []
+        for part_bytes in (1 << 30, 5000, 1):
+            tally = Tally(10)
+            works = [
+                part
+                for number, shard in enumerate(inventory.shards)
+                for part in in_parts(ShardWork(number_of(number), shard, None), part_bytes)
+            ]
+            random.Random(part_bytes).shuffle(works)
+            for work in works:
+                tally.add(do_work(work, instructions, lambda *_: None, RowStore(None)))
+            figures.append(tally.figures.uses[None])
+    assert len(paths) == 8
+    assert figures[0] == figures[1] == figures[2]
+    assert len(figures[0]) == 50
+
+
+def test_what_cannot_be_read_says_nothing_of_the_index(tmp_path: Path) -> None:
+    """Its other parts count: they are not read again."""
+    path = write_records(tmp_path, "train", [training(f"{n}.jpg") for n in range(9)])[0]
+    works = parts_of(Path(path), 1)
+    Path(path).unlink()
+    instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
+    result = do_work(works[4], instructions, lambda *_: None, RowStore(None))
+    assert result.instead is None
+    assert result.findings.once.keys() == {("TFR013", path, None)}

@@ -13,12 +13,12 @@ from tfod_validator.batch import Batch
 from tfod_validator.collector import Collector
 from tfod_validator.comparison import compare
 from tfod_validator.examined import Examined, Use
+from tfod_validator.kinds import MOST_KINDS, bound
 from tfod_validator.role_keys import RoleKeys, Said
 from tfod_validator.row_blocks import RowCollector
 from tfod_validator.rules.boxes import Boxes
 from tfod_validator.rules.labels import ClassUse
 from tfod_validator.rules.registry import judge
-from tfod_validator.statistics import MOST_KINDS
 
 
 class BatchJudge:
@@ -78,8 +78,7 @@ class BatchJudge:
                 self._bad_uses[use] = said
         result = self._result
         result.uses.update(counts)
-        if len(result.uses) > MOST_KINDS:
-            result.uses = Counter(dict(result.uses.most_common(MOST_KINDS // 2)))
+        result.uses = bound(result.uses, slack=2)
         if self._bad_uses and not self._bad_uses.keys().isdisjoint(counts):
             following = iter(uses)
             for number, row in enumerate(batch.rows):

@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tfod.beam import Runner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.errors import TfodError
+from tfod.remote import set_patience
 
 from tfod_validator.compare_records import Examination
 from tfod_validator.examined import Instructions
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _BYTES_OF_A_BUCKET = 1 << 30  # of shards: some millions of rows at most
-Facts: TypeAlias = "dict[RowPlace, RowFacts]"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def _reachable(location: Location, runner: Runner) -> Location:
 
 
 def _absolute(location: Location) -> Location:
-    return location if location.remote else replace(location, path=os.path.abspath(location.path))
+    # The real path: /dev/stdin is another file in another process.
+    return location if location.remote else replace(location, path=os.path.realpath(location.path))
 
 
 def _buckets(total_bytes: int) -> int:
@@ -125,7 +126,7 @@ def _build(job: _Job, pipeline: beam.Pipeline) -> beam.PCollection[Any]:
         pipeline
         | "work" >> beam.Create(job.works)
         | "spread work" >> beam.Reshuffle()
-        | "split" >> beam.FlatMap(in_parts, job.part_bytes)
+        | "split" >> beam.FlatMap(_split, job.part_bytes, job.instructions.patience)
         | "spread parts" >> beam.Reshuffle()
     )
     results, blocks = _examined(pieces, job.instructions)
@@ -145,6 +146,11 @@ def _build(job: _Job, pipeline: beam.Pipeline) -> beam.PCollection[Any]:
     facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted))
     found = [tally, repeats, facts] + ([blocks] if job.keeps_rows else [])
     return found | "all" >> beam.Flatten()
+
+
+def _split(work: Work, part_bytes: int, patience: float) -> Iterator[Work]:
+    set_patience(patience)
+    return in_parts(work, part_bytes)
 
 
 def _examined(
@@ -248,7 +254,7 @@ def _wanted(repeats: Repeats) -> Wanted:
     return wanted_rows(repeats.places())
 
 
-def _looked_up(block: RowBlock, wanted: Wanted) -> Iterator[Facts]:
+def _looked_up(block: RowBlock, wanted: Wanted) -> Iterator[dict[RowPlace, RowFacts]]:
     found = look_up([block], wanted)
     if found:
         yield found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,12 +18,12 @@ from tfod_validator.conclusion import conclude
 from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
-from tfod_validator.plan import Plan, label_maps_of, size_of
+from tfod_validator.plan import Plan, label_maps_of
 from tfod_validator.profile import Policy, Profile, Severities
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.row_store import scratch_folder
 from tfod_validator.sampling import profile_of
-from tfod_validator.sources import Inventory, take_inventory
+from tfod_validator.sources import Inventory, Location, take_inventory
 from tfod_validator.task import Task
 from tfod_validator.work import Progress, numbered_sets
 
@@ -91,7 +91,7 @@ def check(
         inventory: what is to be checked.
         options: how.
         progress: told of bytes and records that were read; of packed data the unpacked bytes. What
-            it raises ends the check.
+            it raises ends the check. A Beam runner does not tell.
 
     Raises:
         TfodError: the check could not run: nothing was found, or an option does not make sense.
@@ -99,7 +99,8 @@ def check(
     began = time.monotonic()
     options = options or Options()
     run = _Run(options, inventory, began)
-    with scratch_folder() if options.spill else nullcontext() as folder:
+    is_here = options.runner is None
+    with scratch_folder() if options.spill and is_here else nullcontext() as folder:
         return run.report(run.examine(progress or _nothing, folder))
 
 
@@ -172,12 +173,14 @@ class _Run:
             class_names(tally.figures.uses, label_maps),
             profile=self._chosen,
             fail_on=self._options.fail_on,
-            sources=[
-                SourceFile(one.name, size_of(one), tally.digests.get(one.name))
-                for one in self._inventory.locations
-            ],
+            sources=[self._source_file(one, tally.digests) for one in self._inventory.locations],
             began=self._began,
         )
+
+    def _source_file(self, location: Location, digests: Mapping[str, str]) -> SourceFile:
+        digest = digests.get(location.name)
+        is_read = digest is not None or not self._options.hash_sources
+        return SourceFile(location.name, location.known_size() if is_read else None, digest)
 
     def _judge_sets(self) -> None:
         """Judge what is known before any shard is opened, and what the sampling has found."""

@@ -34,7 +34,6 @@ _MODULES = {
 EXIT_OK = 0
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -53,11 +52,18 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code. Bad input is one line on standard error."""
     arguments, for_runner = split_arguments(sys.argv[1:] if arguments is None else arguments)
-    options = build_parser(arguments[0] if arguments else None).parse_args(arguments)
+    parser = build_parser(arguments[0] if arguments else None)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        is_for_runner = getattr(options, "runner", None) is not None
+        hint = "; Beam's own options stand behind --" if is_for_runner else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.runner_arguments = for_runner
     if threading.current_thread() is threading.main_thread():
-        # What was begun is cleaned up, as at Ctrl-C.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
+        # What was begun is cleaned up, as at Ctrl-C; nohup's wish is respected.
+        for one in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                signal.signal(one, lambda number, _: sys.exit(128 + number))
     try:
         require_local(getattr(options, "output", None) or "")
         code: int = options.run(options)

@@ -81,7 +81,7 @@ class Examiner:
         self._layouts = Layouts(instructions.profile)
         self._keys = RoleKeys(instructions.profile.roles)
         self._verdicts: dict[tuple[Any, ...], Said] = {}
-        self._good_names: set[tuple[str, bool, str | None]] = set()
+        self._good_names: set[tuple[str, bool, str | None, str | None]] = set()
         self._batch = Batch()
         self._rows = rows
         self._batch_judge = BatchJudge(
@@ -270,31 +270,28 @@ class Examiner:
         keys = self._keys.names
         if keys.filename is None:
             return
-        key = None
+        # EXA003 or EXA005 has said it of a name that is not there, or of several.
+        filename_key, source_id_key = (
+            None
+            if key in layout.missing or (value is None and self._is_told(raw_key, features, layout))
+            else key
+            for key, raw_key, value in (
+                (keys.filename, self._keys.filename, filename),
+                (keys.source_id, self._keys.source_id, source_id),
+            )
+        )
+        known = None
         if filename and _PLAIN_NAME.fullmatch(filename):
             # Of a plain name only the extension can be wrong, and few of those there are.
-            key = filename.rpartition(".")[2], bool(source_id), format_
-            if key in self._good_names:
+            has_id = bool(source_id and source_id.strip())
+            known = filename.rpartition(".")[2], has_id, source_id_key, format_
+            if known in self._good_names:
                 return
-        facts = NameFacts(
-            filename,
-            # EXA003 or EXA005 has said it of a name that is not there, or of several.
-            None
-            if keys.filename in layout.missing
-            or (filename is None and self._is_told(self._keys.filename, features, layout))
-            else keys.filename,
-            source_id,
-            None
-            if keys.source_id in layout.missing
-            or (source_id is None and self._is_told(self._keys.source_id, features, layout))
-            else keys.source_id,
-            format_,
-        )
-        said = list(judge(facts))
+        said = list(judge(NameFacts(filename, filename_key, source_id, source_id_key, format_)))
         if said:
             self._keep(said)
-        elif key is not None and len(self._good_names) < _MOST_REMEMBERED:
-            self._good_names.add(key)
+        elif known is not None and len(self._good_names) < _MOST_REMEMBERED:
+            self._good_names.add(known)
 
     @staticmethod
     def _is_told(key: bytes | None, features: Features, layout: KnownLayout) -> bool:

@@ -12,6 +12,7 @@ from tfod.remote import patience
 
 from tfod_validator.annotations import Annotations
 from tfod_validator.collector import Findings
+from tfod_validator.kinds import bound
 from tfod_validator.profile import Policy, Profile
 from tfod_validator.statistics import Statistics
 
@@ -58,14 +59,19 @@ class Figures:
         """Add the figures of other records."""
         self.statistics.merge(other.statistics)
         for name, uses in other.uses.items():
-            self.uses.setdefault(name, Counter()).update(uses)
+            self._add_uses(name, uses)
         self.seen |= other.seen
 
     def add(self, examined: Examined, label_map: str | None) -> None:
         """Add what the records of a shard have shown; the label map is the shard's."""
         self.statistics.merge(examined.statistics)
-        self.uses.setdefault(label_map, Counter()).update(examined.uses)
+        self._add_uses(label_map, examined.uses)
         self.seen |= examined.seen
+
+    def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
+        mine = self.uses.setdefault(label_map, Counter())
+        mine.update(uses)
+        self.uses[label_map] = bound(mine)
 
 
 @dataclass

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tfod.damage import HEADER_BYTES
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, TfodError
 from tfod.headers import ShardPart, split_shard
 from tfod.index import split_by_index
 from tfod.label_map import load_label_map, read_label_map
+from tfod.opening import open_shard
 from tfod.records import is_record_header
+from tfod.remote import is_url
 
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.examined import Instructions
@@ -66,7 +68,7 @@ class Plan:
     @cached_property
     def total_bytes(self) -> int:
         """The size of all sources, as far as it is known."""
-        return sum(size_of(location) or 0 for location in self.inventory.locations)
+        return sum(location.known_size() or 0 for location in self.inventory.locations)
 
     @property
     def to_hash(self) -> list[Location]:
@@ -74,13 +76,6 @@ class Plan:
         if not self.with_sha256:
             return []
         return [one for one in self.inventory.locations if not one.remote]
-
-
-def size_of(location: Location) -> int | None:
-    """Length of a file in bytes; None where nobody knows, or it cannot be reached."""
-    with suppress(OSError):
-        return location.size()
-    return None
 
 
 def label_maps_of(inventory: Inventory, named: str | None) -> dict[str, LabelMapFile]:
@@ -106,10 +101,20 @@ def _label_map(name: str, given: Mapping[str, bytes], is_named: bool) -> LabelMa
     try:
         label_map, liberties = (load_label_map if is_named else read_label_map)(name)
     except LabelMapError as error:
-        if is_named and not os.path.exists(name):
+        if is_named and not _is_there(name):
             raise
         return LabelMapFile(name, None, str(error))
     return LabelMapFile(name, label_map, "", liberties)
+
+
+def _is_there(name: str) -> bool:
+    if not is_url(name):
+        return os.path.exists(name)
+    try:
+        with open_shard(name):
+            return True
+    except (OSError, TfodError):
+        return False
 
 
 def in_parts(work: Work, part_bytes: int) -> Iterator[Work]:
@@ -128,7 +133,7 @@ def in_parts(work: Work, part_bytes: int) -> Iterator[Work]:
 
 
 def _parts_of(location: Location, part_bytes: int) -> Sequence[ShardPart]:
-    if (size_of(location) or 0) <= 2 * part_bytes:
+    if (location.known_size() or 0) <= 2 * part_bytes:
         return ()
     parts = split_by_index(location.path, part_bytes)
     if parts is not None or location.remote:

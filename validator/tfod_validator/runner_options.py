@@ -35,9 +35,14 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if "--" not in ours:
         return ours, []
     end = ours.index("--")
-    if not any(one == _OPTION or one.startswith(f"{_OPTION}=") for one in ours[:end]):
+    if not any(_is_ours(one.partition("=")[0]) for one in ours[:end]):
         return ours, []
     return ours[:end], ours[end + 1 :]
+
+
+def _is_ours(option: str) -> bool:
+    """Whether it is ``--runner``, or as much of it as argparse takes for it."""
+    return option.startswith("--ru") and _OPTION.startswith(option)
 
 
 def runner_of(arguments: argparse.Namespace) -> Runner | None:

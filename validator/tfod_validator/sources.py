@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import FileIO
 from typing import BinaryIO
@@ -80,6 +80,12 @@ class Location:
             return self.listed_size
         with RemoteStream(self.path) as stream:
             return stream.size
+
+    def known_size(self) -> int | None:
+        """Its length in bytes; None where nobody knows, or it cannot be reached."""
+        with suppress(OSError):
+            return self.size()
+        return None
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfod_validator.finding import JsonValue
+from tfod_validator.kinds import bound
 
 GRID = 32
 """Cells of a side of the heat map and of the map of box sizes."""
 _MOST_BOXES_COUNTED = 128
 _LISTED_SIZES = 50
-MOST_KINDS = 1 << 16
-"""More different classes or picture sizes than this are not told apart."""
 
 
 @dataclass
@@ -60,13 +59,13 @@ class Statistics:
         sizes = zip(heights[known].astype(int).tolist(), widths[known].astype(int).tolist(),
                     strict=True)  # fmt: skip
         self.picture_sizes.update(sizes)
-        if len(self.picture_sizes) > MOST_KINDS:
-            self.picture_sizes = Counter(dict(self.picture_sizes.most_common(MOST_KINDS // 2)))
+        self.picture_sizes = bound(self.picture_sizes, slack=2)
 
     def merge(self, other: Statistics) -> None:
         """Add the figures of another part of the data."""
         self.classes.update(other.classes)
         self.picture_sizes.update(other.picture_sizes)
+        self.picture_sizes = bound(self.picture_sizes)
         self.boxes_in_picture += other.boxes_in_picture
         self.centres += other.centres
         self.sizes += other.sizes

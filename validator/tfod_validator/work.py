@@ -140,9 +140,11 @@ def _examine_shard(
     except OSError as error:
         reason = error.strerror or str(error)
         examiner.judge_at(Unreadable(reason), Place(location.name))
+        watch.is_cut_off = True
     result.add(summary, examiner.finish())
     if work.part is not None and not watch.agrees_with(work.part):
-        rest = ShardPart(work.part.start, location.size() or 0, work.part.first_record)
+        stop = max(location.known_size() or 0, work.part.stop)
+        rest = ShardPart(work.part.start, stop, work.part.first_record)
         result.instead = replace(work, part=rest)
     return result
 
@@ -166,10 +168,15 @@ def _rows_of(summary: ShardSummary, result: WorkResult, store: RowStore) -> RowC
 
 
 class _FramingWatch:
-    """Sees whether the part of a shard is what its index says it is."""
+    """Sees whether the part of a shard is what its index says it is.
+
+    Attributes:
+        is_cut_off: whether it could not be read to its end, which says nothing of the index.
+    """
 
     def __init__(self, examiner: Examiner) -> None:
         self.examiner = examiner
+        self.is_cut_off = False
         self._is_sound = True
         self._passed = 0
 
@@ -183,7 +190,7 @@ class _FramingWatch:
 
     def agrees_with(self, part: ShardPart) -> bool:
         """Whether the records are those that were promised."""
-        if part.records is None:
+        if part.records is None or self.is_cut_off:
             return True
         return self._is_sound and self.examiner.result.records + self._passed == part.records
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tfod.label_map import LabelMap, LabelMapItem
 
 from tfod_validator.examined import Use
-from tfod_validator.statistics import MOST_KINDS
+from tfod_validator.kinds import MOST_KINDS
 
 _LARGEST_ID = (1 << 31) - 1
 

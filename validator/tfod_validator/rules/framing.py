@@ -216,4 +216,4 @@ def oversize_record(damage: Damage) -> Iterator[Problem]:
 )
 def unreadable(shard: Unreadable) -> Iterator[Problem]:
     """Opening or reading failed."""
-    yield Problem(f"cannot be read: {shard.reason}")
+    yield Problem(f"cannot be read: {shard.reason}", once=True)  # not by each of its parts

@@ -1,0 +1,33 @@
+"""``--runner NAME … -- …``: what is ours, and what is Beam's."""
+
+from __future__ import annotations
+
+import pytest
+from tfod_validator.cli import main
+from tfod_validator.runner_options import split_arguments
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours", "beams"),
+    [
+        ("check a --runner direct -- --x 1", "check a --runner direct", "--x 1"),
+        ("check a --runner=direct -- --x=1", "check a --runner=direct", "--x=1"),
+        ("check --ru direct a -- --x -- b", "check --ru direct a", "--x -- b"),
+        ("check --runner direct a", "check --runner direct a", ""),
+        ("check -- -odd-name", "check -- -odd-name", ""),
+        ("check --remote-timeout 3 -- --runner", "check --remote-timeout 3 -- --runner", ""),
+    ],
+)
+def test_what_stands_behind_two_dashes(typed: str, ours: str, beams: str) -> None:
+    assert split_arguments(typed.split()) == (ours.split(), beams.split())
+
+
+def test_dashes_that_were_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "a", "--runner", "direct", "--direct_num_workers", "2"])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("--direct_num_workers 2; Beam's own options stand behind --")
+    with pytest.raises(SystemExit):
+        main(["check", "a", "--odd"])
+    assert capsys.readouterr().err.splitlines()[-1].endswith("unrecognized arguments: --odd")
