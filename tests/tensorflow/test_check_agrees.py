@@ -24,6 +24,7 @@ from tfod_validator.check import Options, check_sources
 from tfod_validator.examine import Examiner
 from tfod_validator.examined import Instructions
 from tfod_validator.profile import READY, Policy, Profile, profile_of_features
+from tfod_validator.row_blocks import RowCollector
 
 from tests.mutants import sound
 from tests.mutants.make import write_mutants
@@ -45,7 +46,8 @@ def parses(payload: bytes, description: Mapping[str, Any]) -> bool:
 
 def codes_of(payload: bytes, profile: Profile) -> set[str]:
     """The rules that fire for one record."""
-    examiner = Examiner(Instructions(profile, Policy(), 100, 1 << 30), "s", None)
+    rows = RowCollector(0, 0, "", lambda _: None)
+    examiner = Examiner(Instructions(profile, Policy(), 100, 1 << 30), "s", None, rows)
     examiner.look_at(Record(0, 0, bytearray(payload), 0, len(payload)))
     return set(examiner.finish().findings.by_code())
 
