@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from tfod.errors import LabelMapError, ShardError
 from tfod.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
 from tfod.opening import open_shard, shard_size, zip_member
+from tfod.remote import RemoteError, files_in_folder, folder_of, is_url, name_of
 
 LABELS_FILE = "labels.txt"
 _LONGEST = 16 << 20
@@ -25,12 +26,30 @@ def find_labels(shard: str) -> str | None:
     Raises:
         ShardError: the shard is in a zip that is damaged.
     """
-    folder = os.path.dirname(os.path.abspath(shard))
-    for where in (folder, os.path.dirname(folder)):
-        path = os.path.join(where, LABELS_FILE)
-        if os.path.isfile(path) or zip_member(path) is not None:
-            return path
+    return labels_for_folder(folder_of(shard))
+
+
+def labels_for_folder(folder: str) -> str | None:
+    """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
+    for where in dict.fromkeys((folder, folder_of(folder))):
+        if is_url(where):
+            found = _remote_labels(where)
+        else:
+            path = os.path.join(where, LABELS_FILE)
+            is_there = os.path.isfile(path) or zip_member(path) is not None
+            found = path if is_there else None
+        if found is not None:
+            return found
     return None
+
+
+def _remote_labels(folder: str) -> str | None:
+    """The file in a remote folder; one that cannot be listed has none."""
+    try:
+        files = files_in_folder(folder)
+    except RemoteError:
+        return None
+    return next((one.url for one in files if name_of(one.url) == LABELS_FILE), None)
 
 
 def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:

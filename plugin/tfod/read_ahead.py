@@ -15,17 +15,31 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from tfod.remote import WHEN_WELL, is_final, patience, reason_of, remote_error
+from tfod.remote_errors import is_final, reason_of, remote_error
 from tfod.remote_source import ByteSource, ChangedError, source_of
+from tfod.remote_waiting import (
+    LONGEST_WAIT,
+    WHEN_WELL,
+    SilentError,
+    heed_interrupt,
+    patience,
+    server_of,
+)
 
 T = TypeVar("T")
 _SMALLEST_PIECE = 1 << 18
+_LEAST_PIECE = 1 << 16  # on a slow line
 _LARGEST_PIECE = 8 << 20
 _MOST_WAITING = 2 * _LARGEST_PIECE  # bytes; one more piece is being read
-_QUICK, _SLOW = 0.5, 4.0  # seconds for a piece: the next one is larger, or smaller
+_LONGEST_PIECE = 4.0  # seconds that a piece may take, at the rate of the last one
 _TRIES_TO_OPEN = 3  # what is open is tried again as long as patience lasts
-_LONGEST_WAIT = 0.5  # seconds at once
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; doubled after each try
+
+
+_LOST = (
+    "was removed while it was read, or may not be read any longer",
+    "see whether it is there, and whether your credentials or its signature are still valid",
+)
 
 
 class RemoteReadError(OSError):
@@ -78,12 +92,15 @@ class _Run:
         piece = source.read(self.got, wanted)
         if not piece and ends:
             raise EOFError("the object ends early")
-        took = time.monotonic() - began
-        if took < _QUICK:
-            self._wanted = min(4 * self._wanted, _LARGEST_PIECE)
-        elif took > _SLOW:  # no byte may be seen before the whole piece has come
-            self._wanted = max(self._wanted // 4, _SMALLEST_PIECE)
+        if piece:
+            self._fit_pieces(len(piece) / max(time.monotonic() - began, 1e-6))
         return piece
+
+    def _fit_pieces(self, rate: float) -> None:
+        """Choose the next size: of some stores no byte is seen before the whole piece has come."""
+        fitting = int(rate * min(_LONGEST_PIECE, patience() / 6))
+        largest = min(4 * self._wanted, _LARGEST_PIECE)
+        self._wanted = max(min(fitting, largest), _LEAST_PIECE)
 
     def _next_size(self) -> int:
         return min(self._wanted, max(self._taken - self.start, _SMALLEST_PIECE))
@@ -97,6 +114,7 @@ class ReadAhead:
 
     def __init__(self, url: str, hashed: bool) -> None:
         self._url = url
+        self._server = server_of(url)
         self._is_hashed = hashed
         self._source: ByteSource | None = None
         self._run = _Run(0, None)
@@ -117,6 +135,11 @@ class ReadAhead:
         Raises:
             RemoteReadError: it cannot be opened.
         """
+        try:
+            self._server.require_hope()
+        except SilentError as error:
+            reason = f"cannot be reached: {error}"
+            raise RemoteReadError(errno.ETIMEDOUT, reason, self._url) from None
         self._thread.start()
         try:
             self._wait(lambda: self._is_open)
@@ -178,14 +201,16 @@ class ReadAhead:
 
     def _wait(self, is_there: Callable[[], bool]) -> None:
         """Wait for the thread as long as bytes come; a failure ends it too."""
+        heed_interrupt()
         began, patient = time.monotonic(), patience()
         with self._changed:
             while not is_there() and self._failure is None:
                 left = max(began, self._last_byte) + patient - time.monotonic()
                 if left > 0:
-                    # Ctrl-C, when it comes just before a wait, is heard at its end.
-                    self._changed.wait(min(left, _LONGEST_WAIT))
+                    self._changed.wait(min(left, LONGEST_WAIT))
+                    heed_interrupt()
                     continue
+                self._server.was_silent()
                 what = f"no {'byte' if self._is_open else 'answer'} came for {patient:g} s"
                 self._failure = self._error(what, WHEN_WELL, errno.ETIMEDOUT)
                 self.stop()
@@ -264,7 +289,8 @@ class ReadAhead:
 
     def _give_up(self, error: Exception) -> NoReturn:
         if self._is_open:
-            raise self._error("cannot be read on", WHEN_WELL, errno.EIO)
+            what, remedy = _LOST if is_final(error) else ("reading stopped", WHEN_WELL)
+            raise self._error(what, remedy, errno.EIO)
         found = remote_error(self._url, error)
         number = errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO
         raise RemoteReadError(number, found.reason, self._url)
@@ -277,11 +303,13 @@ class ReadAhead:
             text += f": {self._run.got}" + (f" of {size} bytes" if size else " bytes") + " came"
         if self._tried:
             times = "once" if self._tried == 1 else f"{self._tried} times"
-            text += f", what follows was tried {times} ({self._reason})"
+            what_follows = "what follows" if self._is_open else "it"
+            text += f", {what_follows} was tried {times} ({self._reason})"
         return RemoteReadError(number, f"{text}; {remedy}", self._url)
 
     def _note_bytes(self) -> None:
         self._last_byte = time.monotonic()
+        self._server.heard()
 
 
 class _StoppedError(Exception):

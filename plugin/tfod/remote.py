@@ -11,51 +11,46 @@ import fnmatch
 import glob
 import os
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from tfod.errors import TfodError
+from tfod.remote_errors import RemoteError, remote_error, status_of
+from tfod.remote_waiting import (
+    PATIENCE,
+    Server,
+    SilentError,
+    ask_patiently,
+    patience,
+    server_of,
+    set_interrupt,
+    set_patience,
+)
+
+__all__ = [
+    "PATIENCE",
+    "RemoteError",
+    "RemoteFile",
+    "absolute",
+    "files_in_folder",
+    "filesystem_of",
+    "folder_of",
+    "is_pattern",
+    "is_url",
+    "list_remote",
+    "name_of",
+    "patience",
+    "require_local",
+    "set_interrupt",
+    "set_patience",
+]
 
 T = TypeVar("T")
 _MAX_DEPTH = 3  # as in local folders
 _WEB = ("http://", "https://")
 _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
-_LONGEST_REASON = 300
-_LONGEST_WAIT = 0.5  # seconds at once: Ctrl-C just before a wait is heard at its end
-WHEN_WELL = "try again when the server is well"
-_FORBIDDEN = (401, 403)
-_CREDENTIALS = {
-    "s3": "s3fs looks for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and "
-    "AWS_ENDPOINT_URL; FSSPEC_S3_ANON=true reads a public bucket",
-    "gs": "gcsfs looks for GOOGLE_APPLICATION_CREDENTIALS and for the login of gcloud; "
-    "FSSPEC_GS_TOKEN=anon reads a public bucket",
-}
-_CREDENTIALS["s3a"], _CREDENTIALS["gcs"] = _CREDENTIALS["s3"], _CREDENTIALS["gs"]
-PATIENCE = 60.0
-"""Seconds that a server may be silent, if nobody has said otherwise."""
-_patience = PATIENCE
-
-
-class RemoteError(TfodError):
-    """A URL does not lead to anything that can be read; the message says why.
-
-    Attributes:
-        url: which.
-        is_closed: whether there is nothing, or nothing for us: no error of the connection.
-    """
-
-    def __init__(self, url: str, reason: str, is_closed: bool = False) -> None:
-        super().__init__(url, reason, is_closed)
-        self.url = url
-        self.reason = reason
-        self.is_closed = is_closed
-
-    def __str__(self) -> str:
-        return f"{self.url}: {self.reason}"
+_GONE = (404, 410)
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,10 @@ def folder_of(path: str) -> str:
 
 def is_pattern(url: str) -> bool:
     """Whether a URL has wildcards; on the web ``?`` begins a query."""
-    return any(one in _without_query(url) for one in ("*[" if url.startswith(_WEB) else "*?["))
+    if not url.startswith(_WEB):
+        return any(one in url for one in "*?[")
+    names = _without_query(url)[_end_of_host(url) :]  # a host may be [::1]
+    return any(one in names for one in "*[")
 
 
 def require_local(path: str) -> None:
@@ -107,17 +105,6 @@ def require_local(path: str) -> None:
     """
     if is_url(path):
         raise RemoteError(path, "URLs are read only; write to this machine, and copy it there")
-
-
-def patience() -> float:
-    """For so many seconds a server may be silent before it is given up."""
-    return _patience
-
-
-def set_patience(seconds: float) -> None:
-    """Set that for this process (else :data:`PATIENCE`); what it spawns does not inherit it."""
-    global _patience
-    _patience = seconds
 
 
 def list_remote(url: str) -> list[RemoteFile]:
@@ -159,67 +146,14 @@ def filesystem_of(url: str) -> tuple[Any, str]:
         raise RemoteError(url, "a URL needs fsspec; pip install 'tfod[remote]'") from None
     try:
         if url.startswith(_WEB):  # signatures are of the very characters of an address
-            filesystem, path = fsspec.core.url_to_fs(_quoted(url), encoded=True)
+            # url_to_fs would take a host such as [::1] for a chain of URLs.
+            filesystem = fsspec.filesystem(url.partition("://")[0], encoded=True)
+            path = _quoted(url)
         else:
             filesystem, path = fsspec.core.url_to_fs(url)
     except Exception as error:
         raise remote_error(url, error) from None
     return filesystem, path
-
-
-def remote_error(url: str, error: BaseException) -> RemoteError:
-    """What a store raised, as one line. Stores raise what they like."""
-    if isinstance(error, RemoteError):
-        return error
-    protocol = url.partition("://")[0]
-    reason = reason_of(error)
-    if isinstance(error, ImportError):
-        return RemoteError(url, f"needs a package ({reason}); pip install 'tfod[remote]'")
-    if isinstance(error, FileNotFoundError):
-        known = f" ({reason})" if "bucket does not exist" in reason else ""
-        remedy = "see whether the address is right"
-        return RemoteError(url, f"is not there{known}; {remedy}", is_closed=True)
-    if _is_forbidden(error):
-        hint = _CREDENTIALS.get(protocol.rpartition("::")[2])
-        remedy = f"; {hint}" if hint else ""
-        return RemoteError(url, f"may not be read ({reason}){remedy}", is_closed=True)
-    if isinstance(error, ValueError) and "rotocol" in reason:
-        return RemoteError(url, f"{protocol}:// is no kind of URL that fsspec knows")
-    if isinstance(error, IsADirectoryError):
-        return RemoteError(url, "is a folder", is_closed=True)
-    is_closed = 400 <= _status_of(error) < 500
-    return RemoteError(url, f"cannot be reached: {reason}; {WHEN_WELL}", is_closed)
-
-
-def reason_of(error: BaseException) -> str:
-    """The words of an error in one line."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    line = " ".join(str(text).split())
-    return line if len(line) <= _LONGEST_REASON else line[:_LONGEST_REASON] + "…"
-
-
-def is_final(error: BaseException) -> bool:
-    """Whether trying again would not help: nothing is there, or nothing for us."""
-    status = _status_of(error)
-    return (
-        isinstance(error, (RemoteError, FileNotFoundError, IsADirectoryError, ImportError))
-        or _is_forbidden(error)
-        or (400 <= status < 500 and status not in (408, 425, 429))
-    )
-
-
-def _is_forbidden(error: BaseException) -> bool:
-    return (
-        isinstance(error, PermissionError)
-        or _status_of(error) in _FORBIDDEN
-        or "Credentials" in type(error).__name__  # botocore's and google-auth's
-    )
-
-
-def _status_of(error: BaseException) -> int:
-    """The status of an answer over HTTP; 0 where the error is none."""
-    status = getattr(error, "status", None) or getattr(error, "code", None)
-    return status if isinstance(status, int) else 0
 
 
 class _Store:
@@ -239,16 +173,27 @@ class _Store:
         self._system.invalidate_cache()
 
     def is_folder(self) -> bool:
-        """Whether the URL means a folder; if not, its size is known (on the web unknown).
+        """Whether the URL means a folder; if not, its size is known if the server says it.
 
         Raises:
             RemoteError: there is nothing.
         """
-        if self._is_web:
-            return _without_query(self._path).endswith("/")
-        info = self._ask(lambda: self._system.info(self._path))
+        if self._is_web and _without_query(self._path).endswith("/"):
+            return True
+        info = self._ask(self._info)
         self.size = info.get("size")
         return bool(info["type"] == "directory")
+
+    def _info(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self._system.info(self._path)
+        except FileNotFoundError as error:
+            cause = error.__cause__
+            # For the web fsspec calls every failure so.
+            if self._is_web and cause is not None and status_of(cause) not in _GONE:
+                raise cause from None
+            raise
+        return found
 
     def entries(self, folder: str | None) -> tuple[list[RemoteFile], list[str]]:
         """The files right in a folder, and the paths of its folders; None is the URL itself."""
@@ -275,7 +220,9 @@ class _Store:
 
     def matching(self) -> Iterator[RemoteFile]:
         """The files that the URL's wildcards mean."""
-        magic = min(self._path.find(one) for one in "*?[" if one in self._path)
+        host = _end_of_host(self._path) if self._is_web else 0
+        places = (self._path.find(one, host) for one in "*?[")
+        magic = min(place for place in places if place >= 0)
         fixed = self._path[:magic].rpartition("/")[0]
         *parts, last = self._path[len(fixed) :].lstrip("/").split("/")
         folders = [fixed]
@@ -324,35 +271,36 @@ class _Store:
         return self._is_web and ("?" in name or not name.startswith(folder))
 
     def _ask(self, question: Callable[[], T]) -> T:
-        return _patiently(question, self.url)
+        server = server_of(self.url)
+
+        def listen_and_ask() -> T:
+            _listen(self._system, server)
+            answer = question()
+            server.heard()
+            return answer
+
+        return _patiently(listen_and_ask, self.url)
+
+
+def _listen(filesystem: Any, server: Server) -> None:
+    """Hear each answer of an S3 server: a listing is of many, which come without end."""
+    if hasattr(filesystem, "_call_s3"):
+        events = filesystem.connect().meta.events
+        events.register("after-call.s3", lambda **_: server.heard(), unique_id=f"tfod-{id(server)}")
 
 
 def _patiently(question: Callable[[], T], url: str) -> T:
-    """Ask in a thread of its own: a server that is silent may hold a library for ever.
+    """Ask a store something.
 
     Raises:
         RemoteError: no answer came in time, or it is an error.
     """
-    answers: list[T] = []
-    failures: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            answers.append(question())
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=ask, name="tfod-remote-listing", daemon=True)
-    thread.start()
-    end = time.monotonic() + _patience
-    while thread.is_alive() and (left := end - time.monotonic()) > 0:
-        thread.join(min(left, _LONGEST_WAIT))
-    if failures:
-        raise remote_error(url, failures[0]) from None
-    if not answers:
-        reason = f"cannot be reached: no answer came for {_patience:g} s; {WHEN_WELL}"
-        raise RemoteError(url, reason)
-    return answers[0]
+    try:
+        return ask_patiently(question, server_of(url))
+    except SilentError as error:
+        raise RemoteError(url, f"cannot be reached: {error}") from None
+    except Exception as error:
+        raise remote_error(url, error) from None
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -369,6 +317,12 @@ def _is_hidden(path: str) -> bool:
 def _quoted(url: str) -> str:
     """An address as it goes over the line; what is quoted already stays as it is."""
     return quote(_BARE_PERCENT.sub("%25", url), safe="%/:=&?~#+!$,;'@()*[]|")
+
+
+def _end_of_host(url: str) -> int:
+    """Where the path of an address of the web begins; the length of one that has none."""
+    place = url.find("/", url.find("://") + 3)
+    return len(url) if place < 0 else place
 
 
 def _without_query(url: str) -> str:

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.errors import ShardsNotFoundError
-from tfod.remote import absolute, folder_of, is_pattern, list_remote, name_of
+from tfod.remote import (
+    RemoteError,
+    absolute,
+    folder_of,
+    is_pattern,
+    list_remote,
+    name_of,
+)
 from tfod.shards import (
     ROBOFLOW_NOTE,
     SHARD_EXTENSIONS,
@@ -41,9 +48,13 @@ def look_for_shards(url: str) -> RemoteShards:
         ShardsNotFoundError: there is neither a shard nor a zip.
         RemoteError: it cannot be reached, or may not be read.
     """
+    if not url.partition("://")[2].strip("/"):
+        raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
     files = list_remote(url)
     sizes = {one.url: one.size for one in files}
     if list(sizes) == [url]:
+        if not name_of(url):
+            raise RemoteError(url, "is a file; leave the slash at its end out")
         root, paths, by_folder = folder_of(url), [url], False
     elif is_pattern(url):
         root, paths, by_folder = _fixed_part(url), list(sizes), False
@@ -95,7 +106,12 @@ def _fixed_part(pattern: str) -> str:
 
 def _not_found(url: str) -> str:
     if is_pattern(url):
-        return f"{url}: no file matches this pattern"
+        hint = ""
+        if absolute(url) != url.rstrip("/"):
+            hint = "; a listing takes no query: name the shards one by one, each with its own"
+        elif "[" in url:
+            hint = "; a bracket in a name is written [[]"
+        return f"{url}: no file matches this pattern{hint}"
     return (
         f"{url}: no shard in this folder or the three levels below it; shards are named "
         f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"

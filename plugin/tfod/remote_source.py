@@ -5,11 +5,13 @@ Both see to it that all bytes are those of one and the same object, over any num
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tfod.remote import filesystem_of, patience
+from tfod.remote import filesystem_of
+from tfod.remote_waiting import patience
 
 # What tells an object from another one of the same name, as the stores call it.
 _MARKS = ("size", "ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified",
@@ -58,6 +60,11 @@ def source_of(url: str, came: Callable[[], None]) -> ByteSource:
     return _RangedSource(filesystem, path, came)
 
 
+def _silent(seconds: float) -> ConnectionError:
+    """In place of a TimeoutError, whose words get lost on the way out of the loop."""
+    return ConnectionError(f"no byte came for {seconds:.3g} s")
+
+
 class _RangedSource:
     """An object of a store that gives any range of it."""
 
@@ -91,6 +98,10 @@ class _RangedSource:
         data: bytes
         if self._file is None:
             data = self._system.cat_file(self._path, start=offset, end=offset + size)
+        elif hasattr(self._file, "read_kw") and hasattr(self._system, "_call_s3"):
+            from fsspec.asyn import sync
+
+            data = sync(self._system.loop, self._receive, offset, size)
         else:
             self._file.seek(offset)
             data = self._file.read(size)
@@ -103,6 +114,36 @@ class _RangedSource:
             self._system.invalidate_cache(self._path)
             self._compare(self._system.info(self._path))  # before anybody takes it for the whole
         return data
+
+    async def _receive(self, offset: int, size: int) -> bytes:
+        """A range from S3, of which every byte is seen as it comes; s3fs waits for the last one.
+
+        A connection that is silent is let go while there is patience left to try another one.
+        """
+        file, silence = self._file, patience() / 3
+        parts: list[bytes] = []
+        body: Any = None
+        version = {"VersionId": file.version_id} if file.version_id else {}
+        what = {"Bucket": file.bucket, "Key": file.key, **version, **file.read_kw}
+        try:
+            asked = self._system._call_s3(
+                "get_object", Range=f"bytes={offset}-{offset + size - 1}", **what
+            )
+            body = (await asyncio.wait_for(asked, silence))["Body"]
+            while sum(map(len, parts)) <= size and (
+                part := await asyncio.wait_for(body.read(_STEP), silence)
+            ):
+                parts.append(part)
+                self._came()
+        except Exception as error:
+            if not parts and isinstance(error, asyncio.TimeoutError):
+                raise _silent(silence) from None
+            if not parts:
+                raise
+        finally:
+            if body is not None:
+                body.close()
+        return b"".join(parts)
 
     def reset(self) -> None:
         self._is_open = False
@@ -170,11 +211,13 @@ class _WebSource:
         self._failure = None
         if self._answer is not None:
             answer, self._answer = self._answer, None
-            answer.close()
+            self._system.loop.call_soon_threadsafe(answer.close)
 
     def _next(self, size: int) -> bytes:
         # The library buffers twice as much as it is ever asked for.
-        part: bytes = self._answer.read(min(size, _STEP))
+        from fsspec.asyn import sync
+
+        part: bytes = sync(self._system.loop, self._read_on, min(size, _STEP))
         if part:
             self._came()
             self._position += len(part)
@@ -183,17 +226,14 @@ class _WebSource:
     def _begin(self, offset: int) -> None:
         """Ask for the object from an offset on."""
         import aiohttp  # fsspec's file system for the web needs it
+        from fsspec.asyn import sync
 
         headers = {**self._system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
         if offset and not self._is_packed:
             headers["Range"] = f"bytes={offset}-"
         silence = patience() / 3  # so that it is tried again before it is given up
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=silence, sock_read=silence)
-        # Without blocks it is one answer; with a size nobody asks for it in front.
-        self._answer = self._system.open(
-            self._path, "rb", block_size=0, size=1, headers=headers, timeout=timeout
-        )
-        answer = self._answer.r
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=silence, sock_read=silence)
+        self._answer = answer = sync(self._system.loop, self._ask, headers=headers, within=limits)
         found = _RANGE.match(answer.headers.get("Content-Range", ""))
         is_part = answer.status == 206 and found is not None
         self._position = int(found[1]) if is_part and found else 0
@@ -210,3 +250,26 @@ class _WebSource:
             self.has_ranges = size is not None and answer.headers.get("Accept-Ranges") == "bytes"
         elif marks != self._marks:
             raise ChangedError
+
+    async def _read_on(self, size: int) -> bytes:
+        try:
+            part: bytes = await self._answer.content.read(size)
+        except asyncio.TimeoutError:
+            raise _silent(patience() / 3) from None
+        return part
+
+    async def _ask(self, headers: Mapping[str, str], within: Any) -> Any:
+        """The answer of the server, as far as its headers; a refusal is closed, and raised."""
+        system = self._system
+        session = await system.set_session()
+        options = {**system.kwargs, "headers": headers, "timeout": within}
+        try:
+            answer = await session.get(system.encode_url(self._path), **options)
+        except asyncio.TimeoutError:
+            raise _silent(patience() / 3) from None
+        try:
+            system._raise_not_found_for_status(answer, self._path)
+        except Exception:
+            answer.close()
+            raise
+        return answer

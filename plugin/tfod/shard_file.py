@@ -89,7 +89,8 @@ class ByteSpan:
 
 def identify(path: str | os.PathLike[str]) -> ShardIdentity:
     """Note which file a path is now, and keep it open for the spans that will point into it."""
-    return _open_files.open(os.path.abspath(os.fspath(path)))
+    text = os.fspath(path)
+    return _open_files.open(text if is_url(text) else os.path.abspath(text))
 
 
 class RecordIndex(Sequence[bytes]):

@@ -179,15 +179,12 @@ def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of
 def protobuf_texts_in(folder: str) -> list[str]:
     """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip or a URL.
 
-    Raises:
-        RemoteError: a remote folder cannot be listed now; one that nobody may list has none.
+    A remote folder that cannot be listed has none: many servers list nothing at all.
     """
     if is_url(folder):
         try:
             return [one.url for one in files_in_folder(folder) if one.url.endswith(".pbtxt")]
-        except RemoteError as error:
-            if not error.is_closed:
-                raise
+        except RemoteError:
             return []
     if os.path.isdir(folder):
         return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
@@ -369,14 +366,14 @@ def _subset_of(path: str, root: str, by_folder: bool) -> str:
 
 def missing_of_sets(paths: list[str]) -> list[str]:
     """Names that the numbering ``-of-N`` promises and that are not there; of many the first."""
-    sets: dict[tuple[str, int], dict[int, str]] = {}
+    sets: dict[tuple[str, str, int], dict[int, str]] = {}
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None and name.number is not None:
-            key = (os.path.join(os.path.dirname(path), name.stem), name.total)
+            key = (folder_of(path), name.stem, name.total)
             sets.setdefault(key, {})[name.number] = name_of(path)
     missing = []
-    for (_, total), there in sets.items():
+    for (_, _, total), there in sets.items():
         number, example = next(iter(there.items()))
         numbering = re.search(r"-(\d+)-of-", example)
         assert numbering is not None  # the name was taken apart by it

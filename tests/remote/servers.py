@@ -24,6 +24,7 @@ from tests.conftest import free_port
 NAMES_OF_A_PAGE = 20
 """So many names an S3 server says at once here; others say 1000."""
 _STEP = 1 << 16
+_REFUSAL = b"no" * (1 << 18)  # more than a client takes in by itself
 
 
 @contextmanager
@@ -81,6 +82,10 @@ class Line:
     """For each of the next connections: after so many bytes to the client it is cut."""
     hold_after: int | None = None
     """After so many bytes to clients in all nothing more is let through."""
+    hold_once_after: int | None = None
+    """After so many bytes to clients in all one connection lets nothing more through."""
+    delay: float = 0.0
+    """Seconds in front of whatever goes to clients."""
     is_closed: bool = False
     """Connections are taken and closed at once, and those that are open are cut."""
     refused: int = 0
@@ -149,6 +154,13 @@ class Proxy:
                     while line.hold_after is not None and line.sent >= line.hold_after:
                         if self._is_over.wait(0.02):
                             return
+                    if line.hold_once_after is not None and line.sent >= line.hold_once_after:
+                        line.hold_once_after = None
+                        while not line.is_closed and not self._is_over.wait(0.02):
+                            pass
+                        return
+                    if line.delay and self._is_over.wait(line.delay):
+                        return
                     if cut is not None and sent + len(data) >= cut:
                         client.sendall(data[: cut - sent])
                         return
@@ -206,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         data = web.matching(path)
         if web.status is not None or data is None:
-            self._send(web.status or 404, {}, b"no", with_body)
+            self._send(web.status or 404, {}, _REFUSAL, with_body)
             return
         headers = {"ETag": web.etag}
         status, start, whole = 200, 0, len(data)

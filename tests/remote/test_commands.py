@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from tfod.writer import write_records
 from tfod_validator.cli import main
+from tfod_validator.sampling import profile_of
+from tfod_validator.sources import take_inventory
 
 from tests.conftest import encode, frame, objects, picture
 from tests.remote.conftest import Bucket
@@ -159,6 +161,67 @@ def test_pictures_are_fetched_from_their_places(bucket: Bucket, run: Run) -> Non
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
 
+def test_pictures_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Run) -> None:
+    server, url = web
+    filler = encode(picture("big.jpg") | {"image/encoded": bytes(1 << 20)})
+    shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
+    server.files["/a.tfrecord"] = shard
+    options = ("--profile", "cvat", "--samples", 12, "--label-map", "coco")
+    assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").returncode == 1
+    assert server.sent < 2.5 * len(shard)
+
+
+def test_a_shard_on_the_web_is_opened_once(web: tuple[Web, str], run: Run) -> None:
+    server, url = web
+    server.files["/a.tfrecord"] = frame(*records(10))
+    done = run("check", f"{url}/a.tfrecord", "--profile", "cvat", "--label-map", "coco")
+    assert done.returncode == 1
+    assert [method for method, _, _ in server.requests] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("status", [None, 403, 500])
+def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
+    web: tuple[Web, str], run: Run, status: int | None
+) -> None:
+    server, url = web
+    server.status = status
+    done = run("check", f"{url}/a.tfrecord")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"tfod: {url}/a.tfrecord: ") and done.stderr.count("\n") == 1
+
+
+def test_numbered_shards_that_are_named_one_by_one_are_a_set(
+    web: tuple[Web, str], run: Run
+) -> None:
+    server, url = web
+    shard = frame(*records(3))
+    server.files = {f"/d/train-{one:05d}-of-00003.record": shard for one in range(3)}
+    query = "X-Amz-Credential=AK/2026/s3/aws4_request&X-Amz-Signature="
+    signed = [f"{url}{path}?{query}{number}" for number, path in enumerate(server.files)]
+    for named, missing in ((signed, 0), (signed[:1], 0), (signed[:2], 1)):
+        report = json.loads(run("check", *named, "--profile", "cvat", "--format", "json").stdout)
+        told = [one["shard"] for one in report["findings"] if one["code"] == "SET001"]
+        assert told == [f"{url}/d/train"] * missing
+
+
+def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files = {f"/d/{one}.record": frame(b"1") for one in range(6)}
+    with take_inventory([f"{url}/d/"]) as inventory:
+        server.requests.clear()
+        server.status = 404
+        assert profile_of(None, inventory, 1 << 20)[1].reason == "no record could be read"
+    assert len(server.requests) == 2
+
+
+def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run: Run) -> None:
+    shard = bucket.put("d/a.tfrecord", frame(*records(2)))
+    bucket.put("d/labels.txt", b"0:cat\n")
+    done = run("reshard", shard, "-o", tmp_path / "out")
+    assert done.returncode == 0 and "label map copied: labels.txt" in done.stdout
+    assert (tmp_path / "out" / "labels.txt").read_bytes() == b"0:cat\n"
+
+
 def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -208,6 +271,7 @@ def test_a_server_that_is_silent_from_the_start_is_one_line(bucket: Bucket, apar
     ("arguments", "written"),
     [
         (("reshard", "SOURCE/train-*", "-o", "OUT", "--num-shards", "2"), 3),
+        (("reshard", "SOURCE/train-*", "-o", "OUT", "--shuffle", "1"), 5),
         (("merge", "SOURCE/train-*", "-o", "OUT"), 2),
         (("split", "SOURCE/train-*", "-o", "OUT", "a=0.5", "b=0.5"), 3),
         (("index", "SOURCE/train-*", "-o", "OUT"), 4),

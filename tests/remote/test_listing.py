@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tfod.errors import LabelMapError, ShardsNotFoundError
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.label_map import load_label_map
+from tfod.labels_file import find_labels, load_classes
 from tfod.remote import (
     RemoteError,
+    RemoteFile,
     absolute,
     files_in_folder,
     folder_of,
@@ -22,10 +25,12 @@ from tfod.remote import (
     set_patience,
 )
 from tfod.remote_shards import look_for_shards
+from tfod.shard_file import RecordIndex
 from tfod.shards import find_label_map, find_shards
 
+from tests.conftest import require
 from tests.remote.conftest import Bucket
-from tests.remote.servers import NAMES_OF_A_PAGE
+from tests.remote.servers import NAMES_OF_A_PAGE, Web
 from tests.remote.test_s3 import Ended
 
 
@@ -170,12 +175,15 @@ def test_zips_are_told_apart(bucket: Bucket) -> None:
         ("s3://no-such-bucket-here/a*", "bucket does not exist"),
         ("s3://no-such-bucket-here/a", "is not there"),
         ("nothing://a/b", "nothing:// is no kind of URL that fsspec knows"),
+        ("s3://", "names no bucket and no host; write for example s3://bucket/folder"),
+        ("{bucket}/a.tfrecord/", "is a file; leave the slash at its end out"),
     ],
 )
 def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) -> None:
+    bucket.put("a.tfrecord", b"")
     url = path.format(bucket=bucket.url())
     with pytest.raises(RemoteError, match=f"^.*{words}") as caught:
-        list_remote(url)
+        look_for_shards(url)
     assert str(caught.value).startswith(f"{url}: ") and "\n" not in str(caught.value)
 
 
@@ -199,6 +207,70 @@ def test_no_shard_is_one_line(bucket: Bucket) -> None:
         find_shards(bucket.url("d"))
     with pytest.raises(ShardsNotFoundError, match="no file matches this pattern"):
         find_shards(bucket.url("d/*.tfrecord"))
+
+
+def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files["/d/i[1].record"] = b""
+    with pytest.raises(ShardsNotFoundError, match=r"a bracket in a name is written \[\[\]"):
+        find_shards(f"{url}/d/i[1].record")
+    assert find_shards(f"{url}/d/i[[]1].record")[0].paths == (f"{url}/d/i[1].record",)
+    with pytest.raises(ShardsNotFoundError, match="a listing takes no query"):
+        find_shards(f"{url}/d/*.record?signature=1")
+
+
+def test_one_look_tells_the_size_of_a_file_on_the_web(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files["/a.record"] = bytes(1000)
+    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", 1000)]
+    assert (server.requests, server.sent) == ([("HEAD", "/a.record", "")], 0)
+    server.says_length = False
+    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(None, "is not there"), (403, "may not be read"), (500, "cannot be reached: 500.*try again")],
+)
+def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
+    web: tuple[Web, str], status: int | None, words: str
+) -> None:
+    server, url = web
+    server.status = status
+    with pytest.raises(RemoteError, match=words):
+        list_remote(f"{url}/a.record")
+
+
+def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.status = 500
+    assert find_label_map(f"{url}/d/a.record") == (None, [])
+    assert find_labels(f"{url}/d/a.record") is None
+
+
+def test_labels_of_classes_beside_shards_and_above_are_found(bucket: Bucket) -> None:
+    shard = bucket.put("train/a.tfrecord", b"")
+    assert find_labels(shard) is None
+    above = bucket.put("labels.txt", b"0:cat\n")
+    assert find_labels(shard) == above
+    beside = bucket.put("train/labels.txt", b"0:dog\n")
+    assert find_labels(shard) == beside
+    assert load_classes(beside)[0].find_id(0) is not None
+
+
+def test_records_of_a_url_cannot_be_had_by_number() -> None:
+    with pytest.raises(ShardError, match=r"^s3://b/a: is remote.*copy it here first"):
+        RecordIndex("s3://b/a")
+
+
+def test_datumaro_says_that_it_reads_no_urls() -> None:
+    require("datumaro", find_spec("datumaro") is not None)
+    from tfod.datumaro.importer import TfDetectionApiImporter
+
+    url = "s3://b/a.tfrecord"
+    assert TfDetectionApiImporter.find_sources(url) == []
+    with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
+        TfDetectionApiImporter()(url)
 
 
 def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None:

@@ -22,12 +22,12 @@ from tfod.label_map import load_label_map
 from tfod.opening import open_shard, shard_size
 from tfod.record_batches import read_batches
 from tfod.records import read_records
-from tfod.remote import set_patience
+from tfod.remote import list_remote, set_patience
 from tfod.remote_stream import RemoteReadError, RemoteStream
 
-from tests.conftest import frame
+from tests.conftest import encode, frame, picture
 from tests.remote.conftest import Bucket, bucket_on
-from tests.remote.servers import Proxy, Web, s3_server
+from tests.remote.servers import NAMES_OF_A_PAGE, Proxy, Web, s3_server
 
 MIB = 1 << 20
 Ended = Callable[[], None]
@@ -149,7 +149,7 @@ def test_a_server_that_stops_in_the_middle_is_given_up(bucket: Bucket, threads_e
         with pytest.raises(RemoteReadError) as caught:
             stream.digest()
     assert str(caught.value).startswith(f"{url}: no byte came for 1 s: ")
-    assert f" of {12 * MIB} bytes came; " in str(caught.value)
+    assert f" of {12 * MIB} bytes came" in str(caught.value)
     assert "\n" not in str(caught.value)
     bucket.line.hold_after = None
     threads_end()
@@ -188,6 +188,28 @@ def test_a_server_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         bucket.proxy.end()
 
 
+def test_a_connection_that_says_no_more_is_replaced(bucket: Bucket) -> None:
+    data = noise(6 * MIB)
+    url = bucket.put("a.tfrecord", data)
+    bucket.line.hold_once_after = 3 * MIB
+    set_patience(3)
+    with RemoteStream(url) as stream:
+        assert read_all(stream) == data
+    assert bucket.line.hold_once_after is None
+
+
+def test_a_slow_line_is_not_a_silent_one(bucket: Bucket) -> None:
+    data = noise(6 * MIB)
+    url = bucket.put("a.tfrecord", data)
+    with RemoteStream(url) as stream:
+        start = b""
+        while len(start) < 3 * MIB:
+            start += stream.read(MIB)
+        bucket.line.delay = 0.05  # a piece takes longer than patience lasts
+        set_patience(1)
+        assert start + read_all(stream) == data
+
+
 def test_an_object_that_is_changed_meanwhile_is_told(bucket: Bucket) -> None:
     data = noise(12 * MIB)
     url = bucket.put("a.tfrecord", data)
@@ -203,7 +225,8 @@ def test_an_object_that_is_removed_meanwhile_is_told(bucket: Bucket) -> None:
     with RemoteStream(url, hashed=True) as stream:
         stream.read(1)
         bucket.remove("a.tfrecord")
-        with pytest.raises(RemoteReadError, match=r"cannot be read on: .* was tried once"):
+        words = r"was removed while it was read, or .* came, what follows was tried once"
+        with pytest.raises(RemoteReadError, match=words):
             stream.digest()
 
 
@@ -248,7 +271,7 @@ def _digest(url: str, endpoint: str, answers: Any) -> None:
 
 _READER = """
 import sys
-from tfod.remote import set_patience
+from tfod.remote import list_remote, set_patience
 from tfod.remote_stream import RemoteStream
 set_patience(float(sys.argv[2]))
 with RemoteStream(sys.argv[1]) as stream:
@@ -304,6 +327,38 @@ def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket, stuck: Any) ->
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_check_by_several_ends_while_a_server_is_silent(
+    bucket: Bucket, number: signal.Signals
+) -> None:
+    # So large in all that several processes share the work.
+    record = encode(picture("a.jpg") | {"image/encoded": bytes(100_000)})
+    urls = [bucket.put(f"{one}.tfrecord", frame(*[record] * 350)) for one in range(2)]
+    bucket.line.hold_after = 12 * MIB
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tfod_validator.cli", "check", *urls),
+            *("--profile", "cvat", "--jobs", "2", "--remote-timeout", "600"),
+        ],
+        env=bucket.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        end = time.monotonic() + 60
+        while bucket.line.sent < 12 * MIB:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        time.sleep(1.5)  # until all that came is examined
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+    finally:
+        process.kill()
+        bucket.proxy.renew()
+
+
 def test_a_store_that_ignores_ranges_is_not_believed(
     web: tuple[Web, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,3 +389,11 @@ def test_a_store_without_conditions_is_looked_at_again_at_the_end() -> None:
         with pytest.raises(RemoteReadError, match="was changed while it was read"):
             stream.digest()
     memory.rm("/store", recursive=True)
+
+
+def test_a_listing_lasts_as_long_as_answers_come(bucket: Bucket) -> None:
+    for number in range(9 * NAMES_OF_A_PAGE):
+        bucket.put(f"d/{number}.record", b"")
+    bucket.line.delay = 0.2
+    set_patience(1)
+    assert len(list_remote(bucket.url("d"))) == 9 * NAMES_OF_A_PAGE

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tfod.errors import ShardsNotFoundError
 from tfod.records import read_records
-from tfod.remote import RemoteError, list_remote, set_patience
+from tfod.remote import RemoteError, is_pattern, list_remote, set_patience
 from tfod.remote_stream import RemoteReadError, RemoteStream
 from tfod.shards import find_label_map, find_shards
 
 from tests.conftest import frame
-from tests.remote.servers import Web, silent_server
+from tests.remote.servers import Proxy, Web, silent_server
 from tests.remote.test_s3 import MIB, Ended, noise, read_all
 
 Served = tuple[Web, str]
@@ -138,7 +138,7 @@ def test_addresses_reach_the_server_as_they_are(web: Served, path: str) -> None:
     ("status", "words"),
     [
         (404, "is not there; see whether the address is right"),
-        (403, "may not be read"),
+        (403, "may not be read (403, "),
         (410, "cannot be reached: 410"),
         (500, "cannot be reached: 500"),
     ],
@@ -165,7 +165,7 @@ def test_what_becomes_forbidden_is_told_at_once(web: Served) -> None:
     with RemoteStream(f"{url}/a.tfrecord", hashed=True) as stream:
         stream.read(1)
         server.status = 403  # as when a signature runs out
-        with pytest.raises(RemoteReadError, match=r"cannot be read on: \d+ of .*403"):
+        with pytest.raises(RemoteReadError, match=r"may not be read any longer: \d+ of .*403"):
             stream.digest()
 
 
@@ -178,6 +178,41 @@ def test_a_server_that_never_answers_is_given_up(threads_end: Ended) -> None:
             with pytest.raises(RemoteError, match="no answer came for"):
                 list_remote(f"{url}/{listed}")
     threads_end()
+
+
+def test_a_server_that_is_dead_is_not_waited_for_at_every_object(web: Served) -> None:
+    server, url = web
+    server.files["/a.tfrecord"] = b"1"
+    proxy = Proxy(int(url.rpartition(":")[2]))
+    address = f"{proxy.url}/a.tfrecord"
+    proxy.line.hold_after = 0
+    set_patience(1)
+    silent = r"no answer came for 1 s, it was tried .*; try again"
+    given_up = r"at 3 objects in a row, and the server was given up; try again"
+    for _ in range(3):
+        with pytest.raises(RemoteReadError, match=silent):
+            RemoteStream(address)
+    asked = len(proxy.line.requests)
+    for _ in range(5):
+        with pytest.raises(RemoteReadError, match=given_up):
+            RemoteStream(address)
+        with pytest.raises(RemoteError, match=given_up):
+            list_remote(f"{proxy.url}/")
+    assert len(proxy.line.requests) == asked
+    proxy.renew()
+    time.sleep(1)  # it is asked again, and answers
+    with RemoteStream(address) as stream:
+        assert stream.read(2) == b"1"
+    proxy.line.hold_after = 0
+    for _ in range(2):
+        with pytest.raises(RemoteReadError, match=silent):
+            RemoteStream(address)
+    proxy.end()
+
+
+def test_a_host_is_no_part_of_a_pattern() -> None:
+    assert not is_pattern("http://[::1]:8000/a.record")
+    assert is_pattern("http://[::1]/*.record") and is_pattern("https://host/[ab].record")
 
 
 def test_pages_of_links_are_folders(web: Served) -> None:

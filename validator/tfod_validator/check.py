@@ -78,7 +78,8 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
     Raises:
         TfodError: the check could not run: nothing was found, or an option does not make sense.
     """
-    with take_inventory(sources) as inventory:
+    has_label_map = options is not None and options.label_map is not None
+    with take_inventory(sources, has_label_map) as inventory:
         return check(inventory, options)
 
 

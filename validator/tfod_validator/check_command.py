@@ -173,7 +173,7 @@ def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     # The file is opened first: nobody wants to hear at the end that it cannot be written.
     with (
-        take_inventory(arguments.sources) as inventory,
+        take_inventory(arguments.sources, options.label_map is not None) as inventory,
         _output(arguments.output, inventory) as write,
     ):
         is_told = options.runner is None and sys.stderr.isatty()

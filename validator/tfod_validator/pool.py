@@ -14,6 +14,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 
 from tfod.errors import TfodError
+from tfod.remote import set_interrupt
 
 from tfod_validator.examined import Instructions
 from tfod_validator.row_store import RowStore
@@ -113,6 +114,7 @@ def _next(waiting: deque[Future[tuple[WorkResult, int, int]]], progress: Progres
 def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
     global _instructions, _stop, _store
     _instructions, _stop, _store = instructions, stop, RowStore(folder)
+    set_interrupt(_heed_stop)  # what waits for a server makes no progress
 
 
 def _do(work: Work) -> tuple[WorkResult, int, int]:
@@ -122,10 +124,15 @@ def _do(work: Work) -> tuple[WorkResult, int, int]:
         nonlocal read, records
         read += more
         records += more_records
-        if _stop.is_set():
-            raise _StoppedError
+        _heed_stop()
 
+    _heed_stop()
     return do_work(work, _instructions, count, _store), read, records
+
+
+def _heed_stop() -> None:
+    if _stop.is_set():
+        raise _StoppedError
 
 
 class _StoppedError(Exception):

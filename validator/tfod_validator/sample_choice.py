@@ -11,6 +11,7 @@ from tfod.errors import TfodError
 from tfod.example import Example
 from tfod.headers import ShardPart
 from tfod.records import Record, is_record_header, read_record_stream
+from tfod.remote_stream import RemoteStream
 from tfod.roles import Roles
 
 from tfod_validator.archive import Archive, ArchiveDamageError
@@ -24,6 +25,7 @@ from tfod_validator.samples import Sample
 from tfod_validator.sources import Inventory, Location
 
 _LARGEST_RECORD = 64 << 20
+_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
 @dataclass
@@ -131,20 +133,32 @@ def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterato
                 stream, location.name, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
             )
             return
-    size = location.size() or 0
-    for one in sorted(offences, key=lambda offence: offence.place.record or 0):
-        part = ShardPart(one.place.offset or 0, size, one.place.record or 0)
-        with location.open(part) as stream:
+        size = stream.size if isinstance(stream, RemoteStream) else location.size()
+        for start, first, last in _runs(offences):
+            stream.seek(start)
             records = read_record_stream(
                 stream,
                 location.name,
-                part=part,
+                part=ShardPart(start, size or 0, first),
                 on_damage=_ignore,
                 max_record_bytes=_LARGEST_RECORD,
             )
-            record = next(records, None)
-        if record is not None:
-            yield record
+            for record in records:
+                yield record
+                if record.number >= last:
+                    break
+
+
+def _runs(offences: Sequence[_Offence]) -> Iterator[tuple[int, int, int]]:
+    """Where to begin to read, and the first and the last record: what is near is read in one go."""
+    runs: list[list[Place]] = []
+    for place in sorted((one.place for one in offences), key=lambda place: place.record or 0):
+        if runs and (place.offset or 0) - (runs[-1][-1].offset or 0) < _NEAR:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        yield run[0].offset or 0, run[0].record or 0, run[-1].record or 0
 
 
 def _ignore(_: object) -> None:

@@ -25,6 +25,7 @@ _SAMPLES_OF_A_SHARD = 32
 _MOST_TRIED = 10_000
 """Records of a shard that are looked at for want of one that can be a sample."""
 _LARGEST_SAMPLE = 64 << 20
+_MOST_UNREACHABLE = 2  # remote shards: a dead server takes all patience for each
 _NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
 _NO_PROFILE = Profile(
     "none",
@@ -60,12 +61,15 @@ def profile_of(
 
 def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
     """Of each shard that has records some samples, if there are any."""
+    unreachable = 0
     for shard in inventory.shards:
+        if shard.location.remote and unreachable == _MOST_UNREACHABLE:
+            continue
         try:
             with shard.location.open() as stream:
                 yield from _read_samples(stream, shard.location.name, limit)
         except OSError:
-            continue
+            unreachable += shard.location.remote
     for location in inventory.archives:
         silent = Collector(Policy(), 0)
         try:

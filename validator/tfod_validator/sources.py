@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import FileIO
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.headers import ShardPart
-from tfod.remote import is_url
+from tfod.remote import folder_of, is_url
 from tfod.remote_shards import look_for_shards
-from tfod.remote_stream import RemoteStream
 from tfod.shards import (
     ShardSet,
     find_label_map,
@@ -30,12 +29,15 @@ from tfod.shards import (
 
 from tfod_validator.archive_contents import LONGEST_LABEL_MAP
 
+if TYPE_CHECKING:
+    from tfod.remote_stream import RemoteStream
+
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
 _LABEL_MAP_ENDING = ".pbtxt"
 _FOLDER = os.path.abspath(os.sep)
-ShardStream = FileIO | RemoteStream
+ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Location:
     path: str
     remote: bool = False
     listed_size: int | None = None
-    """Of a remote file, as a listing has told it."""
+    """Of a remote file, as the listing has told it; nobody asks for it again."""
 
     def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
         """Open it for reading.
@@ -59,6 +61,8 @@ class Location:
             OSError: it cannot be opened.
         """
         if self.remote:
+            from tfod.remote_stream import RemoteStream  # needed for URLs alone
+
             stream = RemoteStream(self.path, hashed=hashed)
             if part is not None:
                 stream.narrow(part.start, part.stop)
@@ -69,20 +73,15 @@ class Location:
         return file
 
     def size(self) -> int | None:
-        """Its length in bytes; None where nobody knows.
+        """Its length in bytes; None where the listing of a remote store has not told it.
 
         Raises:
-            OSError: it is not there, or cannot be reached.
+            OSError: it is not there.
         """
-        if not self.remote:
-            return os.path.getsize(self.path)
-        if self.listed_size is not None:
-            return self.listed_size
-        with RemoteStream(self.path) as stream:
-            return stream.size
+        return self.listed_size if self.remote else os.path.getsize(self.path)
 
     def known_size(self) -> int | None:
-        """Its length in bytes; None where nobody knows, or it cannot be reached."""
+        """Its length in bytes; None where nobody knows, or it is not there."""
         with suppress(OSError):
             return self.size()
         return None
@@ -142,8 +141,12 @@ class Inventory:
 
 
 @contextmanager
-def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
+def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Iterator[Inventory]:
     """Find out what sources mean. What has to be held meanwhile is given back at the end.
+
+    Args:
+        sources: paths, globs, URLs, or ``-``.
+        has_label_map: whether there is one for all shards: then no store is asked for others.
 
     Raises:
         ShardsNotFoundError: a source means nothing.
@@ -151,6 +154,7 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
     """
     groups: list[ShardGroup] = []
     archives: list[Location] = []
+    texts_in = functools.cache(_none_in if has_label_map else protobuf_texts_in)
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
         for source in dict.fromkeys(sources):
             if source == STANDARD_INPUT:
@@ -159,7 +163,7 @@ def take_inventory(sources: Sequence[str]) -> Iterator[Inventory]:
                 location = _spool(sys.stdin.buffer, "<stdin>", scratch)
                 _add_file(location, groups, archives)
             elif is_url(source):
-                _add_remote(source, scratch, groups, archives)
+                _add_remote(source, scratch, groups, archives, texts_in)
             elif os.path.isfile(source):
                 _add_file(Location(source, source), groups, archives)
             else:
@@ -250,7 +254,7 @@ def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
     joined: dict[tuple[str, str], list[ShardGroup]] = {}
     for number, group in enumerate(groups):
         is_part = len(group.shards) == 1 and group.shards[0].numbered and not group.missing
-        folder = os.path.dirname(group.shards[0].location.path)
+        folder = folder_of(group.shards[0].location.path)
         joined.setdefault((folder, group.subset) if is_part else ("", str(number)), []).append(
             group
         )
@@ -279,10 +283,13 @@ def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) 
 
 
 def _groups_of(
-    sets: Sequence[ShardSet], locate: Callable[[str], Location], zips: Sequence[str] = ()
+    sets: Sequence[ShardSet],
+    locate: Callable[[str], Location],
+    zips: Sequence[str] = (),
+    texts_in: Callable[[str], list[str]] | None = None,
 ) -> Iterator[ShardGroup]:
     """Shards that were found, each with the label map beside it; zips are none."""
-    texts_in = functools.cache(protobuf_texts_in)
+    texts_in = texts_in or functools.cache(protobuf_texts_in)
     for one in sets:
         shards = []
         for path in one.paths:
@@ -306,13 +313,24 @@ def _zips_of(source: str) -> list[str]:
 
 
 def _add_remote(
-    source: str, scratch: str, groups: list[ShardGroup], archives: list[Location]
+    source: str,
+    scratch: str,
+    groups: list[ShardGroup],
+    archives: list[Location],
+    texts_in: Callable[[str], list[str]],
 ) -> None:
     """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
+    from tfod.remote_stream import RemoteStream  # needed for URLs alone
+
     found = look_for_shards(source)
+    sets = found.sets
+    if list(found.sizes) == [source]:  # one file that was named promises no others
+        sets = [replace(one, missing=()) for one in sets]
     groups.extend(
         _groups_of(
-            found.sets, lambda url: Location(url, url, remote=True, listed_size=found.sizes[url])
+            sets,
+            lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
+            texts_in=texts_in,
         )
     )
     for url in found.zips:
@@ -321,6 +339,10 @@ def _add_remote(
                 archives.append(_spool(stream, url, scratch))
         except OSError as error:
             raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+
+
+def _none_in(_: str) -> list[str]:
+    return []
 
 
 def _spool(stream: BinaryIO | RemoteStream, name: str, scratch: str) -> Location:

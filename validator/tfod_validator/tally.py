@@ -55,7 +55,7 @@ class ShardSummary:
             pictures=examined.pictures,
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
-            has_findings=bool(examined.findings.counts),
+            has_findings=bool(examined.findings.counts or examined.findings.once),
         )
 
     def joined(self, following: ShardSummary) -> ShardSummary:

@@ -13,7 +13,7 @@ from tfod.errors import LabelMapError
 from tfod.headers import ShardPart
 from tfod.label_map import decode_label_map
 from tfod.records import Record, read_record_stream, shard_compression
-from tfod.remote import set_patience
+from tfod.remote import folder_of, is_url, name_of, set_patience
 from tfod.remote_stream import RemoteStream
 from tfod.shards import parse_shard_name
 from tfod.zip_directory import Entry
@@ -328,8 +328,9 @@ def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[Numb
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None:
-            stem = os.path.join(os.path.dirname(path), name.stem)
-            totals.setdefault(stem, {}).setdefault(name.total, os.path.basename(path))
+            folder = folder_of(path) if is_url(path) else os.path.dirname(path)
+            stem = os.path.join(folder, name.stem)
+            totals.setdefault(stem, {}).setdefault(name.total, name_of(path))
             there[stem] += 1
     for stem, found in totals.items():
         names = [one for one in missing if _stem_of(one) == os.path.basename(stem)]

@@ -14,6 +14,7 @@ from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example import Example
 from tfod.opening import shard_size
 from tfod.records import read_records
+from tfod.remote import is_url
 from tfod.shard_zip import is_zip
 from tfod.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
 
@@ -40,6 +41,8 @@ class ShardImporter(lines.Importer):
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
         """One source for all shards, so that all subsets get one list of classes."""
+        if is_url(path):
+            return []
         try:
             find_shards(path)
         except ShardsNotFoundError:
@@ -50,8 +53,13 @@ class ShardImporter(lines.Importer):
         """Make the import's sources. Also takes a glob, which Datumaro's own check refuses.
 
         Raises:
-            DatasetImportError: there is no shard; the message says what was looked for.
+            DatasetImportError: there is no shard; the message says what was looked for. Or it is a
+                URL: Datumaro asks for pictures in any order, and remote shards have one.
         """
+        if is_url(path):
+            raise lines.errors.DatasetImportError(
+                f"{path}: Datumaro reads files of this machine only; copy it here first"
+            )
         options.pop("stream", None)
         try:
             find_shards(path)

@@ -59,7 +59,7 @@ def survey(shard: str, number: int, work: str) -> Surveyed:
     """
     is_plain = os.path.isfile(shard) and compression_of(shard) is Compression.NONE
     place = shard if is_plain else os.path.join(work, f"unpacked-{number}")
-    bounds = np.frombuffer(_bounds(shard) if is_plain else _unpack(shard, place), np.int64)
+    bounds = np.frombuffer(_bounds(shard) if is_plain else unpack(shard, place), np.int64)
     file = AtomicFile(work, _bounds_file(number))
     try:
         file.write(bounds.data.cast("B"))
@@ -79,7 +79,7 @@ def _bounds(shard: str) -> array.array[int]:
     return bounds
 
 
-def _unpack(shard: str, place: str) -> array.array[int]:
+def unpack(shard: str, place: str) -> array.array[int]:
     """Write the plain records of a shard to a file; return their bounds."""
     bounds = array.array("q", [0])
     file = AtomicFile(*os.path.split(place))

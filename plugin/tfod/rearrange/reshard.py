@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 
 from tfod.finished_shards import WorkFolder
 from tfod.output_folder import OutputFolder
+from tfod.rearrange.record_table import unpack
 from tfod.rearrange.sound_shards import (
     compression_of,
     missing_shards,
@@ -20,7 +22,8 @@ from tfod.rearrange.sound_shards import (
     one_label_map,
     sound_batches,
 )
-from tfod.remote import is_url
+from tfod.record_batches import read_batches
+from tfod.remote import folder_of, is_url, name_of
 from tfod.shard_file import RecordIndex
 from tfod.shard_layout import OptionError, ShardLayout
 from tfod.shards import (
@@ -67,7 +70,8 @@ def reshard(
     Subsets are kept apart, and named as they were (:func:`similar_file_names`); the label map
     beside the shards is copied byte for byte. Without a shuffle, memory is flat and records keep
     their order, dealt in turn over the shards as the OD API does it; with one it takes 24 bytes a
-    record, and compressed shards are unpacked into a temporary file.
+    record, compressed shards are unpacked into a temporary file, and remote ones are copied into a
+    hidden folder beside what is written.
 
     Args:
         source: shards as :func:`find_shards` takes them.
@@ -99,16 +103,23 @@ def reshard(
         label_maps = _copy_label_maps(sets, out, notes)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
-        if runner is not None:
-            work = stack.enter_context(WorkFolder(folder))
+        is_unpacked = shuffle is not None and any(map(is_url, paths))
+        work = stack.enter_context(WorkFolder(folder)) if runner or is_unpacked else None
+        if runner is not None and work is not None:
             records = _copy_on_beam(sets, layout, shuffle, out, work, runner)
         else:
             for one in sets:
-                records[one.subset] = _copy(one, _fill_in(layout, one), shuffle, out)
+                records[one.subset] = _copy(one, _fill_in(layout, one), shuffle, out, work)
     return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
 
 
-def _copy(one: ShardSet, layout: ShardLayout, shuffle: int | None, out: OutputFolder) -> int:
+def _copy(
+    one: ShardSet,
+    layout: ShardLayout,
+    shuffle: int | None,
+    out: OutputFolder,
+    work: WorkFolder | None,
+) -> int:
     """Write a subset; return how many records it has."""
     writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
     if shuffle is None:
@@ -116,7 +127,7 @@ def _copy(one: ShardSet, layout: ShardLayout, shuffle: int | None, out: OutputFo
             for batch in sound_batches(path):
                 writer.copy(batch)
     else:
-        for payload in _shuffled(one.paths, shuffle):
+        for payload in _shuffled(_places(one.paths, work), shuffle):
             writer.write(payload)
     writer.complete()  # closes its files
     return writer.count
@@ -164,14 +175,29 @@ def _names(one: ShardSet, count: int) -> list[str]:
         return shard_file_names(one.subset, count)
     inside = ""
     if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
-        inside = os.path.basename(os.path.dirname(os.path.abspath(first)))
+        inside = name_of(folder_of(first))
     return [os.path.join(inside, name) for name in similar_file_names(first, count)]
+
+
+def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
+    """Where the records of shards can be fetched one by one; remote ones are copied for that."""
+    places = []
+    for path in paths:
+        if work is not None and is_url(path):
+            place = os.path.join(work.path, f"unpacked-{secrets.token_hex(8)}")
+            unpack(path, place)
+            path = place
+        places.append(path)
+    return places
 
 
 def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
     """The payloads of all records of some shards in random order."""
     with naming_repair():
         indexes = [RecordIndex(path) for path in paths]
+        for index in indexes:
+            if not len(index):  # nothing of it will be read: see that it is a shard
+                next(read_batches(index.path), None)
         ends = np.cumsum([len(index) for index in indexes])
         # Not a Generator: its results may change from one NumPy to the next.
         order = np.random.RandomState(seed).permutation(int(ends[-1]))
@@ -189,10 +215,9 @@ def _copy_label_maps(
         found = one_label_map(one.paths, notes)
         if found is not None:
             inside = os.path.dirname(_names(one, 1)[0])
-            beside = os.path.dirname(os.path.abspath(one.paths[0]))
-            if os.path.dirname(os.path.abspath(found.path)) != beside:
+            if folder_of(found.path) != folder_of(one.paths[0]):
                 inside = os.path.dirname(inside)
-            name = os.path.join(inside, os.path.basename(found.path))
+            name = os.path.join(inside, name_of(found.path))
             out.add_text(name, found.content)
             copied[name] = None
     return tuple(copied)

@@ -14,6 +14,7 @@ from tfod.example import Example
 from tfod.opening import open_shard
 from tfod.record_batches import RecordBatch, read_batches
 from tfod.records import read_records, shard_compression
+from tfod.remote import folder_of
 from tfod.shards import ShardSet, find_label_map, protobuf_texts_in
 
 
@@ -75,13 +76,14 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
         LabelMapError: they have several that differ.
     """
     texts_in = functools.cache(protobuf_texts_in)
+    labels_for = functools.cache(_labels_for_folder)
     found: dict[str, None] = {}
     for path in paths:
         label_map, rivals = find_label_map(path, texts_in)
         if rivals:
             notes.append(several_label_maps(path, rivals))
             continue
-        classes = label_map or _find_labels(path)
+        classes = label_map or labels_for(folder_of(path))
         if classes is not None:
             found[classes] = None
     contents: dict[bytes, str] = {}
@@ -94,10 +96,10 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
     return next((FoundLabelMap(path, content) for content, path in contents.items()), None)
 
 
-def _find_labels(path: str) -> str | None:
-    from tfod.labels_file import find_labels  # loads protobuf, which most need not
+def _labels_for_folder(folder: str) -> str | None:
+    from tfod.labels_file import labels_for_folder  # loads protobuf, which most need not
 
-    return find_labels(path)
+    return labels_for_folder(folder)
 
 
 def several_label_maps(path: str, rivals: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from tfod.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, class
 from tfod.rearrange.sound_shards import missing_shards, one_label_map, sound_batches, sound_examples
 from tfod.rearrange.stratification import LabelCounts, stratify
 from tfod.record_batches import RecordBatch
+from tfod.remote import name_of
 from tfod.shard_layout import OptionError, ShardLayout
 from tfod.shards import find_shards
 
@@ -90,7 +91,7 @@ def split(
             out.require_free(part)
         label_map = one_label_map(paths, notes)
         if label_map is not None:
-            name = os.path.basename(label_map.path)
+            name = name_of(label_map.path)
             out.add_text(name if name == LABELS_FILE else LABEL_MAP_FILE, label_map.content)
         survey = _Survey(read_classes(label_map.path)[0] if label_map else None)
         for path in paths:
