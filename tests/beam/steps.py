@@ -44,6 +44,11 @@ def dying(pipeline: beam.Pipeline) -> beam.PCollection[Any]:
     return _dealt(pipeline, 1) | beam.Map(_die)
 
 
+def leaving(pipeline: beam.Pipeline) -> beam.PCollection[Any]:
+    """No steps: the program shall end."""
+    raise SystemExit("enough")
+
+
 def noted(folder: Path, numbers: int, seconds: float, pipeline: beam.Pipeline) -> Any:
     """Each number, after some time, in which a file says which process is at it."""
     import apache_beam as beam

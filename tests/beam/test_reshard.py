@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.beam import Runner
-from tfod.beam.sharing import require_here, require_shared
+from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
 from tfod.compression import Compression
 from tfod.errors import ShardError, TfodError
 from tfod.output_folder import OutputExistsError
@@ -144,6 +144,35 @@ def test_damage_is_the_same_line(
         reshard(broken, tmp_path / "there", runner=direct(1))
     assert str(there.value) == str(local.value)
     assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+@pytest.mark.parametrize("shuffle", [None, 3])
+def test_an_empty_file_is_the_same_line(tmp_path: Path, shuffle: int | None) -> None:
+    write_records(tmp_path / "in", "train", [b"1"], num_shards=1)
+    (tmp_path / "in" / "val.tfrecord").touch()
+    said = []
+    for runner in (None, direct(1)):
+        with pytest.raises(ShardError if runner is None else TfodError) as caught:
+            reshard(tmp_path / "in", tmp_path / "out", shuffle=shuffle, runner=runner)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert "val.tfrecord: is empty (0 bytes); delete it" in said[0]
+
+
+def test_names_need_be_no_utf8(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "in", "train", payloads(9), num_shards=1)[0]
+    odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"in", b"\xfftrain.tfrecord"))
+    os.rename(path, odd)
+    reshard(tmp_path / "in", tmp_path / "local")
+    reshard(tmp_path / "in", tmp_path / "there", runner=direct(1))
+    assert files_in(tmp_path / "there") == files_in(tmp_path / "local")
+
+
+def test_errors_can_be_sent() -> None:
+    with pytest.raises(TfodError, match=r"^\\udcff.record: is damaged$"), errors_in_utf8():
+        raise ShardError("is damaged", shard="\udcff.record")
+    with pytest.raises(ShardError, match=r"^ä.record: is damaged$"), errors_in_utf8():
+        raise ShardError("is damaged", shard="ä.record")
 
 
 def test_what_is_there_stays_or_goes(source: Path, tmp_path: Path) -> None:

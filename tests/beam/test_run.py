@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tfod.beam import Runner, run_pipeline
+from tfod.beam.causes import without_step
 from tfod.errors import TfodError
 
 from tests.beam import steps
@@ -30,13 +32,21 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
+    # Workers find the steps of the tests; the current folder is not looked into.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr("tempfile.tempdir", None)
     yield folder
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
-def test_elements_come_back(runner: Runner) -> None:
+def test_elements_come_back(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file beside the shards that is called like a module is not taken for one.
+    (tmp_path / "queue.py").write_text("raise SystemExit('the file was run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
     assert sorted(run_pipeline(partial(steps.sums_by_remainder, 10), runner)) == SUMS
 
 
@@ -84,11 +94,54 @@ def test_dask_does_only_what_was_lost_again(
     assert capsys.readouterr().err == ""
 
 
-def test_what_dies_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_end_is_one_line_and_nothing_is_done_again(
+    temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TfodError) as caught:
+        run_pipeline(steps.leaving, direct(1))
+    log = next(temporary.iterdir())
+    assert str(caught.value) == (
+        f"DirectRunner: SystemExit: enough (all that Beam said is in {log})"
+    )
+    assert capsys.readouterr().err == ""
+    log.unlink()
+
+
+def test_only_the_step_at_the_end_is_cut_off() -> None:
+    name = "a [while running 'b'].record"
+    assert without_step(f"{name}: is damaged [while running 'step']") == f"{name}: is damaged"
+    assert without_step(f"{name}: is damaged") == f"{name}: is damaged"
+
+
+def test_a_temporary_folder_without_room() -> None:
+    process = program(
+        "steps.large, 1", 1, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+    )
+    assert re.search(
+        r"TfodError: .*/temporary: what a pipeline needs cannot be written there "
+        r"\(File too large\); make room, or name another folder with TMPDIR$",
+        process.communicate()[1].rstrip(),
+    )
+
+
+def test_a_job_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"localhost:{server.getsockname()[1]}"
+        options = (f"--job_endpoint={endpoint}", "--job_server_timeout=1")
+        with pytest.raises(TfodError, match=f"no job server answers at {endpoint} .DEADLINE_"):
+            run_pipeline(steps.nothing, Runner("portable", options))
+
+
+def test_what_dies_again_and_again(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TfodError) as caught:
         run_pipeline(steps.dying, direct(1))
     died = "DirectRunner: its process died (SIGKILL)"
-    assert str(caught.value) == f"{died}, 3 times; is there enough memory? try fewer workers"
+    log = next(temporary.iterdir())
+    assert str(caught.value) == (
+        f"{died}, 3 times; is there enough memory? try fewer workers "
+        f"(all that Beam said is in {log})"
+    )
+    log.unlink()
     assert capsys.readouterr().err.splitlines() == [
         f"tfod: {died}; all its work is done again (attempt {attempt} of 3)" for attempt in (2, 3)
     ]
@@ -129,6 +182,9 @@ def test_a_result_that_finds_no_room(tmp_path: Path) -> None:
         ("NoRunner", (), "--runner NoRunner: unknown; known are DirectRunner, "),
         ("DirectRunner", ("--frobnicate",), "-- --frobnicate: DirectRunner has no such option"),
         ("direct", ("--direct_num_workers=x",), "-- --direct_num_workers: invalid int value: 'x'"),
+        ("direct", ("--direct_num_workers=-1",), "-- --direct_num_workers: -1 is no number of"),
+        ("direct", ("--help",), "-- --help: Beam's options are described at https://"),
+        ("portable", (), "--runner PortableRunner: no job server is named; -- --job_endpoint="),
         ("direct", ("--runner=Flink",), "-- --runner: name the runner in front of --"),
         ("portable", ("stray",), "-- stray: this is no option of Beam's"),
         (

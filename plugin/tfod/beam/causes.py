@@ -14,7 +14,6 @@ from tfod.errors import TfodError
 
 # The line of a traceback that names the exception, also as the message of another exception.
 _NAMED = re.compile(r"^(?:[\w.]*RuntimeError: )?(?P<name>[A-Za-z_][\w.]*): (?P<message>.*)$", re.M)
-_WHILE = re.compile(r" \[while running '.*?'\]")
 _OF_A_STEP = re.compile(
     r"^(?:Caused by: )?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.M
 )
@@ -41,7 +40,9 @@ def innermost_cause(text: str) -> str:
 
 def without_step(message: str) -> str:
     """A message without the name of the step that Beam has put behind it."""
-    return _WHILE.sub("", message).strip()
+    message = message.strip()
+    before, found, _ = message.rpartition(" [while running '")
+    return before.strip() if found and message.endswith("']") else message
 
 
 def _filled_backwards(text: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfod.beam.run import Runner, run_pipeline
-from tfod.beam.sharing import require_here, require_shared
+from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
 from tfod.create.output import PlannedSet, make_record
 from tfod.create.tally import Tally
 from tfod.writer import AtomicFile, RecordWriter
@@ -141,6 +141,7 @@ def _steps(tasks: Sequence[_Task], pipeline: beam.Pipeline) -> beam.PCollection[
     )
 
 
+@errors_in_utf8()
 def _make_one(task: _Task) -> _Done:
     """Make one shard."""
     where, name = os.path.split(task.file)

@@ -1,10 +1,12 @@
 """The process that runs one pipeline: ``python -m tfod.beam.job FOLDER``, for :mod:`tfod.beam.run`.
 
-It ends at once when a worker process dies, and with the process that has started it.
+It ends at once when a worker process dies, and with the process that has started it. It works in
+the private FOLDER: whatever Python starts with ``-m`` takes modules from the current one first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -21,6 +23,7 @@ from tfod.beam.messages import (
     A_WORKER_DIED,
     OUTCOME_FILE,
     REQUEST_FILE,
+    UNSAID,
     WORKER_DIED,
     Died,
     Failed,
@@ -39,32 +42,43 @@ _WORKER_THREAD = "run_worker"  # of apache_beam.runners.portability.fn_api_runne
 
 def main(folder: str) -> None:
     """Do what is asked for in the folder, and put there what came out."""
-    threading.Thread(target=_end_with_parent, args=[folder], daemon=True).start()
-    threading.excepthook = _end_with_worker
-    with open(os.path.join(folder, REQUEST_FILE), "rb") as file:
-        request: Request = pickle.load(file)
-    signal.signal(signal.SIGTERM, _end if request.runner == DIRECT else _leave)
-    outcome = _outcome(request, folder)
+    status = UNSAID
+    try:
+        threading.Thread(target=_end_with_parent, args=[folder], daemon=True).start()
+        threading.excepthook = _end_with_worker
+        _put(_outcome(folder), folder)
+        status = 0
+    except BaseException:
+        with contextlib.suppress(OSError):  # a full disk
+            traceback.print_exc()
+    finally:
+        # Beam's threads need not be waited for.
+        os._exit(status)
+
+
+def _put(outcome: Succeeded | Failed | Died, folder: str) -> None:
     aside = os.path.join(folder, OUTCOME_FILE + ".tmp")
     with open(aside, "wb") as file:
         pickle.dump(outcome, file)
     os.replace(aside, os.path.join(folder, OUTCOME_FILE))
-    # Beam's threads need not be waited for.
-    os._exit(0)
 
 
-def _outcome(request: Request, folder: str) -> Succeeded | Failed | Died:
+def _outcome(folder: str) -> Succeeded | Failed | Died:
     try:
+        with open(os.path.join(folder, REQUEST_FILE), "rb") as file:
+            request: Request = pickle.load(file)
+        signal.signal(signal.SIGTERM, _end if request.runner == DIRECT else _leave)
         return Succeeded(_run(request, folder))
-    except Exception as error:
+    except BaseException as error:  # of Beam's parsers too, which want to end the program
         text = str(error)
         known = without_step(text) if isinstance(error, TfodError) else tfod_error_in(text)
         if known is not None:
             return Failed(known)
         if _WORKER_LOST in text:
             return Died(A_WORKER_DIED)
-        cause = innermost_cause("".join(traceback.format_exception_only(error)))
-        return Failed(f"{request.runner}: {cause}", unforeseen=True)
+        with contextlib.suppress(OSError):  # a full disk
+            traceback.print_exception(error)
+        return Failed(innermost_cause("".join(traceback.format_exception_only(error))), True)
 
 
 def _run(request: Request, folder: str) -> list[Any]:
@@ -75,7 +89,7 @@ def _run(request: Request, folder: str) -> list[Any]:
 
     runner, options = make_runner(request.runner, request.arguments)
     FileSystems.set_options(options)
-    result = ResultFile(_result_folder(options, folder))
+    result = ResultFile(_result_folder(options, request.folder, folder))
     try:
         pipeline = beam.Pipeline(runner, options)
         result.take(request.build(pipeline))
@@ -98,7 +112,8 @@ def _wait(running: Any) -> None:
         raise
 
 
-def _result_folder(options: PipelineOptions, folder: str) -> str:
+def _result_folder(options: PipelineOptions, current: str, folder: str) -> str:
+    """Where the result goes: below ``--temp_location``, else in our own folder."""
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
@@ -106,6 +121,8 @@ def _result_folder(options: PipelineOptions, folder: str) -> str:
     name = f"tfod-{uuid.uuid4().hex}"
     if not shared:
         return os.path.join(folder, name)
+    if "://" not in shared:
+        shared = os.path.join(current, shared)
     try:
         return str(FileSystems.join(shared, name))
     except ValueError as error:
@@ -121,9 +138,10 @@ def _end_with_parent(folder: str) -> None:
 
 def _end_with_worker(ended: threading.ExceptHookArgs) -> None:
     """A thread has ended: the one that waits for a worker does when the worker died."""
-    threading.__excepthook__(ended)
+    with contextlib.suppress(OSError):  # a full disk
+        threading.__excepthook__(ended)
     if ended.thread is not None and ended.thread.name == _WORKER_THREAD:
-        os._exit(WORKER_DIED)
+        os._exit(WORKER_DIED if isinstance(ended.exc_value, RuntimeError) else UNSAID)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -11,16 +11,26 @@ OUTCOME_FILE = "outcome.pickle"
 LOG_FILE = "beam.log"
 WORKER_DIED = 86
 """Exit status of the process that runs a pipeline when a worker of it died."""
+UNSAID = 87
+"""Exit status of that process when it cannot write down what came out."""
 A_WORKER_DIED = "a worker process died"
 
 
 @dataclass(frozen=True)
 class Request:
-    """The pipeline to run: what makes it, the runner, Beam's own options."""
+    """The pipeline to run.
+
+    Attributes:
+        build: what makes it.
+        runner: Beam's name of the runner.
+        arguments: Beam's own options.
+        folder: the current one, which paths in the options start from.
+    """
 
     build: Callable[[Any], Any]
     runner: str
     arguments: tuple[str, ...]
+    folder: str
 
 
 @dataclass(frozen=True)

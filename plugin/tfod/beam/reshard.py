@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.beam.run import Runner, run_pipeline
-from tfod.beam.sharing import require_here, require_shared
+from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
 from tfod.compression import Compression
 from tfod.errors import TfodError
 from tfod.rearrange.cuts import Cut, cuts
@@ -85,9 +85,18 @@ class _Recipe:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """One shard to be written: paths of the recipe and of the shard, and which records."""
+class _Numbered:
+    """A shard to be surveyed. Not a tuple: its path need be no UTF-8, as strings of Beam's are."""
 
+    number: int
+    shard: str
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One shard to be written: its number, paths of the recipe and of it, and which records."""
+
+    number: int
     recipe: str
     file: str
     cut: Cut
@@ -107,7 +116,8 @@ def copy_on_beam(subsets: Sequence[Subset], work: str, runner: Runner) -> list[C
     first = 0
     for subset in subsets:
         table = RecordTable.write(surveyed[first : first + len(subset.shards)], first, work)
-        tasks.append(_plan(subset, table, os.path.join(work, f"subset-{len(tasks)}")))
+        first_task = sum(map(len, tasks))
+        tasks.append(_plan(subset, table, os.path.join(work, f"subset-{len(tasks)}"), first_task))
         records.append(table.records)
         first += len(subset.shards)
     _copy([task for some in tasks for task in some], runner)
@@ -131,14 +141,15 @@ def _survey_steps(
 
     return (
         pipeline
-        | "shards" >> beam.Create(list(enumerate(shards)))
+        | "shards" >> beam.Create([_Numbered(number, shard) for number, shard in enumerate(shards)])
         | "deal shards" >> beam.Reshuffle()
         | "survey" >> beam.Map(functools.partial(_survey_one, work))
     )
 
 
-def _survey_one(work: str, numbered: tuple[int, str]) -> tuple[int, Surveyed]:
-    number, shard = numbered
+@errors_in_utf8()
+def _survey_one(work: str, numbered: _Numbered) -> tuple[int, Surveyed]:
+    number, shard = numbered.number, numbered.shard
     require_shared(work)
     try:
         return number, survey(shard, number, work)
@@ -146,8 +157,15 @@ def _survey_one(work: str, numbered: tuple[int, str]) -> tuple[int, Surveyed]:
         raise TfodError(f"{shard}: a worker cannot read it ({error.strerror or error})") from None
 
 
-def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
-    """Write down what the shards of a subset have in common; return what differs."""
+def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_Task]:
+    """Write down what the shards of a subset have in common; return what differs.
+
+    Args:
+        subset: to be written.
+        table: its records.
+        prefix: of paths in the work folder.
+        first: number of the first task.
+    """
     order = None
     sizes = table.sizes()
     if subset.shuffle is not None:
@@ -161,7 +179,7 @@ def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
     with open(f"{prefix}-recipe", "wb") as file:
         pickle.dump(recipe, file)
     return [
-        _Task(f"{prefix}-recipe", f"{prefix}-{number}", cut)
+        _Task(first + number, f"{prefix}-recipe", f"{prefix}-{number}", cut)
         for number, cut in enumerate(cuts(subset.layout, table.records, sizes))
     ]
 
@@ -169,12 +187,12 @@ def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
 def _copy(tasks: Sequence[_Task], runner: Runner) -> None:
     written = dict(run_pipeline(functools.partial(_copy_steps, tasks), runner))
     for task in tasks:
-        require_here(task.file, written[task.file])
+        require_here(task.file, written[task.number])
 
 
 def _copy_steps(
     tasks: Sequence[_Task], pipeline: beam.Pipeline
-) -> beam.PCollection[tuple[str, int]]:
+) -> beam.PCollection[tuple[int, int]]:
     import apache_beam as beam
 
     return (
@@ -185,8 +203,9 @@ def _copy_steps(
     )
 
 
-def _copy_one(task: _Task) -> tuple[str, int]:
-    """Write one shard; return its path and size."""
+@errors_in_utf8()
+def _copy_one(task: _Task) -> tuple[int, int]:
+    """Write one shard; return its number and size."""
     where, name = os.path.split(task.file)
     require_shared(where)
     with open(task.recipe, "rb") as file:
@@ -201,4 +220,4 @@ def _copy_one(task: _Task) -> tuple[str, int]:
         output.publish(name)
     finally:
         output.discard()
-    return task.file, os.path.getsize(task.file)
+    return task.number, os.path.getsize(task.file)

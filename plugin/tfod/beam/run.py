@@ -26,6 +26,7 @@ from tfod.beam.messages import (
     LOG_FILE,
     OUTCOME_FILE,
     REQUEST_FILE,
+    UNSAID,
     WORKER_DIED,
     Died,
     Failed,
@@ -82,28 +83,40 @@ def run_pipeline(
         TfodError: a step raised it; or an option is unknown, a job server does not answer, a
             step failed, workers died again and again, or the result never came.
     """
-    request = Request(build, runner.name, tuple(runner.arguments))
+    request = Request(build, runner.name, tuple(runner.arguments), os.getcwd())
     attempt = 1
     while True:
-        with tempfile.TemporaryDirectory(prefix="tfod-beam-") as folder:
+        with _folder_for(request) as folder:
             outcome = _run_once(request, folder)
             if isinstance(outcome, Succeeded):
                 return outcome.elements
+            if isinstance(outcome, Died) and attempt == _ATTEMPTS:
+                remedy = "is there enough memory? try fewer workers"
+                outcome = Failed(f"{outcome.what}, {_ATTEMPTS} times; {remedy}", unforeseen=True)
             if isinstance(outcome, Failed):
-                raise _error_of(outcome, os.path.join(folder, LOG_FILE))
+                raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
         attempt += 1
-        what = f"{runner.name}: {outcome.what}"
-        if attempt > _ATTEMPTS:
-            raise TfodError(f"{what}, {_ATTEMPTS} times; is there enough memory? try fewer workers")
         print(
-            f"tfod: {what}; all its work is done again (attempt {attempt} of {_ATTEMPTS})",
+            f"tfod: {runner.name}: {outcome.what}; all its work is done again "
+            f"(attempt {attempt} of {_ATTEMPTS})",
             file=sys.stderr,
         )
 
 
+@contextlib.contextmanager
+def _folder_for(request: Request) -> Iterator[str]:
+    """A temporary folder with a request in it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfod-beam-"))
+            with open(os.path.join(folder, REQUEST_FILE), "wb") as file:
+                pickle.dump(request, file)
+        except OSError as error:
+            raise TfodError(_no_room(error.strerror or str(error))) from None
+        yield folder
+
+
 def _run_once(request: Request, folder: str) -> Succeeded | Failed | Died:
-    with open(os.path.join(folder, REQUEST_FILE), "wb") as file:
-        pickle.dump(request, file)
     with open(os.path.join(folder, LOG_FILE), "wb") as log, _process(folder, log) as process:
         code = process.wait()
     with (
@@ -114,10 +127,19 @@ def _run_once(request: Request, folder: str) -> Succeeded | Failed | Died:
         return outcome
     if code == WORKER_DIED:
         return Died(A_WORKER_DIED)
+    if code == UNSAID:
+        return Failed(_no_room("is the disk full?"), unforeseen=True)
     what = f"its process died ({_how(code)})"
-    if is_on_this_machine(request.runner):
+    if code < 0 and is_on_this_machine(request.runner):
         return Died(what)
-    return Failed(f"{request.runner}: {what}; the job may be running still")
+    return Failed(f"{what}; the job may be running still", unforeseen=True)
+
+
+def _no_room(why: str) -> str:
+    return (
+        f"{tempfile.gettempdir()}: what a pipeline needs cannot be written there ({why}); "
+        "make room, or name another folder with TMPDIR"
+    )
 
 
 @contextlib.contextmanager
@@ -132,10 +154,12 @@ def _process(folder: str, log: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
         env={
             **os.environ,
             # Modules are found where this process finds them, by the workers too.
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONPATH": os.pathsep.join(_module_folders()),
             # What processes that are killed leave goes with the folder.
             "TMPDIR": folder,
         },
+        # Not where the shards are: what lies there would be taken for modules.
+        cwd=folder,
         start_new_session=True,
     )
     try:
@@ -153,13 +177,29 @@ def _process(folder: str, log: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
         process.stdin.close()
 
 
-def _error_of(failed: Failed, log: str) -> TfodError:
+def _module_folders() -> list[str]:
+    """Where this process finds modules, but for what Python has added for the sake of a program.
+
+    That is the folder of the program, or the current one (``python -m``, ``-c``), where anything
+    may lie. It stays where PYTHONPATH asks for it.
+    """
+    added = {os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))}
+    asked = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    added.difference_update(map(os.path.abspath, asked))
+    return [path for path in map(os.path.abspath, sys.path) if path not in added]
+
+
+def _error_of(failed: Failed, runner: str, log: str) -> TfodError:
     if not failed.unforeseen:
         return TfodError(failed.message)
-    handle, kept = tempfile.mkstemp(prefix="tfod-beam-", suffix=".log")
-    os.close(handle)
-    shutil.move(log, kept)
-    return TfodError(f"{failed.message} (all that Beam said is in {kept})")
+    said = f"{runner}: {failed.message}"
+    try:
+        handle, kept = tempfile.mkstemp(prefix="tfod-beam-", suffix=".log")
+        os.close(handle)
+        shutil.move(log, kept)
+    except OSError:  # a full disk
+        return TfodError(said)
+    return TfodError(f"{said} (all that Beam said is in {kept})")
 
 
 def _how(code: int) -> str:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 DIRECT = "DirectRunner"
 DASK = "DaskRunner"
 PYSPARK = "PySparkRunner"
+_PORTABLE = "PortableRunner"
 _SECONDS_TO_CONNECT = 10
+_HELP = frozenset({"-h", "--help"})
+_BEAMS_OPTIONS = "Beam's options are described at https://beam.apache.org/documentation/"
 _DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
 RUNNERS = (
     DIRECT,
-    "PortableRunner",
+    _PORTABLE,
     "FlinkRunner",
     "SparkRunner",
     "DataflowRunner",
@@ -28,7 +31,7 @@ RUNNERS = (
     PYSPARK,
 )
 # They ask a job server for options that Beam in Python does not know.
-_WITH_FURTHER_OPTIONS = ("PortableRunner", "FlinkRunner", "SparkRunner")
+_WITH_FURTHER_OPTIONS = (_PORTABLE, "FlinkRunner", "SparkRunner")
 # Runners that Beam does not know by name.
 _CLASSES = {
     DASK: "apache_beam.runners.dask.dask_runner.DaskRunner",
@@ -73,7 +76,10 @@ def make_runner(runner: str, arguments: Sequence[str]) -> tuple[Any, PipelineOpt
 
     if runner == DIRECT:
         options = _parse(runner, arguments)
-        return _direct_runner(options), options
+        _require_workers(options)
+        made = _direct_runner(options)
+        _require_valid(made, options)
+        return made, options
     try:
         made = create_runner(
             _CLASSES.get(runner, runner)
@@ -85,7 +91,8 @@ def make_runner(runner: str, arguments: Sequence[str]) -> tuple[Any, PipelineOpt
         # Its default is 128 elements a partition, and ours are whole shards.
         arguments = [*arguments, "--dask_npartitions=16"]
     options = _parse(runner, arguments)
-    _require_job_server(options)
+    _require_job_server(runner, options)
+    _require_valid(made, options)
     return made, options
 
 
@@ -103,6 +110,8 @@ def _direct_runner(options: PipelineOptions) -> Any:
 def _parse(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+    if not _HELP.isdisjoint(arguments):
+        raise TfodError(f"-- --help: {_BEAMS_OPTIONS}")
     parsers: list[ArgumentParser] = []
 
     def see(parser: ArgumentParser) -> None:
@@ -122,23 +131,66 @@ def _parse(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     return options
 
 
-def _require_job_server(options: PipelineOptions) -> None:
+def _require_workers(options: PipelineOptions) -> None:
+    from apache_beam.options.pipeline_options import DirectOptions
+
+    workers = options.view_as(DirectOptions).direct_num_workers
+    if workers < 0:
+        raise TfodError(
+            f"-- --direct_num_workers: {workers} is no number of workers; 0 is one for each CPU"
+        )
+
+
+def _require_valid(made: Any, options: PipelineOptions) -> None:
+    """What Beam says of options that do not go together, as one line."""
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+
+    wrong = PipelineOptionsValidator(options, made).validate()
+    if wrong:
+        raise TfodError(f"-- {' '.join(' '.join(wrong).split())}")
+
+
+def _require_job_server(runner: str, options: PipelineOptions) -> None:
     """Beam itself would wait for ever for one that is not there."""
     from apache_beam.options.pipeline_options import PortableOptions
 
-    endpoint = options.view_as(PortableOptions).job_endpoint
+    given = options.view_as(PortableOptions)
+    endpoint = given.job_endpoint
+    if not endpoint and runner == _PORTABLE:
+        raise TfodError(
+            f"--runner {runner}: no job server is named; -- --job_endpoint=host:port names one"
+        )
     if not endpoint or endpoint == "embed":
         return
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdigit():
         raise TfodError(f"-- --job_endpoint: {endpoint} is no host:port")
+    seconds = min(given.job_server_timeout, _SECONDS_TO_CONNECT)
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_CONNECT).close()
+        socket.create_connection((host.strip("[]"), int(port)), seconds).close()
     except OSError as error:
         reason = error.strerror or error
         raise TfodError(
             f"-- --job_endpoint: no job server answers at {endpoint} ({reason})"
         ) from None
+    _ask_job_server(endpoint, seconds)
+
+
+def _ask_job_server(endpoint: str, seconds: int) -> None:
+    """Something listens there: see that it is a job server, by what Beam will ask it first."""
+    import grpc
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+    with grpc.insecure_channel(endpoint) as channel:
+        server = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        try:
+            server.DescribePipelineOptions(request, timeout=seconds)
+        except grpc.RpcError as error:
+            raise TfodError(
+                f"-- --job_endpoint: no job server answers at {endpoint} "
+                f"({error.code().name}: {' '.join(error.details().split())})"
+            ) from None
 
 
 def _refuse(message: str) -> NoReturn:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 from tfod.errors import TfodError
 
@@ -15,6 +17,19 @@ def require_shared(folder: str) -> None:
     """
     if not os.path.isdir(folder):
         raise TfodError(f"{folder}: a worker does not see it; write to a folder that all share")
+
+
+@contextlib.contextmanager
+def errors_in_utf8() -> Iterator[None]:
+    """Say errors so that Beam can send them: for one with another file name it waits for ever."""
+    try:
+        yield
+    except TfodError as error:
+        text = str(error)
+        sent = text.encode("utf-8", "backslashreplace").decode()
+        if sent == text:
+            raise
+        raise TfodError(sent) from None
 
 
 def require_here(path: str, size: int | None = None) -> None:
