@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 3
 _SECONDS_TO_CANCEL = 5
+_ROOM = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,18 @@ def _folder_for(request: Request) -> Iterator[str]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfod-beam-"))
             with open(os.path.join(folder, REQUEST_FILE), "wb") as file:
                 pickle.dump(request, file)
+            _require_room(folder)
         except OSError as error:
             raise TfodError(_no_room(error.strerror or str(error))) from None
         yield folder
+
+
+def _require_room(folder: str) -> None:
+    """Write as much as any pipeline does: Beam waits for ever for a worker that finds no room."""
+    path = os.path.join(folder, "room")
+    with open(path, "wb") as file:
+        file.write(bytes(_ROOM))
+    os.unlink(path)
 
 
 def _run_once(request: Request, folder: str) -> Succeeded | Failed | Died:
