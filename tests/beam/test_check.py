@@ -41,7 +41,7 @@ HERE = direct(1)
 def said(report: Report) -> tuple[str, str]:
     """The report to the byte, but for its duration."""
     timeless = replace(report, duration=0.0)
-    return render_json(timeless), render_text(timeless)
+    return render_json(timeless), render_text(timeless, color=False)
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,8 @@ def test_only_the_step_at_the_end_is_cut_off() -> None:
     assert without_step(f"{name}: is damaged") == f"{name}: is damaged"
 
 
-def test_a_temporary_folder_without_room() -> None:
+def test_a_temporary_folder_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # it would write, too
     process = program(
         "steps.large, 1", 1, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
     )
