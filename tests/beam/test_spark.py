@@ -31,6 +31,8 @@ SPARK = (
 def spark(monkeypatch: pytest.MonkeyPatch) -> Runner:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
+    # Steps of the tests are found by the process of a pipeline, which runs elsewhere.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{SPARK} pyspark-shell")
     return Runner("PySparkRunner")

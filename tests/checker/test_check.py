@@ -350,11 +350,7 @@ def test_same_report_whatever_the_jobs(tmp_path: Path) -> None:
 
 def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C ends the check at once, with one line, also when several processes work."""
-    shard = Path(write(tmp_path, "train", *[training(f"{n}.jpg") for n in range(300)]))
-    many = tmp_path / "many"
-    many.mkdir()
-    for number in range(300):
-        os.link(shard, many / f"{number}.tfrecord")
+    many = _many_shards(tmp_path)
     process = subprocess.Popen(
         [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--jobs", "2", "--decode"],
         stdout=subprocess.PIPE,
@@ -372,14 +368,20 @@ def test_interrupt(tmp_path: Path) -> None:
     assert (process.returncode, err, out) == (130, "tfod: interrupted\n", "")
 
 
+def _many_shards(folder: Path) -> Path:
+    """A folder whose check takes long enough to be interrupted."""
+    shard = Path(write(folder, "train", *[training(f"{n}.jpg") for n in range(300)]))
+    many = folder / "many"
+    many.mkdir()
+    for number in range(300):
+        os.link(shard, many / f"{number}.tfrecord")
+    return many
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
-    shard = Path(write(tmp_path, "train", *[training(f"{n}.jpg") for n in range(300)]))
-    many, temporary = tmp_path / "many", tmp_path / "temporary"
-    many.mkdir()
+    many, temporary = _many_shards(tmp_path), tmp_path / "temporary"
     temporary.mkdir()
-    for one in range(300):
-        os.link(shard, many / f"{one}.tfrecord")
     process = subprocess.Popen(
         [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--jobs", "1", "--decode"],
         stdout=subprocess.PIPE,

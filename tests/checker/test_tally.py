@@ -116,20 +116,30 @@ def _shown(figures: Figures) -> object:
     return figures.statistics.to_json(), figures.uses, figures.seen
 
 
+class _Whole(Tally):
+    """The results in order, with nothing left out on the way."""
+
+    def __init__(self, works: Sequence[WorkResult], most: int) -> None:
+        super().__init__(most)
+        self._works, self._limit = works, most
+        for one in works:
+            self.figures.merge(one.figures)
+            self.label_maps.update(one.label_maps)
+            self.digests.update(one.digests)
+
+    def findings(self) -> Findings:
+        found = Findings(self._limit)
+        for one in self._works:
+            found.merge(one.findings)
+        return found
+
+    def parts(self) -> list[ShardSummary]:
+        return [shard for one in self._works for shard in one.shards]
+
+
 def in_order(works: Sequence[WorkResult], most: int) -> object:
-    """The same, with nothing left out on the way."""
-    findings, figures = Findings(most), Figures()
-    whole = Tally(most)
-    for one in works:
-        findings.merge(one.findings)
-        figures.merge(one.figures)
-        whole.label_maps.update(one.label_maps)
-        whole.digests.update(one.digests)
-    parts = [shard for one in works for shard in one.shards]
-    whole.findings = lambda: findings  # type: ignore[method-assign]
-    whole.parts = lambda: parts  # type: ignore[method-assign]
-    whole.figures = figures
-    return told(whole)
+    """What a tally of these results has to say."""
+    return told(_Whole(works, most))
 
 
 @given(

@@ -15,7 +15,7 @@ def deal_by_groups(pipeline: beam.Pipeline) -> None:
     pipeline.replace_all([_ReshuffleOverride()])
 
 
-class _ReshuffleOverride(PTransformOverride):  # type: ignore[misc]
+class _ReshuffleOverride(PTransformOverride):
     def matches(self, applied_ptransform: AppliedPTransform) -> bool:
         return isinstance(applied_ptransform.transform, beam.Reshuffle)
 
@@ -25,7 +25,7 @@ class _ReshuffleOverride(PTransformOverride):  # type: ignore[misc]
         return _Dealing()
 
 
-class _Dealing(beam.PTransform):  # type: ignore[misc]
+class _Dealing(beam.PTransform):
     def expand(self, input_or_inputs: beam.PCollection[Any]) -> beam.PCollection[Any]:
         return (
             input_or_inputs

@@ -115,6 +115,7 @@ def _parse(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     parsers: list[ArgumentParser] = []
 
     def see(parser: ArgumentParser) -> None:
+        # Beam makes the parser, whose errors would end the process with a page of usage.
         parser.error = _refuse  # type: ignore[method-assign]
         parsers.append(parser)
 
