@@ -563,6 +563,19 @@ def test_another_kind_does_not_start_a_cascade(check: Check, tmp_path: Path) -> 
     assert set(json.loads(out)["counts"]["by_code"]) == {"EXA004"}
 
 
+def test_keys_of_equal_length_are_told_apart(check: Check, tmp_path: Path) -> None:
+    """A record is read quickly where its keys are those of the record before it, to the letter."""
+    features = {**picture("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
+    renamed = {key.replace("filename", "filenane"): value for key, value in features.items()}
+    same = {**features, "image/filename": "a.jpg"}
+    shard = write(tmp_path, "train", *map(encode, (same, renamed, {**same, **features})))
+    _, out, _ = check(shard, "--profile", "cvat", "--severity", "NAM007=off", "--format", "json")
+    found = json.loads(out)["findings"]
+    missing = [one["record"] for one in found if one["feature"] == "image/filename"]
+    unknown = [one["record"] for one in found if one["feature"] == "image/filenane"]
+    assert (set(missing), set(unknown)) == ({1}, {1})
+
+
 def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
     record = {
         "image": jpeg(),

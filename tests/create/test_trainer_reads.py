@@ -113,7 +113,9 @@ def test_tensorflow_reads_what_was_written(run: Run, tmp_path: Path) -> None:
 
 def test_masks_decode_to_the_pictures_size(run: Run, tmp_path: Path) -> None:
     out = shards(run, tmp_path)
-    for record in parsed(out / "coco" / "coco_train.record"):
+    records = parsed(out / "coco" / "coco_train.record")
+    assert (len(records), sum(len(one["image/object/mask"]) for one in records)) == (8, 20)
+    for record in records:
         count = len(record["image/object/class/text"])
         assert len(record["image/object/mask"]) == len(record["image/object/area"]) == count
         assert len(record["image/object/keypoint/x"]) == 3 * count
@@ -125,7 +127,9 @@ def test_masks_decode_to_the_pictures_size(run: Run, tmp_path: Path) -> None:
 
 def test_pictures_are_the_files(run: Run, tmp_path: Path) -> None:
     out = shards(run, tmp_path)
-    for record in parsed(out / "pascal.record"):
+    records = parsed(out / "pascal.record")
+    assert len(records) == 8
+    for record in records:
         path = PICTURES / record["image/filename"].decode()
         assert record["image/encoded"] == path.read_bytes()
         assert record["image/format"].decode() == ("png" if path.suffix == ".png" else "jpeg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import sys
 import zlib
@@ -103,6 +104,29 @@ def test_numbers_beyond_every_column_are_left_out(tmp_path: Path) -> None:
     assert "colour" not in found["attributes"] and "count" not in found["attributes"]
 
 
+@pytest.mark.parametrize(
+    ("value", "stored_as"),
+    [
+        (2**63 - 1, "9223372036854775807"),
+        (2**63, None),
+        (-(2**63), None),
+        ([1], None),
+        ({"a": 1}, None),
+        ("x" * 4096, "x" * 4096),
+        ("x" * 4097, None),
+    ],
+    ids=["largest", "too large", "too small", "list", "object", "longest text", "too long"],
+)
+def test_values_that_a_text_attribute_can_hold(
+    tmp_path: Path, value: Any, stored_as: str | None
+) -> None:
+    task = make_task()
+    extra = json.dumps({"objects": {"0": {"colour": value}}}).encode()
+    put(tmp_path, task, record("a.jpg", "cat", **{"tfod/attributes": extra}))
+    (found,) = task.annotations.shapes
+    assert found["attributes"].get("colour") == stored_as
+
+
 def png_bomb(width: int, height: int) -> bytes:
     """A PNG of so many black pixels, whose rows nobody needs to unpack to know its size."""
 
@@ -136,6 +160,25 @@ def test_a_mask_in_two_parts_is_one_group(tmp_path: Path) -> None:
     assert [one["type"] for one in task.annotations.shapes] == ["polygon", "polygon"]
     first, second = (one["group"] for one in task.annotations.shapes)
     assert first == second != 0
+
+
+def test_the_parts_of_a_mask_with_keypoints_stay_in_their_group(tmp_path: Path) -> None:
+    """A record's mask and keypoints of one object are a group to Datumaro."""
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[5:15, 5:15] = mask[25:40, 30:50] = 1
+    png = io.BytesIO()
+    Image.fromarray(mask).save(png, "PNG")
+    keypoints = {f"image/object/keypoint/{axis}": [0.25, 0.5] for axis in "xy"}
+    payload = record(
+        "a.jpg",
+        "cat",
+        **{"image/object/mask": [png.getvalue()], "image/object/keypoint/visibility": [2, 2]},
+        **keypoints,
+    )
+    task = make_task()
+    put(tmp_path, task, payload, name=MASKS, conv_mask_to_poly=True)
+    groups = [(one["type"], one["group"]) for one in task.annotations.shapes]
+    assert groups == [("polygon", 1), ("polygon", 1), ("points", 1)]
 
 
 def test_a_mask_of_hundreds_of_parts_stays_a_mask(tmp_path: Path) -> None:

@@ -197,6 +197,26 @@ class TestObjects:
         assert [one.type.name for one in loaded.annotations] == ["mask"] * 3
         assert np.array_equal(loaded.annotations[0].image, image)
 
+    def test_box_and_mask_of_one_annotation_are_one_object_however_little_they_overlap(
+        self, tmp_path
+    ) -> None:
+        """COCO: a box and a mask with one id and group, of which the mask is a small part."""
+        image = np.zeros((100, 200), bool)
+        image[10:14, 50:54] = True
+        shapes = [
+            Bbox(50, 10, 50, 30, label=0, id=7, group=7),
+            Mask(image, label=0, id=7, group=7),
+        ]
+        (found,) = export(dataset(item("a", *shapes)), tmp_path / "same", save_masks=True)
+        assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[50, 10, 100, 40]]
+        assert len(found.masks) == 1
+        shapes[1] = Mask(image, label=0, id=8, group=7)
+        (found,) = export(dataset(item("a", *shapes)), tmp_path / "other", save_masks=True)
+        assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [
+            [50, 10, 100, 40],
+            [50, 10, 54, 14],
+        ]
+
     def test_a_mask_alone_gets_its_box(self, tmp_path) -> None:
         image = np.zeros((100, 200), bool)
         image[10:40, 50:100] = True
@@ -236,6 +256,12 @@ class TestObjects:
         (found,) = export(dataset(item("a", shape)), tmp_path)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 35, 55, 55]]
         assert "written as their enclosing box: 1 rotated_bbox" in caplog.text
+
+    @pytest.mark.parametrize("rotation", ["30", "", None, [30], True])
+    def test_a_rotation_that_is_not_a_number_is_an_attribute(self, tmp_path, rotation) -> None:
+        shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": rotation, "n": 1})
+        (found,) = export(dataset(item("a", shape)), tmp_path)
+        assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[40, 40, 60, 50]]
 
     def test_rotated_boxes_and_ellipses_as_masks(self, tmp_path) -> None:
         """Datumaro 1.13 gives a rotated box's corners as pairs."""

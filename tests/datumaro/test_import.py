@@ -152,6 +152,24 @@ class TestClasses:
         assert [box[0] for box in boxes(dataset)] == ["cup", "cup"]
         assert sorted(dataset.subsets()) == ["train", "valid"]
 
+    def test_a_broken_label_map_that_was_named_is_an_error(
+        self, make_shard, load, tmp_path
+    ) -> None:
+        """Whatever its file is called: only a file that was found is passed over."""
+        make_shard("s", picture() | objects([BOX], None, [1]))
+        (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' ")
+        with pytest.raises(DatasetImportError) as caught:
+            load(label_map=str(tmp_path / "classes.pbtxt"))
+        assert "classes.pbtxt" in str(root_of(caught.value))
+
+    def test_what_was_mended_in_a_label_map_is_announced(
+        self, make_shard, load, tmp_path, caplog
+    ) -> None:
+        make_shard("s", picture() | objects([BOX], None, [1]))
+        (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: \u201ccat\u201d }")
+        assert [box[0] for box in boxes(load())] == ["cat"]
+        assert "label_map.pbtxt" in caplog.text and "quot" in caplog.text
+
     def test_label_map_by_option(self, make_shard, load, tmp_path) -> None:
         make_shard("s", picture() | objects([BOX], None, [18]))
         assert boxes(load(label_map="coco"))[0][0] == "dog"

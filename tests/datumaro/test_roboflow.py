@@ -58,6 +58,7 @@ class TestZip:
 
     def test_pictures_are_those_of_the_voc_example(self) -> None:
         found = content(load(ZIP))
+        assert len(found) == 12
         for (name, _), one in found.items():
             (path,) = (EXAMPLES / "shapes_voc" / "JPEGImages").glob(f"{name}.*")
             assert one["picture"] == path.read_bytes()

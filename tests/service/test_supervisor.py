@@ -121,6 +121,11 @@ class Supervised:
     def web_pid(self) -> int:
         return self.get()[0]
 
+    def children(self) -> list[int]:
+        """Processes that the supervisor has started, and that run."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for one in tasks for pid in one.read_text().split()]
+
     def worker_pids(self) -> list[int]:
         folder = self.data / "workers"
         return [int(one.name) for one in folder.iterdir()] if folder.is_dir() else []
@@ -214,7 +219,19 @@ class TestRunning:
 
     def test_several_web_processes_share_the_port(self, supervise) -> None:
         running = supervise(web=3, workers=0).wait_until_serving()
-        assert {running.web_pid() for _ in range(20)}
+        children = running.children()
+        assert len(children) == 3
+        # A process that is stopped answers nothing: so each of them has to.
+        for pid in children:
+            others = [one for one in children if one != pid]
+            for one in others:
+                os.kill(one, signal.SIGSTOP)
+            try:
+                answering = running.web_pid()
+            finally:
+                for one in others:
+                    os.kill(one, signal.SIGCONT)
+            assert answering == pid
         assert running.end() == 0
 
     def test_workers_alone(self, supervise) -> None:

@@ -29,7 +29,9 @@ from tests.shards.shards import files_in, payloads
 
 def test_lines_cut_the_shard_into_its_records(corpus: Path, tmp_path: Path) -> None:
     for source in (corpus / "hyphal-tips" / "train.record", corpus / "titanic-table"):
-        for path, count in write_indexes(source, tmp_path).items():
+        written = write_indexes(source, tmp_path)
+        assert len(written) == 1
+        for path, count in written.items():
             shard = next(Path(source.parent).rglob(Path(path).name.removesuffix(".idx")))
             data, place, cut = shard.read_bytes(), 0, []
             lines = Path(path).read_text().splitlines()

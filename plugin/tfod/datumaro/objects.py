@@ -355,7 +355,8 @@ def _are_corners(corners: Sequence[float]) -> bool:
 
 
 def _is_angle(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 < abs(value) < _MOST_DEGREES
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < abs(value) < _MOST_DEGREES
 
 
 _MOST_DEGREES = 1e6  # beyond it, it is some other number of that name
