@@ -114,7 +114,7 @@ def test_tensorflow_reads_what_was_written(run: Run, tmp_path: Path) -> None:
 def test_masks_decode_to_the_pictures_size(run: Run, tmp_path: Path) -> None:
     out = shards(run, tmp_path)
     records = parsed(out / "coco" / "coco_train.record")
-    assert (len(records), sum(len(one["image/object/mask"]) for one in records)) == (8, 20)
+    assert (len(records), sum(len(one["image/object/mask"]) for one in records)) == (8, 21)
     for record in records:
         count = len(record["image/object/class/text"])
         assert len(record["image/object/mask"]) == len(record["image/object/area"]) == count
