@@ -210,9 +210,14 @@ class TestTheCheckComesFirst:
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:
         path = make_zip(record("x.jpg"))
-        for options in (("--cvat-task", 1), ("--cvat-job", 10), ("--cvat-project", 5)):
+        for options in (("--cvat-task", 1), ("--cvat-job", 10)):
             ran = run("check", path, *options)
             assert (ran.code, "TSK002" in ran.out) == (1, True)
+            assert ran.out.startswith("INVALID for CVAT:")
+        # An import into a project makes new tasks, with frames of their own.
+        ran = run("check", path, "--cvat-project", 5)
+        assert (ran.code, "TSK002" in ran.out) == (1, False)
+        assert "IMG001 error" in ran.out
         assert "TSK002" not in run("check", make_zip(record()), "--cvat-task", 1).out
         ran = run("check", path, "--cvat-task", 1, "--cvat-job", 10)
         assert (ran.code, "stand alone" in ran.err) == (2, True)
@@ -322,7 +327,8 @@ class TestProject:
 
     def test_without_pictures(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         ran = run("cvat", "import", "project", 5, make_zip(record()))
-        assert (ran.code, "tfod cvat import task ID" in ran.err) == (2, True)
+        assert (ran.code, "tfod cvat import task ID" in ran.err) == (1, True)
+        assert ran.out.startswith("INVALID for CVAT: 1 error,")
         assert not stub.asked("^POST .*dataset")
 
     def test_append(self, run: Run, make_zip: MakeZip) -> None:

@@ -65,6 +65,7 @@ def make_report(
     sources: Sequence[str] = ("a.record",),
     statistics: Statistics | None = None,
     by_shard: bool = True,
+    receiver: str = "any",
     **profile: str,
 ) -> Report:
     """A report of these findings, of which the first ``most`` are listed; counts are true."""
@@ -85,6 +86,7 @@ def make_report(
     return Report(
         valid=not any(one.severity.rank >= fail_on.rank for one in every),
         fail_on=fail_on,
+        receiver=receiver,
         profile=ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile}),
         sources=[SourceFile(name, 1_234_567, "ab" * 32) for name in sources],
         counts=counts,

@@ -160,6 +160,18 @@ def test_profiles(service: Service, good_zip: bytes) -> None:
     assert problem(response, 400)["parameter"] == "profile"
 
 
+def test_receivers(service: Service, good_zip: bytes) -> None:
+    found = service.upload({"file": ("a.zip", good_zip)}).json()
+    assert (found["options"]["for"], found["report"]["receiver"]) == (None, "any")
+    found = service.upload({"file": ("a.zip", good_zip), "for": (None, "cvat")}).json()
+    assert (found["options"]["for"], found["report"]["receiver"]) == ("cvat", "cvat")
+    assert found["report"]["profile"]["name"] == "cvat"
+    body = service.get(found["links"]["text"]).text
+    assert body.startswith("VALID for CVAT: ")
+    response = service.upload({"file": ("a.zip", good_zip), "for": (None, "tpu")})
+    assert problem(response, 400)["parameter"] == "for"
+
+
 @pytest.mark.parametrize("kind", ["json", "html", "junit", "text"])
 def test_formats(service: Service, bad_zip: bytes, kind: str) -> None:
     links = service.upload({"file": ("a.zip", bad_zip)}).json()["links"]

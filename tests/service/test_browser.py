@@ -212,15 +212,15 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
     page = open_page()
     page.goto(service.url)
     choose(page, ("anno.zip", zipped(with_boxes([(0.1, 0.1, 0.1001, 0.9)]), other())))
+    page.get_by_role("radio", name="CVAT").check()
     page.get_by_text("Options").click()
-    page.get_by_label("What it is for").select_option("cvat")
     page.get_by_label("Warnings make it invalid, too").check()
     labels = json.dumps([{"name": "cat"}, {"name": "dog"}]).encode()
     page.get_by_label("Labels of the CVAT task").set_input_files(
         {"name": "labels.json", "mimeType": "application/json", "buffer": labels}
     )
     page.get_by_role("button", name="Check", exact=True).click()
-    assert verdict(page) == "Invalid"
+    assert verdict(page) == "Invalid for CVAT"
     head = page.locator(".head").inner_text()
     assert "Profile cvat" in head and "warnings fail, too" in head
 

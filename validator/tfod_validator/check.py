@@ -20,6 +20,7 @@ from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
 from tfod_validator.plan import Plan, label_maps_of
 from tfod_validator.profile import Policy, Profile, Severities
+from tfod_validator.receivers import Receiver, receiver_and_profile
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.row_store import scratch_folder
 from tfod_validator.sampling import profile_of
@@ -36,13 +37,16 @@ class Options:
     """What may be asked of a check.
 
     Attributes:
-        profile: the expected feature description; None to choose the one that fits best.
+        profile: the expected feature description; None for the receiver's, or else the one that
+            fits best.
+        receiver: who reads the shards next; None for CVAT where a task or CVAT's profile is given,
+            and else for any.
         label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
         annotations: what the shards were made from.
         decode: whether to decode every picture wholly.
         with_tensorflow: whether TensorFlow itself is to parse every record.
-        severities: of rules or families, stronger than the profile's.
+        severities: of rules or families, stronger than the receiver's and the profile's.
         max_findings: how many are listed.
         max_record_bytes: larger records are not read.
         jobs: how many processes work.
@@ -55,6 +59,7 @@ class Options:
     """
 
     profile: Profile | None = None
+    receiver: Receiver | None = None
     label_map: str | None = None
     task: Task | None = None
     annotations: Annotations | None = None
@@ -112,10 +117,15 @@ class _Run:
         self._options = options
         self._inventory = inventory
         self._began = began
-        profile, self._chosen, self._unknown = profile_of(
-            options.profile, inventory, options.max_record_bytes
+        self._receiver, asked = receiver_and_profile(
+            options.receiver, options.profile, options.task
         )
-        policy = Policy(profile.severities, options.severities)
+        profile, self._chosen, self._unknown = profile_of(
+            asked, inventory, options.max_record_bytes
+        )
+        policy = Policy(
+            profile.severities, self._receiver.severities(options.task), options.severities
+        )
         self._collector = Collector(policy, options.max_findings)
         self._label_maps = label_maps_of(inventory, options.label_map)
         instructions = Instructions(
@@ -172,6 +182,7 @@ class _Run:
             shards,
             tally.figures.statistics,
             class_names(tally.figures.uses, label_maps),
+            receiver=self._receiver.name,
             profile=self._chosen,
             fail_on=self._options.fail_on,
             sources=[self._source_file(one, tally.digests) for one in self._inventory.locations],

@@ -24,6 +24,7 @@ from tfod_validator.console import print_text
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
 from tfod_validator.profile_file import load_profile
+from tfod_validator.receivers import RECEIVERS
 from tfod_validator.render import render_html, render_json, render_junit, render_text
 from tfod_validator.report import Report
 from tfod_validator.rule_names import require_rule_names
@@ -56,10 +57,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     expected = parser.add_argument_group("what is expected")
     expected.add_argument(
+        "--for",
+        dest="receiver",
+        choices=tuple(RECEIVERS),
+        help="who reads the shards next, which decides what is an error (default: any; cvat where "
+        "a CVAT task or --profile cvat is given)",
+    )
+    expected.add_argument(
         "--profile",
         metavar="NAME|FILE",
         help=f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with "
-        "a feature_description); without it the one that fits best",
+        "a feature_description); without it that of --for, or the one that fits best",
     )
     expected.add_argument(
         "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
@@ -221,6 +229,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     """
     return Options(
         profile=load_profile(arguments.profile) if arguments.profile else None,
+        receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
         label_map=arguments.label_map,
         task=_task(arguments),
         annotations=load_annotations(arguments.against) if arguments.against else None,

@@ -21,6 +21,7 @@ def conclude(
     statistics: Statistics,
     classes: Counter[str],
     *,
+    receiver: str,
     profile: ChosenProfile,
     fail_on: Severity,
     sources: Sequence[SourceFile],
@@ -33,6 +34,7 @@ def conclude(
         shards: all shards, in order.
         statistics: of all records, but for the classes.
         classes: boxes of each class.
+        receiver: name of the one whose verdict it is.
         profile: which one was expected.
         fail_on: the least severity that makes the verdict.
         sources: the files that were checked.
@@ -45,6 +47,7 @@ def conclude(
     return Report(
         valid=not any(by_severity[one] for one in failing),
         fail_on=fail_on,
+        receiver=receiver,
         profile=profile,
         sources=sources,
         counts=Counts(

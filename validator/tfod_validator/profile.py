@@ -48,17 +48,18 @@ class Profile:
 
 @dataclass(frozen=True)
 class Policy:
-    """How severe each rule is: the user's word, then the profile's, then the rule's own.
+    """How severe each rule is: the user's word, the receiver's, the profile's, the rule's own.
 
     A code is stronger than its family.
     """
 
     profile: Severities = field(default_factory=dict)
+    receiver: Severities = field(default_factory=dict)
     user: Severities = field(default_factory=dict)
 
     def severity(self, rule: Rule) -> Severity | None:
         """The severity of a rule; None when it is off."""
-        for said in (self.user, self.profile):
+        for said in (self.user, self.receiver, self.profile):
             for name in (rule.code, rule.family):
                 if name in said:
                     return said[name]

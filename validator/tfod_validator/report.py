@@ -66,6 +66,7 @@ class Report:
     Attributes:
         valid: nothing was found at or above the level that fails.
         fail_on: that level.
+        receiver: name of the one for whom it is valid or not.
         findings: in the order of sources, shards, records and codes; at most as many as asked for.
         statistics: figures of the data.
         version: of tfod.
@@ -75,6 +76,7 @@ class Report:
 
     valid: bool
     fail_on: Severity
+    receiver: str
     profile: ChosenProfile
     sources: Sequence[SourceFile]
     counts: Counts
@@ -100,6 +102,7 @@ class Report:
             "report_version": REPORT_VERSION,
             "valid": self.valid,
             "fail_on": self.fail_on.value,
+            "receiver": self.receiver,
             "profile": {"name": self.profile.name, "reason": self.profile.reason},
             "sources": [
                 {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources

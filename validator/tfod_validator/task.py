@@ -39,6 +39,7 @@ class Task:
         frames: in their order.
         video: frames are called ``frame_000000``, and CVAT looks for digits in names.
         project: the frames are those of several tasks, where a name may come again.
+        new_tasks: it is a project, in which the images of the shards become new tasks.
         numbers_guessed: frames are numbered in the order of their names, which is CVAT's default.
         without_frames: the file that should have named the frames, but does not.
     """
@@ -47,6 +48,7 @@ class Task:
     frames: tuple[Frame, ...] | None = None
     video: bool = False
     project: bool = False
+    new_tasks: bool = False
     numbers_guessed: bool = False
     without_frames: str | None = None
 

@@ -61,6 +61,7 @@ def describe_instance(instance_data: Any) -> Instance:
             labels=frozenset(label["name"] for label in labels) if labels else None,
             frames=frames,
             video=frames is not None and meta["mode"] == _VIDEO,
+            new_tasks=frames is None,
         ),
         attributes={
             label["name"]: {one["name"]: _spec(one) for _, one in label["attributes"]}

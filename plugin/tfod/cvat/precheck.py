@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from tfod_validator.check import Options, check
-from tfod_validator.cvat_import import import_severities
 from tfod_validator.finding import Finding, Severity
-from tfod_validator.profile import READY
+from tfod_validator.receivers import CVAT
 from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
 from tfod_validator.sources import Location, inventory_of, is_archive
@@ -43,9 +42,8 @@ def require_sound(path: str, instance: Instance) -> int:
             "the file is no zip; zip the shards (.tfrecord, .record) with their label_map.pbtxt"
         )
     options = Options(
-        profile=READY["cvat"],
+        receiver=CVAT,
         task=instance.task,
-        severities=import_severities(instance.task),
         max_findings=_FINDINGS_KEPT,
         hash_sources=False,
     )

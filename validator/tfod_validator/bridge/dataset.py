@@ -106,11 +106,6 @@ def _add(
 ) -> None:
     detection = record.detection
     encoded = bytes(detection.encoded or b"")
-    if not encoded:
-        raise TfodError(
-            f"{record.where} has no picture, and a project gets new tasks from pictures; import "
-            "the annotations into its tasks: tfod cvat import task ID …"
-        )
     size = _size(detection, encoded, record.where)
     filename = safe_relative_path(detection.filename or "")
     item_id = file.ids.make(filename, f"picture_{file.counts.pictures:06d}")

@@ -30,9 +30,8 @@ from tfod_validator.bridge.upload import (
 )
 from tfod_validator.bridge.writing import writing
 from tfod_validator.check import Options, check
-from tfod_validator.cvat_import import import_severities
 from tfod_validator.frames import Matcher
-from tfod_validator.profile import OFF, READY
+from tfod_validator.receivers import CVAT
 from tfod_validator.render import render_text
 from tfod_validator.report import Report
 from tfod_validator.sources import take_inventory
@@ -85,11 +84,16 @@ def import_zip(
     live = fetch_task(server, target)
     if not live.labels:
         raise TfodError(f"{target} has no labels; add those of the zip to it first")
-    report = check_zip(options, Task(labels=live.task.labels) if is_project else live.task)
+    report = check_zip(options, live.task)
     if not report.valid:
         tell(render_text(report, color=False))
+        if "IMG001" in report.counts.by_code:
+            warn(
+                f"{target} gets new tasks from images, and records without one have none; import "
+                "annotations alone into its tasks: tfod cvat import task ID …"
+            )
         return False
-    if live.deleted and not is_project:
+    if live.deleted:
         warn(_deleted(live))
     require_format(server, DATASET_FORMAT if is_project else ANNOTATION_FORMAT)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
@@ -132,11 +136,9 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
             return check(
                 inventory,
                 Options(
-                    profile=READY["cvat"],
+                    receiver=CVAT,
                     label_map=options.label_map,
                     task=task,
-                    # Of a picture that is missing the conversion says more.
-                    severities={**import_severities(task), "IMG001": OFF},
                     hash_sources=False,
                 ),
                 progress,

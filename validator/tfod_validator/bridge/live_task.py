@@ -9,7 +9,7 @@ from typing import Any
 from tfod.errors import TfodError
 
 from tfod_validator.bridge.server import Server
-from tfod_validator.bridge.target import JOB, PROJECT, TASK, Target
+from tfod_validator.bridge.target import JOB, PROJECT, Target
 from tfod_validator.task import Frame, Task
 
 _VIDEO = "interpolation"
@@ -77,7 +77,9 @@ def _fetch(server: Server, target: Target) -> LiveTask:
     found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
     labels = {one.name: one for one in map(_label, found) if one is not None}
     if target.kind == PROJECT:
-        return _project(server, target, about, labels)
+        # An import makes new tasks: the frames of those that are there do not matter.
+        task = Task(labels=frozenset(labels), new_tasks=True)
+        return LiveTask(target, str(about.get("name") or target), task, labels)
     numbered = list(_frames(server, target, about))
     kept = [one for one in numbered if not one.deleted]
     return LiveTask(
@@ -102,31 +104,6 @@ def _label(found: Any) -> Label | None:
         return None
     types = {one["name"]: one.get("input_type", "") for one in found.get("attributes", ())}
     return Label(found["id"], found["name"], types)
-
-
-def _project(server: Server, target: Target, about: Any, labels: Mapping[str, Label]) -> LiveTask:
-    """Frames of all tasks; their numbers say nothing, since names of tasks are not matched."""
-    frames: list[Frame] = []
-    deleted: list[str] = []
-    tasks = list(server.list("/api/tasks", project_id=target.number))
-    for task in tasks:
-        for one in _frames(server, Target(TASK, task["id"]), task):
-            if one.deleted:
-                deleted.append(one.frame.name)
-            else:
-                frames.append(one.frame._replace(number=None))
-    return LiveTask(
-        target=target,
-        name=str(about.get("name") or target),
-        task=Task(
-            labels=frozenset(labels),
-            frames=tuple(frames) or None,
-            video=bool(tasks) and all(task.get("mode") == _VIDEO for task in tasks),
-            project=len(tasks) > 1,
-        ),
-        labels=labels,
-        deleted=tuple(deleted),
-    )
 
 
 def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:

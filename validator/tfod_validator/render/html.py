@@ -20,7 +20,7 @@ from tfod_validator.render import charts
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.pictures import Card, make_card
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import amounts, size, tally, unnamed_key, verdict
+from tfod_validator.render.wording import amounts, size, tally, unnamed_key, verdict_as_title
 from tfod_validator.report import REPORT_VERSION, Report
 from tfod_validator.rules.registry import Rule
 from tfod_validator.samples import Sample
@@ -110,7 +110,7 @@ def _render(name: str, report: Report, sections: Sequence[_Section]) -> str:
     return render_template(
         name,
         report=report,
-        verdict=verdict(report),
+        verdict=verdict_as_title(report),
         tally=tally(report),
         amounts=amounts(report),
         sections=sections,

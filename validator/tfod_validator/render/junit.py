@@ -71,7 +71,7 @@ def _has_entries(archive: str, suites: dict[str, dict[str, int]]) -> bool:
 
 
 def _add_properties(suite: ElementTree.Element, report: Report, source: SourceFile | None) -> None:
-    values = {"profile": report.profile.name}
+    values = {"receiver": report.receiver, "profile": report.profile.name}
     if source:
         values.update(bytes=str(source.bytes or ""), sha256=source.sha256 or "")
     properties = ElementTree.SubElement(suite, "properties")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding, Severity
+from tfod_validator.receivers import ANY, RECEIVERS
 from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
 
@@ -30,8 +31,17 @@ def count_in(count: int, places: int, noun: str, what: str = "") -> str:
 
 
 def verdict(report: Report) -> str:
-    """``VALID`` or ``INVALID``."""
-    return "VALID" if report.valid else "INVALID"
+    """``VALID`` or ``INVALID``, and for whom unless it is for any: ``VALID for CVAT``."""
+    return ("VALID" if report.valid else "INVALID") + _for_whom(report)
+
+
+def verdict_as_title(report: Report) -> str:
+    """The same in small letters: ``Valid for CVAT``."""
+    return ("Valid" if report.valid else "Invalid") + _for_whom(report)
+
+
+def _for_whom(report: Report) -> str:
+    return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
 
 
 def tally(report: Report) -> str:

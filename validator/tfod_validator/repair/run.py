@@ -22,6 +22,7 @@ from tfod_validator.examine import Examiner
 from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.profile import OFF, Policy, Profile
+from tfod_validator.receivers import ANY
 from tfod_validator.repair.changes import Change, Tally
 from tfod_validator.repair.label_maps import map_from_uses
 from tfod_validator.repair.layout import LABEL_MAP, Layout
@@ -165,7 +166,7 @@ class _Run:
         options, self._began = self.options, time.monotonic()
         limit = options.max_record_bytes
         profile, self._chosen, self._unknown = profile_of(options.profile, self.inventory, limit)
-        self._policy = Policy(profile.severities, _OF_NO_FOLDER)
+        self._policy = Policy(profile.severities, user=_OF_NO_FOLDER)
         self._collector = Collector(self._policy, _MOST_FINDINGS)
         self._orders = Orders(profile, options.codes(self._policy), limit)
         self._instructions = Instructions(profile, self._policy, _MOST_FINDINGS, limit)
@@ -368,6 +369,7 @@ class _Run:
             shards,
             tally.figures.statistics,
             class_names(tally.figures.uses, self._label_maps),
+            receiver=ANY.name,
             profile=self._chosen,
             fail_on=Severity.WARNING,
             sources=(),

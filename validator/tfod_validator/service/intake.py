@@ -15,6 +15,7 @@ from werkzeug.wrappers import Request as WsgiRequest
 
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
+from tfod_validator.receivers import RECEIVERS
 from tfod_validator.service import metrics, security
 from tfod_validator.service.current import current_queue, current_settings, current_store
 from tfod_validator.service.form import FILE_ROLES, read_form
@@ -32,10 +33,16 @@ FILENAME = Parameter(
 )
 OPTIONS = (
     Parameter(
+        "for",
+        {"type": "string", "enum": list(RECEIVERS)},
+        "Who reads the shards next, which decides what is an error; without it `cvat` where a CVAT "
+        "task or the profile `cvat` is given, and else `any`.",
+    ),
+    Parameter(
         "profile",
         {"type": "string", "enum": list(READY)},
-        "The expected feature description; without it the one that fits best. A field of the form "
-        "may also be a file (YAML, JSON, or Python with a feature_description).",
+        "The expected feature description; without it that of `for`, or the one that fits best. A "
+        "field of the form may also be a file (YAML, JSON, or Python with a feature_description).",
     ),
     Parameter(
         "decode", {"type": "boolean", "default": False}, "Whether to decode every picture wholly."
@@ -159,6 +166,7 @@ def _request(
     chosen: dict[str, Any] = {one.name: one.read(values) for one in OPTIONS}
     wanted = Request(
         files=tuple(with_names_of_their_own(files)),
+        receiver=chosen["for"],
         profile=chosen["profile"],
         decode=chosen["decode"],
         fail_on=chosen["fail_on"] or fail_on or Severity.ERROR.value,

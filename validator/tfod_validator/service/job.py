@@ -16,6 +16,7 @@ from tfod_validator.check import Options, check
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY, Profile
 from tfod_validator.profile_file import load_profile
+from tfod_validator.receivers import RECEIVERS
 from tfod_validator.render import (
     draw_picture,
     render_body,
@@ -79,6 +80,7 @@ def _options(folder: Path, request: Request, limits: Limits, inventory: Inventor
     alone = list(inventory.label_maps) if len(inventory.label_maps) == 1 else []
     return Options(
         profile=_profile(folder, request),
+        receiver=RECEIVERS[request.receiver] if request.receiver else None,
         # One that came with a zip is meant for it.
         label_map=alone[0] if alone and inventory.archives else None,
         task=_task(folder, request),

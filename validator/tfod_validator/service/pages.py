@@ -29,6 +29,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.amounts import plural
 from tfod_validator.profile import READY
+from tfod_validator.receivers import RECEIVERS
 from tfod_validator.render import AFTER_HEAD, report_css
 from tfod_validator.render.visible import visible
 from tfod_validator.render.wording import size
@@ -67,6 +68,7 @@ def index() -> str:
     return render_template(
         "index.html",
         limits=current_settings().limits,
+        receivers=RECEIVERS.values(),
         profiles=READY.values(),
         recent=[one for one in found if one is not None],
     )

@@ -28,6 +28,7 @@ def job(validation: Validation, *, with_report: bool = True) -> dict[str, Any]:
             for one in validation.request.files
         ],
         "options": {
+            "for": validation.request.receiver,
             "profile": validation.request.profile,
             "decode": validation.request.decode,
             "fail_on": validation.request.fail_on,

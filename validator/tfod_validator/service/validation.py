@@ -55,12 +55,15 @@ class Request:
 
     Attributes:
         files: all that was uploaded.
-        profile: name of a profile; None for the one that fits best, or for an uploaded one.
+        receiver: name of who reads the shards next; None where it is not said.
+        profile: name of a profile; None for the receiver's or the one that fits best, or for an
+            uploaded one.
         decode: whether to decode every picture wholly.
         fail_on: the least severity that makes a report invalid.
     """
 
     files: Sequence[UploadedFile]
+    receiver: str | None = None
     profile: str | None = None
     decode: bool = False
     fail_on: str = "error"

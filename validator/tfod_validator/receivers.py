@@ -1,0 +1,98 @@
+"""Receivers: who reads the shards next, and what is an error to them.
+
+A profile says what a layout has; a receiver says which defects stop it or make it read something
+wrong. The importer of ``tfod.cvat``, ``tfod cvat import``, ``tfod check --for`` and the service all
+take their verdict from here, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfod_validator.finding import Severity
+from tfod_validator.profile import OFF, READY, Profile, Severities
+from tfod_validator.task import Task
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Who reads the shards next.
+
+    Attributes:
+        name: what ``--for`` and the service's field ``for`` call it.
+        title: what people call it: a shard is valid "for ...".
+        severities: of rules that it judges otherwise than by default, for what is known of the CVAT
+            task that the shards are meant for (None: nothing).
+        profile: the ready profile of what it reads; None for the one that fits best.
+    """
+
+    name: str
+    title: str
+    severities: Callable[[Task | None], Severities]
+    profile: str | None = None
+
+
+# The class text decides, boxes are cut at the image's edge, and features that are missing are
+# missed when somebody needs them.
+_CVAT: Severities = {
+    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX007", "NAM001", "SET004"), Severity.WARNING),
+    "LAB002": Severity.ERROR,
+}
+_WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, "IMG012": Severity.ERROR}
+# CVAT would attach the image to the frame of that number without a word.
+_NUMBERS_ARE_NO_NAMES: Severities = {"TSK003": Severity.ERROR}
+_IMAGES_BECOME_FRAMES: Severities = {
+    "IMG": Severity.WARNING,
+    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009", "IMG012"), Severity.ERROR),
+}
+_TASK_NOT_KNOWN: Severities = {
+    "IMG": Severity.WARNING,
+    "IMG001": OFF,
+    "IMG012": Severity.ERROR,
+    **_NUMBERS_ARE_NO_NAMES,
+}
+
+
+def _cvat_severities(task: Task | None) -> Severities:
+    if task is not None and task.new_tasks:
+        return {**_CVAT, **_IMAGES_BECOME_FRAMES}
+    if task is None or task.frames is None:
+        return {**_CVAT, **_TASK_NOT_KNOWN}
+    if _is_numbered_alike(task):
+        return {**_CVAT, **_WITH_FRAMES_OF_ITS_OWN}
+    return {**_CVAT, **_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
+
+
+def _is_numbered_alike(task: Task) -> bool:
+    """Frame 12 of the task is ``frame_000012``: of a video of which every frame was taken."""
+    frames = task.frames or ()
+    return task.video and all(one.name == f"frame_{one.number:06d}" for one in frames)
+
+
+ANY = Receiver("any", "any", lambda _: {})
+CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
+TRAINING = Receiver("training", "training", lambda _: {})
+
+RECEIVERS = {one.name: one for one in (CVAT, TRAINING, ANY)}
+"""The receivers by name, in the order in which they are offered."""
+
+
+def receiver_and_profile(
+    receiver: Receiver | None, profile: Profile | None, task: Task | None
+) -> tuple[Receiver, Profile | None]:
+    """Who the check is for, and which profile that asks for; what was named is kept.
+
+    A CVAT task, or the profile of a receiver, means that receiver; the receiver means its profile.
+
+    Returns:
+        The receiver, and the profile: None for the one that fits best.
+    """
+    if receiver is None and profile is not None:
+        owned = {one.profile: one for one in RECEIVERS.values() if one.profile is not None}
+        receiver = owned.get(profile.name, ANY) if profile in READY.values() else ANY
+    elif receiver is None:
+        receiver = CVAT if task is not None else ANY
+    if profile is None and receiver.profile is not None:
+        profile = READY[receiver.profile]
+    return receiver, profile
