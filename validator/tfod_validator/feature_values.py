@@ -32,6 +32,9 @@ _MEANINGS: dict[str, str] = {
 _NOUNS = {Kind.BYTES: "a text", Kind.INT64: "an integer of 64 bits", Kind.FLOAT: "a number"}
 
 _LARGEST_SIZE = (1 << 31) - 1
+_MOST_SIZES = 254
+"""Of a shape; TensorFlow has no more."""
+_LARGEST_DEFAULT = 1 << 20
 _LARGEST_FLOAT = sys.float_info.max
 
 
@@ -62,7 +65,7 @@ def fixed_length(
     sizes = _sizes(shape)
     if default is None:
         return FeatureSpec(kind, sizes, None, meaning, demanded)
-    values = tuple(_value(kind, one) for one in _flat(default))
+    values = tuple(_values(kind, default))
     length = math.prod(sizes)
     if len(values) != length:
         raise FeatureValueError(
@@ -92,7 +95,15 @@ def _sizes(shape: Any) -> tuple[int, ...]:
             "the shape must be known, or TensorFlow refuses it; for any number of values write "
             "VarLenFeature"
         )
-    return tuple(_size(one) for one in (shape if isinstance(shape, (list, tuple)) else [shape]))
+    given = shape if isinstance(shape, (list, tuple)) else [shape]
+    if len(given) > _MOST_SIZES:
+        raise FeatureValueError(f"a shape has {_MOST_SIZES} sizes at most, and not {len(given):,}")
+    sizes = tuple(_size(one) for one in given)
+    if math.prod(sizes) > _LARGEST_SIZE:
+        raise FeatureValueError(
+            f"a feature holds {_LARGEST_SIZE:,} values at most, and the shape has more"
+        )
+    return sizes
 
 
 def _size(size: Any) -> int:
@@ -102,6 +113,17 @@ def _size(size: Any) -> int:
             f"the sizes of a shape are whole numbers from 1, and {shown(size)} is not"
         )
     return int(size)
+
+
+def _values(kind: Kind, default: Any) -> Iterator[Value]:
+    """The values of a default, of which names can make more than their file holds."""
+    room = _LARGEST_DEFAULT
+    for one in _flat(default):
+        value = _value(kind, one)
+        room -= len(value) if isinstance(value, bytes) else 1
+        if room < 0:
+            raise FeatureValueError(f"a default has {_LARGEST_DEFAULT >> 20} MiB at most")
+        yield value
 
 
 def _flat(default: Any) -> Iterator[Any]:

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.resources
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,8 @@ from tfod.errors import TfodError
 
 from tfod_validator.feature_values import is_utf8, shown
 
+_LONGEST_NUMBER = 400
+"""Characters; a number to base 60 (1:1:1:…) would cost the square of its length."""
 _ODD_LINE_BREAKS = frozenset("\x85\u2028\u2029")
 
 
@@ -70,6 +73,8 @@ def _refuse_aliases_and_repeats(yaml: ModuleType, root: Any, source: str) -> Non
                 f"{source}:{line}: is used again by an alias (*), which a profile cannot have"
             )
         seen_nodes.add(id(node))
+        if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
+            raise TfodError(f"{source}:{line}: has a number of {len(node.value):,} characters")
         if isinstance(node, yaml.SequenceNode):
             pending.extend(node.value)
         elif isinstance(node, yaml.MappingNode):
@@ -115,9 +120,8 @@ def parse_json(data: bytes, source: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise TfodError(f"{source}: has {shown(twice)} twice")
+            counts = Counter(key for key, _ in pairs)
+            raise TfodError(f"{source}: has {shown(counts.most_common(1)[0][0])} twice")
         return found
 
     try:

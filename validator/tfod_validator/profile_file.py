@@ -63,10 +63,9 @@ def load_profile(name_or_path: str) -> Profile:
         return read_python_profile(data, str(path))
     parse = parse_json if suffix == ".json" else parse_yaml
     try:
-        document = parse(data, str(path))
+        return profile_from_document(parse(data, str(path)), str(path))
     except RecursionError:
         raise TfodError(f"{path}: is nested too deeply for a profile") from None
-    return profile_from_document(document, str(path))
 
 
 def _no_such_profile(name: str) -> str:
