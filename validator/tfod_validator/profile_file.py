@@ -38,7 +38,7 @@ from tfod_validator.profile_document import parse_json, parse_yaml, require_sche
 from tfod_validator.profile_python import read_python_profile
 from tfod_validator.rule_names import require_rule_names
 
-_LARGEST_FILE = 1 << 20
+_LARGEST_FILE = 256 << 10
 _OFF_WORD = "off"
 
 
@@ -84,7 +84,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise TfodError(f"{path}: {error.strerror}") from None
     if len(data) > _LARGEST_FILE:
-        raise TfodError(f"{path}: is larger than {_LARGEST_FILE >> 20} MiB, so it is no profile")
+        raise TfodError(f"{path}: is larger than {_LARGEST_FILE >> 10} KiB, so it is not a profile")
     return data
 
 
