@@ -12,7 +12,7 @@ from tfod.errors import TfodError
 from tfod.picture import PictureHeader, read_picture_header
 from tfod_validator import picture_bytes
 from tfod_validator.finding import Place, Problem
-from tfod_validator.picture_bytes import DecodeFailure, decode_failure, fingerprint, looks_like
+from tfod_validator.picture_bytes import DecodeFailure, decode_failure, looks_like
 from tfod_validator.rules.images import (
     PictureFacts,
     SamePicture,
@@ -217,7 +217,7 @@ def test_same_picture() -> None:
 def test_shared_picture() -> None:
     shared = SharedPicture("val", "train", Place("train.record", 3))
     problem = said(shared)["IMG011"]
-    assert problem.message == "the picture is in val and in train: record 3 of train.record has it"
+    assert problem.message == "the image is in val and in train: record 3 of train.record has it"
     assert problem.value == ["train", "val"]
 
 
@@ -244,37 +244,6 @@ class TestPalette:
         assert not said(of(saved("P", "PNG")))
         # Where it does not decode at all there is nothing to say about colours.
         assert list(said(of(bmp(4)))) == ["IMG005"]
-
-
-class TestFingerprint:
-    @given(st.binary(max_size=200), st.binary(max_size=50))
-    def test_goes_by_the_bytes_alone(self, data: bytes, before: bytes) -> None:
-        expected = fingerprint(data, 0, len(data))
-        buffer = bytearray(before + data + b"after")
-        assert fingerprint(buffer, len(before), len(before) + len(data)) == expected
-        assert 0 <= expected < 1 << 64
-
-    @pytest.mark.parametrize("length", [1, 100, 16384])
-    @pytest.mark.parametrize("head", [b"\xff\xd8\xff", b"BM"])
-    def test_every_byte_of_small_ones_counts(self, length: int, head: bytes) -> None:
-        data = bytearray((head + bytes(length))[:length])
-        before = fingerprint(data, 0, length)
-        for place in {0, length // 3, length - 1}:
-            data[place] ^= 1
-            assert fingerprint(data, 0, length) != before
-            data[place] ^= 1
-        assert fingerprint(data, 0, length - 1) != before
-
-    def test_large_ones(self) -> None:
-        compressed = bytearray(b"\xff\xd8\xff" + bytes(100_000))
-        plain = bytearray(b"BM" + bytes(100_000))
-        for place, is_sampled in ((4000, False), (50_002, True), (96_000, True), (99_999, True)):
-            for data, is_seen in ((compressed, is_sampled), (plain, True)):
-                before = fingerprint(data, 0, len(data))
-                data[place] ^= 1
-                assert (fingerprint(data, 0, len(data)) != before) == is_seen
-                data[place] ^= 1
-        assert fingerprint(compressed, 0, 99_000) != fingerprint(compressed, 0, 99_001)
 
 
 class TestLooksLike:

@@ -39,6 +39,7 @@ from tfod_validator.row_blocks import (
     RowCollector,
     RowFacts,
     RowPlace,
+    hash_of_bytes,
 )
 from tfod_validator.row_store import RowStore, scratch_folder
 
@@ -129,6 +130,10 @@ def expected(shards: Sequence[Shard], most: int) -> Repeats:
     counts = Counter(
         (kind, later.work, later.shard) for kind, found in pairs.items() for later, _ in found
     )
+    subsets = Counter(picture for kind, _, picture in first if kind is Repeat.PICTURE)
+    for (kind, _, picture), place in first.items():
+        if kind is Repeat.PICTURE and subsets[picture] > 1:
+            counts[Repeat.ELSEWHERE, place.work, place.shard] += 1
     return Repeats(most, {kind: found[:most] for kind, found in pairs.items()}, counts)
 
 
@@ -422,3 +427,23 @@ def test_a_scratch_folder_that_cannot_be_made_is_told(
     told = r"absent cannot be written to \(No such file .*TMPDIR"
     with pytest.raises(TfodError, match=told), scratch_folder():
         raise AssertionError
+
+
+@given(st.binary(min_size=1, max_size=200), st.binary(max_size=50))
+def test_a_hash_goes_by_the_bytes_alone(data: bytes, before: bytes) -> None:
+    expected = hash_of_bytes(data, 0, len(data))
+    buffer = bytearray(before + data + b"after")
+    assert hash_of_bytes(buffer, len(before), len(before) + len(data)) == expected
+    assert 0 <= expected < 1 << 64
+
+
+@pytest.mark.parametrize("length", [1, 100, 16_384, 99_999])
+def test_a_hash_is_of_every_byte(length: int) -> None:
+    data = bytearray(random.Random(length).randbytes(length))
+    hashes = {hash_of_bytes(data, 0, length), hash_of_bytes(data + b"\0", 0, length + 1)}
+    places = sorted({0, length // 3, length // 2, length - 1})
+    for place in places:
+        data[place] ^= 1
+        hashes.add(hash_of_bytes(data, 0, length))
+        data[place] ^= 1
+    assert len(hashes) == len(places) + 2

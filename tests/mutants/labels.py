@@ -64,7 +64,7 @@ def duplicate_names() -> Iterator[Mutant]:
     twice = LABEL_MAP + b"item { id: 3 name: 'dog' }"
     yield fail("one-name-for-two", mapped(twice), **IN_MAP)
     yield near("but-for-case", mapped(twice.replace(b"3 name: 'd", b"3 name: 'D")), "LAB013",
-               options=TF)  # fmt: skip
+               "LAB016", options=TF)  # fmt: skip
 
 
 @mutants_of("LAB005")
@@ -162,6 +162,16 @@ def nearly_equal_texts() -> Iterator[Mutant]:
     pair = record(text=["traffic light", "traffic_light"], label=None)
     yield fail("space-and-underscore", folder(pair, label_map=None), "LAB001", at=SHARD, options=TF)
     both = b"item { id: 1 name: 'traffic light' } item { id: 2 name: 'traffic_light' }"
-    yield near("both-in-the-map", folder(pair, label_map=both), options=TF)
+    yield fail("both-in-the-map", folder(pair, label_map=both), at=SHARD, options=TF)
+    spaced = LABEL_MAP + b"item { id: 3 name: 'Cat' } item { id: 4 name: 'c at' }"
+    yield fail("two-more-in-the-map", mapped(spaced), "LAB013", at=SHARD, options=TF)
+    one = b"item { id: 1 name: 'traffic_light' display_name: 'traffic light' }"
+    yield near("names-of-one-class", folder(pair, label_map=one), options=TF)
+    letters = b"item { id: 1 name: 'a' } item { id: 2 name: 'A' }"
+    cases = record(text=["a", "A"], label=None)
+    yield near("letters-in-both-cases", folder(cases, label_map=letters), options=TF)
+    signs = b"item { id: 1 name: 'R1-1' } item { id: 2 name: 'R11' }"
+    numbers = record(text=["R1-1", "R11"], label=None)
+    yield near("hyphen-between-digits", folder(numbers, label_map=signs), options=TF)
     plural = record(text=["traffic light", "traffic lights"], label=None)
     yield near("plural", folder(plural, label_map=None), "LAB001", options=TF)

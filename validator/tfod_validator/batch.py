@@ -20,7 +20,7 @@ class Row(NamedTuple):
     Attributes:
         number, offset: of the record.
         filename, source_id: as the record has them.
-        picture: fingerprint of the picture, 0 for none.
+        picture: hash of the picture's bytes, 0 for none.
         height, width: of the picture in pixels, None where unknown.
         boxes: how many boxes it has.
         texts, labels: what names the classes of its boxes; empty where the record has none.

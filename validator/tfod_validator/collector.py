@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfod_validator.finding import Finding, Place, Problem, Severity
@@ -117,7 +117,7 @@ class Collector:
     def __init__(self, policy: Policy, most: int) -> None:
         self.policy = policy
         self.findings = Findings(most)
-        self._severities: dict[str, Severity | None] = {}
+        self._severities: dict[tuple[str, Severity | None], Severity | None] = {}
 
     def judge(self, subject: object, place: Place = _NOWHERE) -> None:
         """Let every rule for this kind of subject look at it; keep what they say."""
@@ -131,14 +131,14 @@ class Collector:
     def count(self, subject: type[Any], shard: str, number: int) -> None:
         """Count findings that are not listed, of the only rule for a kind of subject."""
         (rule,) = rules_for(subject)
-        severity = self._severity(rule)
+        severity = self.findings.severities.get(rule.code) or self._severity(rule)
         if severity is not None and number:
             self.findings.counts[rule.code][shard] += number
             self.findings.severities[rule.code] = severity
 
     def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
         """Keep one problem. The problem's own place is stronger."""
-        severity = self._severity(rule)
+        severity = self._severity(rule, problem.severity)
         if severity is None:
             return
         place = problem.place or place
@@ -160,10 +160,13 @@ class Collector:
             key = (rule.code, place.shard, problem.feature)
             self.findings.once.setdefault(key, finding)
 
-    def _severity(self, rule: Rule) -> Severity | None:
-        if rule.code not in self._severities:
-            self._severities[rule.code] = self.policy.severity(rule)
-        return self._severities[rule.code]
+    def _severity(self, rule: Rule, of_case: Severity | None = None) -> Severity | None:
+        key = rule.code, of_case
+        if key not in self._severities:
+            self._severities[key] = self.policy.severity(
+                replace(rule, severity=of_case) if of_case else rule
+            )
+        return self._severities[key]
 
 
 def shortened(text: str) -> str:

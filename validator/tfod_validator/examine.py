@@ -28,9 +28,9 @@ from tfod_validator.collector import Collector
 from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Problem
 from tfod_validator.layouts import Features, KnownLayout, Layouts
-from tfod_validator.picture_bytes import decode_failure, fingerprint, looks_like
+from tfod_validator.picture_bytes import decode_failure, looks_like
 from tfod_validator.role_keys import RoleKeys, Said
-from tfod_validator.row_blocks import RowCollector
+from tfod_validator.row_blocks import RowCollector, hash_of_bytes
 from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
@@ -215,7 +215,7 @@ class Examiner:
         """Judge the encoded picture.
 
         Returns:
-            Its format, its size where the record says none, and its fingerprint.
+            Its format, its size where the record says none, and the hash of its bytes.
         """
         roles = self._keys
         if roles.encoded in layout.unreadable:
@@ -246,10 +246,10 @@ class Examiner:
             if failure is not None:
                 self._judge(failure)
         if header is None:
-            return None, size, fingerprint(buffer, start, end)
+            return None, size, hash_of_bytes(buffer, start, end)
         if not size[0] or not size[1]:
             size = header.height, header.width
-        return header.format, size, fingerprint(buffer, start, end)
+        return header.format, size, hash_of_bytes(buffer, start, end)
 
     def _recurring_text(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
         """A feature of one text that most records share."""

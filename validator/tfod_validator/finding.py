@@ -54,6 +54,8 @@ class Problem:
         place: where, when the rule knows better than who asked it.
         row: which record of a batch, when the subject is a batch.
         once: to be said once for each shard and feature, at the first record that has it.
+        severity: in place of the rule's own, where this case is worse; what a profile, a receiver
+            or the user says of the rule is stronger. All cases of one check have the same.
     """
 
     message: str
@@ -63,6 +65,7 @@ class Problem:
     place: Place | None = None
     row: int | None = None
     once: bool = False
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)

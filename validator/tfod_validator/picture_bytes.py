@@ -1,4 +1,4 @@
-"""Questions to the bytes beyond the header: which picture, what else, and does it decode."""
+"""Questions to the bytes beyond the header: what else is it, and does it decode."""
 
 from __future__ import annotations
 
@@ -8,41 +8,11 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import google_crc32c
-import numpy as np
 from tfod.errors import TfodError
 from tfod.picture import sniff_format
 from tfod.picture_header import Bytes
 
 from tfod_validator.tensorflow_pictures import FORMAT_TITLES
-
-_crc32c = google_crc32c.value
-
-# Identity
-
-_WHOLE = 16384
-_PART = 4096
-_PIECES, _PIECE = 16, 64
-_COMPRESSED = frozenset({0xFF, 0x89, ord("G"), ord("R")})  # JPEG, PNG, GIF, RIFF
-
-
-def fingerprint(buffer: Bytes, start: int, end: int) -> int:
-    """64 bits that tell pictures apart: equal bytes have equal ones, in every process.
-
-    Of a large compressed picture the length, the last bytes and samples all over it are enough,
-    since compression spreads a change over all that follows (and the last bytes of a PNG hold a
-    checksum of its pixels).
-    What is not compressed may differ in one pixel, and is read wholly.
-    """
-    length = end - start
-    if length <= _WHOLE or buffer[start] not in _COMPRESSED:
-        crc: int = _crc32c(np.frombuffer(buffer, np.uint8, length, start)) if length else 0
-        return length << 32 | crc
-    view = memoryview(buffer)
-    crc = _crc32c(b"".join([view[at : at + _PIECE] for at in range(start, end, length // _PIECES)]))
-    last: int = _crc32c(bytes(view[end - _PART : end]))
-    return (length & 0xFFFFFFFF ^ last) << 32 | crc
-
 
 # What bytes without a picture's header are
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from tfod_validator.tally import ShardSummary
 
 _ROWS_AT_ONCE = 1 << 19
 _ROWS_COMPARED_AT_ONCE = 1 << 17
+_TRAINING = "train"
 _NO_ROWS = np.empty(0, np.int64)
 Facts = Mapping[RowPlace, RowFacts]
 Wanted: TypeAlias = "Mapping[tuple[int, int], np.ndarray]"
@@ -38,6 +39,8 @@ class Repeat(enum.Enum):
     SOURCE_ID = "source id in a subset"
     PICTURE = "picture in a subset"
     SHARED = "picture in another subset"
+    ELSEWHERE = "picture of a subset that another one has"
+    """Counted only: one for each picture and subset, whichever subset comes first."""
 
 
 _IN_SUBSET = {
@@ -79,10 +82,15 @@ class Repeats:
         first = order[: self.most]
         pairs = list(zip(_places(laters[first]), _places(firsts[first]), strict=True))
         self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[: self.most]
-        works, shards = laters["work"][order], laters["shard"][order]
+        self.count(kind, laters)
+
+    def count(self, kind: Repeat, rows: np.ndarray) -> None:
+        """Count rows, of dtype ``KEYED_ROWS`` and of shape (n,), without listing them."""
+        rows = rows[np.lexsort((rows["shard"], rows["work"]))]
+        works, shards = rows["work"], rows["shard"]
         other = (works[1:] != works[:-1]) | (shards[1:] != shards[:-1])
-        starts = np.flatnonzero(np.concatenate(([True], other)))
-        counts = np.diff(np.append(starts, len(order)))
+        starts = np.flatnonzero(np.concatenate(([True], other)))[: len(rows)]
+        counts = np.diff(np.append(starts, len(rows)))
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             self.counts[kind, int(works[start]), int(shards[start])] += count
 
@@ -118,7 +126,12 @@ def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Repeats:
         found.add(_IN_SUBSET[key], rows[laters], rows[firsts])
         heads = rows[starts]
     if key is Key.PICTURE and len(heads):
-        found.add(Repeat.SHARED, *_shared(heads))
+        shared, starts = _shared(heads)
+        is_first = np.zeros(len(shared), bool)
+        is_first[starts] = True
+        firsts = shared[starts][np.cumsum(is_first) - 1]
+        found.add(Repeat.SHARED, shared[~is_first], firsts[~is_first])
+        found.count(Repeat.ELSEWHERE, shared)
     return found
 
 
@@ -158,7 +171,7 @@ def _are_among(keys: np.ndarray, some: np.ndarray) -> np.ndarray:
 
 
 def _shared(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each picture that is in several subsets: where each further one has it, and the first.
+    """The rows of pictures that are in several subsets, by picture and place; and each first one.
 
     Args:
         heads: of each picture and subset the first row, sorted by picture.
@@ -166,11 +179,8 @@ def _shared(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     again = np.flatnonzero(heads["key"][1:] == heads["key"][:-1])
     heads = heads[np.union1d(again, again + 1)]
     heads = heads[np.lexsort((heads["row"], heads["shard"], heads["work"], heads["key"]))]
-    same = heads["key"][1:] == heads["key"][:-1]
-    starts = np.flatnonzero(np.concatenate(([True], ~same)))[: len(heads)]
-    laters = np.flatnonzero(same) + 1
-    firsts = starts[np.searchsorted(starts, laters, side="right") - 1] if len(laters) else laters
-    return heads[laters], heads[firsts]
+    other = heads["key"][1:] != heads["key"][:-1]
+    return heads, np.flatnonzero(np.concatenate(([True], other)))[: len(heads)]
 
 
 def _places(rows: np.ndarray) -> list[RowPlace]:
@@ -233,6 +243,7 @@ def judge_repeats(
         roles: which features hold the names.
         collector: keeps the findings.
     """
+    leaked = _leaked(repeats, shards)
     for kind, pairs in sorted(repeats.listed.items(), key=lambda item: item[0].name):
         subject = _SUBJECTS[kind]
         if subject is SameName and roles.filename is None:
@@ -244,10 +255,31 @@ def judge_repeats(
         )
         for later, first in pairs:
             told = _subject(kind, later, first, facts, shards, roles)
+            if isinstance(told, SharedPicture):
+                told = replace(told, leaked=leaked)
             collector.judge(told, _place(later, facts, shards))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
             collector.count(subject, shards[at].name, count)
+
+
+def _leaked(repeats: Repeats, shards: Shards) -> dict[str, int]:
+    """Subsets for evaluation all of whose pictures are in other subsets, and how many those are."""
+    total: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
+    for shard in shards.values():
+        total[shard.subset] += shard.pictures
+    for (kind, *at), count in repeats.counts.items():
+        subset = shards[at[0], at[1]].subset
+        if kind is Repeat.ELSEWHERE:
+            elsewhere[subset] += count
+        elif kind is Repeat.PICTURE:
+            total[subset] -= count
+    return {
+        subset: count
+        for subset, count in sorted(elsewhere.items())
+        if count == total[subset] and _TRAINING not in subset.lower()
+    }
 
 
 _SUBJECTS: Mapping[Repeat, type[Any]] = {

@@ -6,13 +6,14 @@ What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tfod import keys
 from tfod.picture import FORMAT_OF_EXTENSION, PictureHeader
 
+from tfod_validator.amounts import plural
 from tfod_validator.finding import Place, Problem, Severity
 from tfod_validator.picture_bytes import DecodeFailure
 from tfod_validator.picture_bytes import decode_failure as decode_failure
@@ -60,11 +61,16 @@ class SamePicture:
 
 @dataclass(frozen=True)
 class SharedPicture:
-    """A picture that is in several subsets, this one and that of the first record."""
+    """A picture that is in several subsets, this one and that of the first record.
+
+    ``leaked`` are subsets other than for training all of whose pictures are in others, with their
+    numbers.
+    """
 
     subset: str
     first_subset: str
     first: Place
+    leaked: Mapping[str, int] = field(default_factory=dict)
 
 
 @rule(
@@ -339,7 +345,7 @@ _MISSING_END = {
     "the same picture comes twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
     remedy="Keep one of the two records, with the boxes of both.",
-    source="record identity: length and CRC-32C of the encoded bytes, of large ones in samples",
+    source="the encoded bytes, compared by a checksum of 64 bits",
 )
 def check_same_picture(same: SamePicture) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
@@ -349,18 +355,25 @@ def check_same_picture(same: SamePicture) -> Iterator[Problem]:
 @rule(
     "IMG011",
     Severity.WARNING,
-    "a picture is in several subsets",
-    why="Scores on the validation or test set are too good when its pictures were trained on.",
-    remedy="Keep the picture in one subset only.",
-    source="record identity: length and CRC-32C of the encoded bytes, of large ones in samples",
+    "an image is in several subsets",
+    why="Scores on the validation or test set are too good when its images were trained on; where "
+    "all of them were, which is an error, the scores say nothing.",
+    remedy="Keep the image in one subset only.",
+    source="the encoded bytes, compared by a checksum of 64 bits",
 )
 def check_shared_picture(shared: SharedPicture) -> Iterator[Problem]:
-    """Two subsets have the same encoded bytes."""
+    """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
+    message = (
+        f"the image is in {shared.subset} and in {shared.first_subset}: "
+        f"{_named(shared.first)} has it"
+    )
+    for subset, count in shared.leaked.items():
+        message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
     yield Problem(
-        f"the picture is in {shared.subset} and in {shared.first_subset}: "
-        f"{_named(shared.first)} has it",
+        message,
         feature=keys.ENCODED,
         value=[shared.first_subset, shared.subset],
+        severity=Severity.ERROR if shared.leaked else None,
     )
 
 

@@ -6,6 +6,7 @@ A pair of class text and id is judged once, however many objects have it.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from tfod import keys
 from tfod.label_map import LabelMap, LabelMapItem
 
+from tfod_validator.amounts import plural
 from tfod_validator.finding import Place, Problem, Severity
 from tfod_validator.rules.registry import rule
 
@@ -20,6 +22,8 @@ _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
 _MOST_COMPARED = 100
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
 @dataclass(frozen=True)
@@ -338,21 +342,40 @@ def liberties(file: LabelMapFile) -> Iterator[Problem]:
 @rule(
     "LAB016",
     Severity.WARNING,
-    "class texts differ only by case or spaces",
-    why="They become two classes.",
-    remedy="Write one of them in all records.",
+    "classes differ only by case or spaces",
+    why="Each spelling is trained as a class of its own, with a part of the objects.",
+    remedy="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
 def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
-    """Two texts that the records use are the same but for case, spaces, hyphens, underscores."""
-    spellings: dict[str, list[str]] = {}
-    for text in sorted({text for text, _ in classes.uses if text}):
-        spellings.setdefault(folded(text), []).append(text)
+    """Two classes have the same text but for case, spaces, hyphens and underscores.
+
+    Classes are the texts that the records use, and those of the label map. Single letters that
+    are all in the map are different classes, as in a dataset of handwriting.
+    """
+    label_map = classes.label_map or LabelMap()
+    objects: Counter[str] = Counter()
+    for (text, label), count in classes.uses.items():
+        item = label_map.find_id(label) if label and not text else None
+        objects[text or (item.class_name if item else "")] += count
+    in_map = {folded(name) for item in label_map.items for name in (item.name, item.display_name)}
+    spellings: dict[str, dict[object, str]] = {}
+    for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
+        item, spelling = label_map.find(text), folded(text)
+        if item is None and spelling in in_map:
+            continue  # which LAB011 says
+        if item is None or len(spelling) > 1:
+            # The name and the display name of an item are one class.
+            spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
-        in_map = classes.label_map and all(classes.label_map.find(text) for text in texts)
-        if len(texts) > 1 and not in_map:
-            told = " and ".join(repr(text) for text in texts)
-            yield Problem(f"{told} are two classes", keys.CLASS_TEXT, texts[-1])
+        if len(texts) > 1:
+            shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
+            yield Problem(
+                f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
+                "hyphens or underscores differ",
+                keys.CLASS_TEXT,
+                list(texts.values()),
+            )
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
@@ -360,8 +383,11 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 
 
 def folded(text: str) -> str:
-    """A text without what people spell differently: case, spaces, hyphens and underscores."""
-    return "".join(text.casefold().split()).replace("_", "").replace("-", "")
+    """A text without what people spell differently: case, spaces, hyphens and underscores.
+
+    Between two digits these mean something: the road sign 1-1 is not the sign 11.
+    """
+    return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
 
 
 def _same_but_for_case(text: str, label_map: LabelMap) -> str | None:
