@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from tfod.corners import Corners, enclosing_pixels
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon
 
 from tfod_validator.cvat_shapes import ELLIPSE, MASK, POLYGON, CvatShape
@@ -105,5 +105,5 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise TfodError("masks need Pillow; pip install 'tfod[cvat]'") from None
+        raise TfodError(f"masks need Pillow; {how_to_install('cvat')}") from None
     return Image
