@@ -14,7 +14,7 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import lines
-from tfod.datumaro.notes import EMPTY_SUBSETS
+from tfod.label_map import EMPTY_SUBSETS
 from tfod.example import Example
 from tfod.records import read_records
 

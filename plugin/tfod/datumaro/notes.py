@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from tfod.classes import ClassTable
 from tfod.detection import Detection
 from tfod.errors import ShardError
+from tfod.label_map import EMPTY_SUBSETS
 from tfod.opening import open_shard
 
 if TYPE_CHECKING:
     from tfod.datumaro.annotations import AnnotationBuilder
 
 _LONGEST_COMMENT = 1 << 16
-EMPTY_SUBSETS = "subsets without pictures:"
-"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
 
 class ImportNotes:
