@@ -22,8 +22,9 @@ def far_boxes(corners: np.ndarray) -> np.ndarray:
         corners: ``xmin, ymin, xmax, ymax``, shape (n, 4). Boxes that are not finite are not far.
     """
     with np.errstate(invalid="ignore"):
-        far: np.ndarray = (np.abs(corners) > LOOKS_LIKE_PIXELS).any(axis=1)
-    return far & np.isfinite(corners).all(axis=1)
+        large = (np.abs(corners) > LOOKS_LIKE_PIXELS).any(axis=1)
+    far: np.ndarray = large & np.isfinite(corners).all(axis=1)
+    return far
 
 
 def touch_image(corners: np.ndarray) -> np.ndarray:
@@ -33,9 +34,8 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
     """
     pairs = corners.reshape(-1, 2, 2)
     with np.errstate(invalid="ignore"):
-        touching: np.ndarray = (pairs.min(axis=1) < 1).all(axis=1) & (pairs.max(axis=1) > 0).all(
-            axis=1
-        )
+        inside = (pairs.min(axis=1) < 1) & (pairs.max(axis=1) > 0)
+    touching: np.ndarray = inside.all(axis=1)
     return touching
 
 

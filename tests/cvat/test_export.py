@@ -350,8 +350,8 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
         "In CVAT, but not in these shards:\n"
         "- not written, the format has no place for them: 1 polyline, 1 points\n"
-        "An import that replaces the annotations of the task deletes them there. Keep a copy as\n"
-        '"CVAT for images 1.1".\n\n'
+        "An import that replaces the annotations of the task deletes them there.\n"
+        'Keep a copy as "CVAT for images 1.1".\n\n'
         "In these shards in another form:\n"
         "- written as their enclosing box: 1 rotated box\n"
         "- clipped to their frame: 1 shape\n"

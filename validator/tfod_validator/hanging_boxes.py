@@ -7,6 +7,7 @@ turns out to be instead, BOX003, is put right here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
     """Turn findings of BOX005 into such of BOX003, in shards that are not in pixels."""
     tallies = {one.name: one.box_tally for one in shards}
     findings = collector.findings
-    counts = findings.counts.get(_PIXELS, {})
+    counts = findings.counts.get(_PIXELS, Counter[str]())
     hanging = {
         shard: tallies[shard].hanging
         for shard in counts
@@ -44,9 +45,11 @@ def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -
             del counts[shard]
         if severity is not None:
             findings.counts[_OUTSIDE][shard] += number
-    findings.listed[_PIXELS] = [one for one in listed if one.shard not in hanging or not _touches(one)]
+    findings.listed[_PIXELS] = [
+        one for one in listed if one.shard not in hanging or not _touches(one)
+    ]
     if not counts:
-        del findings.counts[_PIXELS], findings.listed[_PIXELS]
+        del findings.counts[_PIXELS], findings.listed[_PIXELS], findings.severities[_PIXELS]
     if severity is not None:
         findings.severities[_OUTSIDE] = severity
         mine = findings.listed[_OUTSIDE]
@@ -69,6 +72,4 @@ def _outside(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     number = finding.value["object"]
     assert isinstance(number, int)
     message = far_outside_message(number, _corners(finding))
-    return replace(
-        finding, code=rule.code, severity=severity, message=message, remedy=rule.remedy
-    )
+    return replace(finding, code=rule.code, severity=severity, message=message, remedy=rule.remedy)

@@ -49,7 +49,7 @@ class ShardSummary:
     boxes: int = 0
     keys: frozenset[str] = frozenset()
     has_findings: bool = False
-    box_tally: BoxTally = BoxTally()
+    box_tally: BoxTally = field(default_factory=BoxTally)
 
     def with_examined(self, examined: Examined) -> ShardSummary:
         """The same with what its records have shown."""

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfod.corners import Corners, enclosing_points
 from tfod_validator.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
 from tfod_validator.cvat_xml import CvatImage, CvatTag
+
+from tfod.corners import Corners, enclosing_points
 
 _KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}  # ShapeType
 _DIGITS = 2
@@ -55,10 +56,11 @@ def _shape(kind: str, shape: Any) -> CvatShape:
     points: Sequence[float] = shape.points
     runs: tuple[int, ...] = ()
     rotation = 0.0
+    extent: Corners
     if kind == MASK:
         runs = tuple(int(value) for value in points[:-4])
-        left, top, right, bottom = (int(value) for value in points[-4:])
-        extent: Corners = (left, top, right + 1, bottom + 1)
+        first_column, first_row, last_column, last_row = (int(value) for value in points[-4:])
+        extent = first_column, first_row, last_column + 1, last_row + 1
     elif kind == POLYGON:
         extent = enclosing_points(_rounded(points))
     elif kind == ELLIPSE:

@@ -74,8 +74,8 @@ class ImportNotes:
             )
         if builder.clamped_boxes:
             hint = ""
-            if builder.pixel_like_boxes:
-                hint = f"; {builder.pixel_like_boxes} of them look like pixels, not normalized"
+            if builder.boxes_in_pixels:
+                hint = f"; {builder.boxes_in_pixels} of them look like pixels, not normalized"
             yield (
                 f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the picture "
                 f"clamped to its edge{hint}"

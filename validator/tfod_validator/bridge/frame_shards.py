@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfod.label_map import LabelMap, comment_on_empty
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
+from tfod.label_map import LabelMap, comment_on_empty
 from tfod.writer import ShardSetWriter
 
 from tfod_validator.bridge.objects import DetectionBuilder
@@ -159,8 +159,8 @@ def _notes(exported: Exported) -> str:
         lines += ["", "In CVAT, but not in these shards:"]
         lines += [f"- {one}" for one in exported.left_out]
         lines += [
-            "An import that replaces the annotations of the task deletes them there. Keep a copy as",
-            '"CVAT for images 1.1".',
+            "An import that replaces the annotations of the task deletes them there.",
+            'Keep a copy as "CVAT for images 1.1".',
         ]
     if exported.changed:
         lines += ["", "In these shards in another form:"]
