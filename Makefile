@@ -5,10 +5,7 @@ BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
 COVERAGE = -m coverage
 
-STAGES = check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
-
-.PHONY: serve demo test check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons \
-	test-spark benchmarks docs clean
+.PHONY: serve demo test check test-new test-old test-lowest test-pythons test-spark coverage benchmarks docs clean
 
 serve: $(VENV)/serve.installed
 	$(BIN)/tfod serve
@@ -16,14 +13,7 @@ serve: $(VENV)/serve.installed
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
 
-# Every stage runs, whatever became of those before it; the failed ones are named at the end.
-test:
-	@failed=; \
-	for stage in $(STAGES); do \
-		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi; \
-	echo "make test: every stage passed ($(STAGES))"
+test: check test-new test-old coverage test-lowest test-pythons
 
 # Style and types.
 check: $(VENV)/test.installed
@@ -31,13 +21,10 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Everything, with Datumaro 1.x and TensorFlow as the oracle.
+# Everything, with Datumaro 1.x and TensorFlow as the oracle; and CVAT's servers between the lines.
 test-new: $(VENV)/test.installed
 	rm -f .coverage .coverage.*
 	$(BIN)/python $(COVERAGE) run -m pytest -n auto --dist loadfile tests
-
-# CVAT's servers between the lines.
-test-cvat-2.15: $(VENV)/test.installed
 	CVAT_DOUBLE=2.15 $(BIN)/python -m pytest -q tests/cvat
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.

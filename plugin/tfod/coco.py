@@ -6,8 +6,10 @@ Source: cocodataset.org/#format-data.
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from tfod.errors import TfodError
 from tfod.json_file import read_json
 
 _LONGEST_REASON = 200
+_LONGEST_QUOTE = 60
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,95 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
         raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
     annotations: dict[Any, list[dict[str, Any]]] = {}
     with sound_coco(path):
+        for name in lists:
+            odd = next((one for one in found.get(name, ()) if not isinstance(one, dict)), None)
+            if odd is not None:
+                raise ValueError(f"an entry of {name} is {quoted(odd)}, expected an object")
         for one in found.get("annotations", ()):
-            annotations.setdefault(one["image_id"], []).append(one)
+            annotations.setdefault(scalar(one, "image_id"), []).append(one)
     return CocoFile(path, found["images"], found.get("categories", []), annotations)
 
 
 @contextlib.contextmanager
-def sound_coco(path: str) -> Iterator[None]:
-    """Whatever is amiss with an entry inside becomes an error that reads as one line."""
+def sound_coco(where: str) -> Iterator[None]:
+    """Whatever is amiss with an entry inside becomes an error that reads as one line.
+
+    Args:
+        where: the file, and the entry where it is known.
+    """
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except KeyError as error:
+        raise TfodError(f"{where}: {error} is missing; add it") from None
+    except ValueError as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise TfodError(f"{where}: {reason}; correct it") from None
+    except (TypeError, AttributeError, OverflowError):
         raise TfodError(
-            f"{path} is no sound COCO JSON ({type(error).__name__}: {reason}); make it again"
+            f"{where}: a value is not of the kind that COCO has there; correct it"
         ) from None
+
+
+def scalar(entry: Mapping[str, Any], key: str) -> Any:
+    """An entry's id, or that of another entry: a number or a text.
+
+    Raises:
+        KeyError: it is missing.
+        ValueError: it is something else.
+    """
+    value = entry[key]
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{key} is {quoted(value)}, expected a number")
+
+
+def whole_number(entry: Mapping[str, Any], key: str) -> int:
+    """A number without a fraction, which may be written as a text; raises as :func:`scalar`."""
+    value = scalar(entry, key)
+    with contextlib.suppress(ValueError, OverflowError):
+        number = int(value)
+        if isinstance(value, str) or number == value:
+            return number
+    raise ValueError(f"{key} is {quoted(value)}, expected a whole number")
+
+
+def numbers(value: Any, count: int, name: str) -> list[float]:
+    """A list of so many numbers, which need not be finite.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
+        return [_float(one) for one in value]
+    raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
+
+
+def real_number(value: Any, name: str) -> float:
+    """A finite number.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if _is_number(value) and math.isfinite(_float(value)):
+        return _float(value)
+    raise ValueError(f"{name} is {quoted(value)}, expected a number")
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON has it, cut short."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _packed(polygon: Any) -> Any:

@@ -11,7 +11,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfod.corners import Corners
 from tfod.errors import TfodError
@@ -33,10 +33,11 @@ class CsvError(TfodError):
 
 @dataclass(frozen=True)
 class CsvBox:
-    """One row's box: its class, and left, top, right, bottom in pixels."""
+    """One row's box: its class, left, top, right, bottom in pixels, and which row it was."""
 
     class_name: str
     corners: Corners
+    row: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,10 @@ BadRowHandler = Callable[[CsvError, int], None]
 
 
 def read_detection_csv(
-    path: str | os.PathLike[str], on_bad_row: BadRowHandler | None = None
+    path: str | os.PathLike[str],
+    on_bad_row: BadRowHandler | None = None,
+    *,
+    odd_boxes: bool = False,
 ) -> DetectionCsv:
     """Read a detection CSV.
 
@@ -84,6 +88,8 @@ def read_detection_csv(
         path: the file, UTF-8 (with or without a mark) or UTF-16.
         on_bad_row: told of each row that makes no sense, and the rows behind it are read; without
             it the first one is raised.
+        odd_boxes: take boxes that are inverted or not finite as they are, to be judged later;
+            else such a row makes no sense.
 
     Raises:
         CsvError: it is no such CSV, or a row makes no sense.
@@ -93,7 +99,7 @@ def read_detection_csv(
     with open(name, "rb") as file:
         text = io.TextIOWrapper(file, _encoding(file), newline="")
         try:
-            return _read(text, name, on_bad_row or _raise)
+            return _read(text, name, on_bad_row or _raise, odd_boxes)
         except UnicodeDecodeError:
             raise CsvError(f"{name}: is not UTF-8; save it as UTF-8") from None
 
@@ -198,7 +204,9 @@ def _encoding(file: io.BufferedReader) -> str:
     return "utf-16" if head in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
-def _read(text: io.TextIOWrapper, name: str, report: BadRowHandler) -> DetectionCsv:
+def _read(
+    text: io.TextIOWrapper, name: str, report: BadRowHandler, odd_boxes: bool
+) -> DetectionCsv:
     first = text.readline(_LONGEST_FIRST_LINE)
     dialect = _find_dialect(first, name)
     found: dict[str, _Picture] = {}
@@ -207,7 +215,7 @@ def _read(text: io.TextIOWrapper, name: str, report: BadRowHandler) -> Detection
         if not row or (number == 1 and dialect.has_header):
             continue
         try:
-            filename, size, box = _parse(row, dialect)
+            filename, size, box = _parse(row, dialect, number, odd_boxes)
             picture = found.setdefault(filename, _Picture(size, number, []))
             if picture.size != size:
                 raise ValueError(
@@ -219,7 +227,7 @@ def _read(text: io.TextIOWrapper, name: str, report: BadRowHandler) -> Detection
             continue
         if box is not None:
             picture.boxes.append(box)
-            largest = max(largest, *box.corners)
+            largest = max(largest, *(one for one in box.corners if math.isfinite(one)))
     pictures = tuple(
         CsvPicture(filename, *one.size, tuple(one.boxes)) for filename, one in found.items()
     )
@@ -284,7 +292,7 @@ def _is_row(fields: Sequence[str], dialect: _Dialect) -> bool:
 
 
 def _parse(
-    row: Sequence[str], dialect: _Dialect
+    row: Sequence[str], dialect: _Dialect, number: int = 0, odd_boxes: bool = False
 ) -> tuple[str, tuple[int | None, int | None], CsvBox | None]:
     """A row's file name, width and height, and box.
 
@@ -302,21 +310,22 @@ def _parse(
         return filename, size, None
     if not field["class"]:
         raise ValueError("has no class")
-    left, top, right, bottom = (_coordinate(side, field) for side in _SIDES)
+    left, top, right, bottom = (_coordinate(side, field, odd_boxes) for side in _SIDES)
     for low, high, names in ((left, right, "x"), (top, bottom, "y")):
-        if low > high:
+        if low > high and not odd_boxes:
             raise ValueError(f"{names}min {low:g} is greater than {names}max {high:g}")
-    return filename, size, CsvBox(row[dialect.places["class"]], (left, top, right, bottom))
+    class_name = row[dialect.places["class"]]
+    return filename, size, CsvBox(class_name, (left, top, right, bottom), number)
 
 
-def _coordinate(side: str, field: dict[str, str]) -> float:
+def _coordinate(side: str, field: dict[str, str], odd_boxes: bool) -> float:
     try:
         value = float(field[side])
+        if odd_boxes or abs(value) <= _LARGEST:
+            return value
     except ValueError:
-        value = math.nan
-    if not abs(value) <= _LARGEST:
-        raise ValueError(f"{side} is {field[side]!r}, and should be a number of pixels")
-    return value
+        pass
+    raise ValueError(f"{side} is {field[side]!r}, and should be a number of pixels")
 
 
 def _pixels(name: str, field: dict[str, str]) -> int | None:

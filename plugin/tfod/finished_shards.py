@@ -78,6 +78,10 @@ class FinishedShards:
         """Where the shards will be."""
         return self._targets
 
+    def aside(self) -> Sequence[str]:
+        """Where they are until then."""
+        return self._files
+
     def publish(self) -> list[str]:
         """Give the shards their names; return their paths.
 

@@ -144,6 +144,18 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         if os.path.lexists(path) and _content(path) != content:
             self._require_replaceable([path])
 
+    def complete(self) -> dict[str, str]:
+        """Complete the shards; return where each is until it is published, by its path then.
+
+        Raises:
+            WriteError: a file cannot be written; what was there is as it was.
+        """
+        found: dict[str, str] = {}
+        for writer in self._writers.values():
+            writer.complete()
+            found |= zip(writer.paths(), writer.aside(), strict=True)
+        return found
+
     def publish(self) -> None:
         """Complete all files, then give them their names and remove those that they replace.
 
@@ -156,10 +168,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
                 self._text_files[path] = file = AtomicFile(*os.path.split(path))
                 file.write(content)
                 file.complete()
-        for writer in self._writers.values():
-            writer.complete()
-        new = [path for writer in self._writers.values() for path in writer.paths()]
-        new += self._text_files
+        new = [*self.complete(), *self._text_files]
         stale = [path for subset in self._writers for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes

@@ -56,8 +56,12 @@ class VocPicture:
     objects: tuple[VocObject, ...]
 
 
-def read_voc(file: str) -> VocPicture | None:
+def read_voc(file: str, *, odd_boxes: bool = False) -> VocPicture | None:
     """Read one file; None where it is XML of another kind.
+
+    Args:
+        file: its path.
+        odd_boxes: take numbers of boxes that are not finite, to be judged later.
 
     Raises:
         TfodError: it cannot be read, is no well-formed XML, or has no number where one must be.
@@ -68,18 +72,20 @@ def read_voc(file: str) -> VocPicture | None:
     size = root.find("size")
     height, width = (None if size is None else _size(size, tag, file) for tag in _SIZE)
     filename = safe_relative_path((root.findtext("filename") or "").strip())
-    return VocPicture(file, filename, height, width, tuple(_objects(root, file)))
+    return VocPicture(file, filename, height, width, tuple(_objects(root, file, odd_boxes)))
 
 
 _SIZE = ("height", "width")
 
 
-def _objects(root: Any, file: str) -> Iterator[VocObject]:
+def _objects(root: Any, file: str, odd_boxes: bool) -> Iterator[VocObject]:
     for one in root.iterfind("object"):
         corners = one.find("bndbox")
         box = None
         if corners is not None:
-            xmin, ymin, xmax, ymax = (_number(corners, side, file) for side in _SIDES)
+            xmin, ymin, xmax, ymax = (
+                _number(corners, side, file, not odd_boxes) for side in _SIDES
+            )
             box = (xmin, ymin, xmax, ymax)
         texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
         nested = tuple(child.tag for child in one if len(child) and child.tag != "bndbox")
@@ -93,17 +99,17 @@ def _size(size: Any, tag: str, file: str) -> int | None:
     return value if value > 0 else None
 
 
-def _number(element: Any, tag: str, file: str) -> float:
+def _number(element: Any, tag: str, file: str, finite: bool = True) -> float:
     found = element.find(tag)
     text = "" if found is None else (found.text or "").strip()
     try:
         value = float(text)
+        if not finite or math.isfinite(value):
+            return value
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        line = (element if found is None else found).sourceline
-        raise TfodError(
-            f"{file}, line {line}: <{tag}> has {text[:_LONGEST_QUOTE]!r} where a number is "
-            "expected; correct it"
-        )
-    return value
+        pass
+    line = (element if found is None else found).sourceline
+    raise TfodError(
+        f"{file}, line {line}: <{tag}> has {text[:_LONGEST_QUOTE]!r} where a number is "
+        "expected; correct it"
+    )

@@ -43,8 +43,8 @@ class AtomicFile:
         self._made = absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
-            self._aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
-            handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+            self.aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
+            handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             self._remove_folders()
             raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
@@ -79,7 +79,7 @@ class AtomicFile:
         self.complete()
         path = os.path.join(self._folder, name)
         try:
-            os.replace(self._aside, path)
+            os.replace(self.aside, path)
         except OSError as error:
             raise self._failure(error) from None
         return path
@@ -89,7 +89,7 @@ class AtomicFile:
         with contextlib.suppress(OSError):
             self.stream.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._aside)
+            os.unlink(self.aside)
         self._remove_folders()
 
     def _remove_folders(self) -> None:
@@ -253,6 +253,10 @@ class ShardSetWriter:
     def paths(self) -> list[str]:
         """Where the files will be, once they are complete."""
         return [os.path.join(self._folder, name) for name in self._names()]
+
+    def aside(self) -> list[str]:
+        """Where the files are until they are published."""
+        return [file.aside for file in self._files]
 
     def publish(self) -> list[str]:
         """Complete the files and give them their names; return their paths."""

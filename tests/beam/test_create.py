@@ -17,6 +17,7 @@ from tfod.create.kitti import create_kitti
 from tfod.create.open_images import OpenImagesSource, create_open_images
 from tfod.create.output import Created
 from tfod.create.pascal import PascalSource, create_pascal
+from tfod.create.policy import OddBoxes, Policy
 from tfod.create.tally import Tally
 from tfod.errors import TfodError
 from tfod_validator.cli import main
@@ -86,7 +87,12 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             runner=runner,
         ),
         "coco": lambda out, runner: create_coco(
-            sets, str(out), options=CocoOptions(include_masks=True), num_shards=3, runner=runner
+            sets,
+            str(out),
+            options=CocoOptions(include_masks=True),
+            num_shards=3,
+            runner=runner,
+            policy=Policy(odd_boxes=OddBoxes.DROP),
         ),
         "persons": lambda out, runner: create_coco(
             [CocoSet("train", str(PICTURES), str(odd_coco.with_name("people.json")))],
@@ -96,6 +102,7 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             ),
             num_shards=2,
             runner=runner,
+            policy=Policy(odd_boxes=OddBoxes.DROP),
         ),
         "kitti": lambda out, runner: create_kitti(
             str(KITTI),
@@ -170,6 +177,24 @@ def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_pa
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
     assert str(picture) in lines[0]
+    assert os.listdir(tmp_path) == ["voc"]
+
+
+def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
+    """Images are missing that several workers look for."""
+    voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
+    pictures = sorted((voc / "JPEGImages").iterdir())[:5]
+    for one in pictures:
+        one.unlink()
+    lines = []
+    for runner in (None, direct(4)):
+        with pytest.raises(TfodError) as caught:
+            create_pascal(
+                PascalSource(str(voc)), str(tmp_path / "out" / "p"), num_shards=3, runner=runner
+            )
+        lines.append(str(caught.value))
+    assert lines[0] == lines[1]
+    assert f"images that are missing: 5 ({'; '.join(map(str, pictures))}); put" in lines[0]
     assert os.listdir(tmp_path) == ["voc"]
 
 

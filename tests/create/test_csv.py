@@ -57,16 +57,16 @@ def test_the_pictures_own_size_counts(run: Run, csv: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ("shapes_01", "shapes_99", "shapes_99.jpg cannot be read"),
-        ("shapes_01", "../../x", "/JPEGImages/x.jpg cannot be read"),
-        ("196", "left", "left"),
+        ("shapes_01", "shapes_99", "images that are missing: 1 ("),
+        ("shapes_01", "../../x", "/JPEGImages/x.jpg)"),
+        ("196", "left", "train_labels.csv, row 3: xmin is 'left', and should be a number"),
         ("filename", "file", "file"),
     ],
 )
 def test_refusals(run: Run, csv: Path, before: str, after: str, says: str) -> None:
     csv.write_text(ROWS.replace(before, after))
     ran = run(*arguments(csv))
-    assert ran.code == 2 and says in ran.err and str(csv) in ran.err
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
     assert not (csv.parent / "out").exists()
 
 
@@ -98,9 +98,3 @@ def test_what_is_not_read_is_told(run: Run, csv: Path) -> None:
     assert "columns that are not read: (without a name), score\n" in ran.err
     assert "1 pictures that several names in the CSV mean" in ran.err
     assert "(the first: shapes_02.jpg)" in ran.err and "3 pictures, 3 objects" in ran.out
-
-
-def test_a_number_beyond_float32(run: Run, csv: Path) -> None:
-    csv.write_text(ROWS.replace("240,320\n", "3.5e38,320\n"))
-    ran = run(*arguments(csv))
-    assert ran.code == 2 and "row 4: xmax is '3.5e38'" in ran.err

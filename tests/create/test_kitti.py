@@ -117,9 +117,8 @@ def test_the_scripts_folders(run: Run, data: Path) -> None:
     ("line", "says"),
     [
         ("Car 0 0 0 1 2 3", "6 numbers behind the class, expected 14"),
-        ("Car 0 0 0 1 2 3 x 1 1 1 1 1 1 1", "could not convert string to float: 'x'"),
+        ("Car 0 0 0 1 2 3 x 1 1 1 1 1 1 1", "line 2: 'x' where a number is expected"),
         ("Car 0 0 nan 1 2 3 4 1 1 1 1 1 1 1", "expected 14 finite ones"),
-        ("Car 0 0 0 1 2 1e300 4 1 1 1 1 1 1 1", "goes beyond what a shard can hold"),
         ("Square 0 0 0 1 2 3 4 1 1 1 1 1 1 1", "class 'square' is not in the label map"),
     ],
 )

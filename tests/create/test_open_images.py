@@ -172,8 +172,6 @@ def test_ids_that_are_no_numbers(run: Run, data: Path) -> None:
     ("before", "after", "says"),
     [
         ("0.296119", "left", "line 2: 'left' where a number is expected"),
-        ("0.296119", "nan", "'nan' where a number is expected"),
-        ("0.296119", "1e300", "goes beyond what a shard can hold"),
         ("0.296119,", "", "line 2: 12 fields, the header has 13"),
         ("LabelName", "Label", "its first line has no LabelName"),
         ("ImageID", "Image", "its first line has no ImageID"),

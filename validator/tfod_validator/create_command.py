@@ -9,18 +9,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfod.create.policy import ExifOrientation, OddBoxes, Policy
 from tfod.errors import TfodError
 
+from tfod_validator.finding import Finding, Severity
 from tfod_validator.runner_options import add_runner_options, runner_of
 
 if TYPE_CHECKING:
     from tfod.create.coco import CocoSet
-    from tfod.create.output import Created, CreatedSet
+    from tfod.create.output import CompleteShard, Created, CreatedSet
+
+    from tfod_validator.report import Report
 
 EXIT_OK = 0
+EXIT_INVALID = 1
+_MOST_ERRORS = 10
 _MOST_SHARDS = 99_999  # as many as five digits can say
 # What workers read, whose working directory is another one.
 _FOLDERS = (
@@ -56,7 +63,10 @@ def _add_pascal(formats: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add(parser, "output_path", "the shard to write: pascal.record", True)
     _add(parser, "year", "VOC2007, VOC2012 or merged (default: VOC2007, else the folder itself)")
     _add(parser, "set", "train, val, or another list (default: train, without lists everything)")
-    _add(parser, "annotations_dir", "folder of the XML files in the year's", default="Annotations")
+    _add(parser, "annotations_dir", "folder of the XML files in the year's (default: Annotations, "
+         "annotations or annots, else the folder itself)")  # fmt: skip
+    _add(parser, "image_dir", "folder of the images (default: JPEGImages or images, else beside "
+         "their XML)")  # fmt: skip
     _add_label_map(parser, "label_map_path")
     _add_flag(parser, "ignore_difficult_instances", "leave out difficult objects")
     _add_common(parser, "1", 1, _pascal)
@@ -75,6 +85,7 @@ def _add_coco(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         _add(parser, f"{name}_keypoint_annotations_file", f"JSON of the keypoints of {name}")
         _add(parser, f"{name}_caption_annotations_file", f"JSON of the captions of {name}")
     _add(parser, "output_dir", "folder to write coco_train.record-00000-of-00100 … to", True)
+    _add_label_map(parser, "label_map_path", "the ids of the categories")
     _add_flag(parser, "include_masks", "a mask for each object, as PNG (needs pycocotools)")
     _add_flag(parser, "remove_non_person_annotations", "only objects of the class person")
     _add_flag(parser, "remove_non_person_images", "only pictures with a person")
@@ -153,9 +164,13 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     parser.set_defaults(**{name: False})
 
 
-def _add_label_map(parser: argparse.ArgumentParser, name: str) -> None:
-    _add(parser, name, "a label map, or a name that tfod ships (default: the one beside the "
-         "shards, else one that fits)", metavar="FILE|NAME")  # fmt: skip
+def _add_label_map(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: str = "the one beside the shards, else one that fits",
+) -> None:
+    text = f"a label map, or a name that tfod ships (default: {default})"
+    _add(parser, name, text, metavar="FILE|NAME")
 
 
 def _add_common(
@@ -171,6 +186,23 @@ def _add_common(
         type=_number_of_shards,
         metavar="N",
     )
+    _add(
+        parser,
+        "odd_boxes",
+        "of boxes that are inverted, flat, not finite or reach outside the image: write nothing, "
+        "clip what reaches outside and leave out the rest, or leave them all out",
+        default=OddBoxes.REFUSE.value,
+        choices=[one.value for one in OddBoxes],
+    )
+    _add(
+        parser,
+        "exif_orientation",
+        "where sizes do not tell whether an image was annotated as its EXIF orientation shows it: "
+        "write nothing, take it that it was, or that it was not",
+        default=ExifOrientation.AUTO.value,
+        choices=[one.value for one in ExifOrientation],
+    )
+    _add_flag(parser, "skip_missing_images", "leave out images that are missing")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
     add_runner_options(parser)
     # absl's own, which the scripts' instructions tell people to type.
@@ -203,7 +235,16 @@ def _run(options: argparse.Namespace) -> int:
         for name in _FOLDERS:
             if getattr(options, name, None):
                 setattr(options, name, os.path.abspath(getattr(options, name)))
-    created: Created = options.create(options)
+    options.policy = Policy(
+        OddBoxes(options.odd_boxes),
+        ExifOrientation(options.exif_orientation),
+        options.skip_missing_images,
+    )
+    try:
+        created: Created = options.create(options)
+    except _InvalidError as error:
+        print(error, file=sys.stderr)
+        return EXIT_INVALID
     for one in created.sets:
         print(_sentence(one))
     there = "" if created.label_map_written else " (was there)"
@@ -211,6 +252,56 @@ def _run(options: argparse.Namespace) -> int:
     for note in created.notes:
         print(f"tfod create: {note}", file=sys.stderr)
     return EXIT_OK
+
+
+class _InvalidError(TfodError):
+    """What was made would be called INVALID."""
+
+
+def _verify(shards: Sequence[CompleteShard], label_map: str) -> None:
+    """Check what was made, as ``tfod check`` would, before it gets its names.
+
+    Raises:
+        _InvalidError: it is INVALID; the text has an error a line, each with its source.
+    """
+    from tfod_validator.check import Options, check
+    from tfod_validator.profile import READY
+    from tfod_validator.receivers import TRAINING
+    from tfod_validator.sources import Location, inventory_of
+
+    if not shards:
+        return
+    with tempfile.TemporaryDirectory(prefix="tfod-create-") as folder:
+        path = os.path.join(folder, "label_map.pbtxt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(label_map)
+        options = Options(
+            profile=READY["tf_detection_api"],
+            receiver=TRAINING,
+            label_map=path,
+            max_findings=_MOST_ERRORS,
+            jobs=os.cpu_count() or 1,
+            hash_sources=False,
+        )
+        inventory = inventory_of([Location(one.path, one.aside) for one in shards])
+        report = check(inventory, options)
+    if not report.valid:
+        raise _InvalidError(_invalid(report, {one.path: one.source for one in shards}))
+
+
+def _invalid(report: Report, sources: Mapping[str, str]) -> str:
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    count = report.counts.by_severity[Severity.ERROR]
+    lines = [f"tfod create: nothing is written: it would be INVALID, {_plural(count, 'error')}"]
+    lines += [_error(one, sources.get(one.shard, "")) for one in errors]
+    if count > len(errors):
+        lines.append(f"  and {count - len(errors)} more")
+    return "\n".join(lines)
+
+
+def _error(one: Finding, source: str) -> str:
+    where = ", ".join(part for part in (source, one.item) if part) or "the label map"
+    return f"  {where}: {one.message} ({one.code}). {one.remedy}"
 
 
 def _sentence(one: CreatedSet) -> str:
@@ -228,7 +319,9 @@ def _pascal(options: argparse.Namespace) -> Created:
 
     if options.year is not None and options.year not in YEARS:
         raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {options.year!r}")
-    source = PascalSource(options.data_dir, options.year, options.set, options.annotations_dir)
+    source = PascalSource(
+        options.data_dir, options.year, options.set, options.annotations_dir, options.image_dir
+    )
     return create_pascal(
         source,
         options.output_path,
@@ -237,6 +330,8 @@ def _pascal(options: argparse.Namespace) -> Created:
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         runner=options.runner,
+        policy=options.policy,
+        verify=_verify,
     )
 
 
@@ -255,9 +350,12 @@ def _coco(options: argparse.Namespace) -> Created:
             remove_non_person_annotations=options.remove_non_person_annotations,
             remove_non_person_images=options.remove_non_person_images,
         ),
+        label_map=options.label_map_path,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         runner=options.runner,
+        policy=options.policy,
+        verify=_verify,
     )
 
 
@@ -292,6 +390,8 @@ def _kitti(options: argparse.Namespace) -> Created:
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         runner=options.runner,
+        policy=options.policy,
+        verify=_verify,
     )
 
 
@@ -309,6 +409,8 @@ def _open_images(options: argparse.Namespace) -> Created:
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         runner=options.runner,
+        policy=options.policy,
+        verify=_verify,
     )
 
 
@@ -323,4 +425,6 @@ def _csv(options: argparse.Namespace) -> Created:
         num_shards=options.num_shards,
         overwrite=options.overwrite,
         runner=options.runner,
+        policy=options.policy,
+        verify=_verify,
     )

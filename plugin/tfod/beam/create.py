@@ -155,10 +155,11 @@ def _make_one(task: _Task) -> _Done:
         writer = RecordWriter(output)
         for number, item in _items(task.items):
             tally.begin(number, is_made=True)
-            payload, count = make_record(make, item, tally)
-            writer.write(payload)
-            pictures += 1
-            objects += count
+            made = make_record(make, item, tally)
+            if made is not None:
+                writer.write(made[0])
+                pictures += 1
+                objects += made[1]
         output.publish(name)
     finally:
         output.discard()

@@ -1,36 +1,36 @@
 """COCO to shards, as create_coco_tf_record.py makes them.
 
-Boxes are x, y, width and height divided by the size that the JSON gives. As in the script, boxes
-of no area and those that pass the right or the lower edge are left out; they are counted. Other
-than the script this takes size and format from the picture's own header, writes ``class/label``
-(as Model Garden's official/vision/data/create_coco_tf_record.py does), captions (its key
-``image/caption``), the keypoints' names from the file, and a label map with the categories' ids,
-gaps and all.
+Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
+leaves out without a word, of no area or past the right or the lower edge, are judged by the policy
+of all formats. Other than the script this takes size and format from the picture's own header,
+writes ``class/label`` (as Model Garden's official/vision/data/create_coco_tf_record.py does),
+captions (its key ``image/caption``), the keypoints' names from the file, and a label map with the
+categories' ids, gaps and all.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfod.coco import read_coco, sound_coco
+from tfod.coco import numbers, quoted, read_coco, real_number, scalar, sound_coco, whole_number
 from tfod.corners import Corners
-from tfod.create.boxes import normalized
-from tfod.create.coco_keypoints import KeypointFile, read_keypoints
+from tfod.create.boxes import normalized, sound_boxes
+from tfod.create.coco_classes import Categories, Classes, category_names, choose_classes
+from tfod.create.coco_keypoints import KeypointFile, keypoints_turned_back, read_keypoints
 from tfod.create.coco_masks import draw_segmentation
-from tfod.create.label_maps import BACKGROUND, ChosenLabelMap
-from tfod.create.output import Created, PlannedSet, write_sets
-from tfod.create.pictures import Picture, read_picture
+from tfod.create.orientation import Frame, frame_of, mask_turned_back
+from tfod.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.create.pictures import read_picture
+from tfod.create.policy import STRICT, Policy
 from tfod.create.tally import Tally
 from tfod.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.errors import TfodError
-from tfod.label_map import Keypoint, LabelMap, LabelMapItem
 from tfod.naming import safe_relative_path
 from tfod.png import encode_mask_png
 from tfod.raster import fill_box
@@ -42,7 +42,6 @@ NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 """How many files the script writes for each set, at most."""
 
 _PERSON = "person"
-_LARGEST_ID = (1 << 31) - 1  # of a label map
 _FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
 
 
@@ -84,9 +83,12 @@ def create_coco(
     output_dir: str,
     *,
     options: CocoOptions | None = None,
+    label_map: str | None = None,
     num_shards: int | None = None,
     overwrite: bool = False,
     runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
 ) -> Created:
     """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
 
@@ -97,32 +99,41 @@ def create_coco(
         sets: which ones.
         output_dir: the folder.
         options: what goes into the records.
+        label_map: a file, or a name that tfod ships, whose ids the classes get. Without it they
+            keep those of their categories.
         num_shards: how many files for each set; None is what the script writes
             (:data:`NUM_SHARDS`). Never more than it has pictures.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already.
     """
     tally = Tally()
     options = options or CocoOptions()
-    readers = [_Reader(one, options, tally) for one in sets]
+    readers = [_Reader(one, options, policy, tally) for one in sets]
+    classes = choose_classes([one.categories() for one in readers], label_map, tally)
+    # Annotations are judged before the first image is read, which takes the time.
+    items = [list(one.items(classes)) for one in readers]
+    tally.raise_refusals()
     planned = [
         PlannedSet(
             os.path.join(output_dir, f"coco_{one.name}.record"),
             num_shards or NUM_SHARDS[one.name],
-            reader.items(),
-            _Maker(one.annotations_file, one.image_dir, options.include_masks),
+            one.annotations_file,
+            some,
+            _Maker(one.annotations_file, one.image_dir, options.include_masks, policy),
         )
-        for one, reader in zip(sets, readers, strict=True)
+        for one, some in zip(sets, items, strict=True)
     ]
-    return write_sets(planned, _label_map(readers), tally, overwrite, runner=runner)
+    return write_sets(planned, classes.chosen, tally, overwrite, runner=runner, verify=verify)
 
 
 @dataclass(frozen=True)
 class _Object:
-    """An annotation that is kept; corners as the JSON has them, in its pixels."""
+    """An annotation that is kept; corners in the JSON's pixels, within its image."""
 
     id: Any
     name: str
@@ -136,11 +147,11 @@ class _Object:
 
 @dataclass(frozen=True)
 class _Item:
-    """What the JSONs say of a picture; ``size`` are height and width that boxes are divided by."""
+    """What the JSONs say of a picture; ``said`` is its height and width, as far as they do."""
 
     image_id: str
     filename: str
-    size: tuple[int, int]
+    said: tuple[int | None, int | None]
     objects: Sequence[_Object]
     keypoints: Keypoints | None
     captions: Sequence[str]
@@ -149,28 +160,38 @@ class _Item:
 class _Reader:
     """Reads what is said of the pictures of one set."""
 
-    def __init__(self, source: CocoSet, options: CocoOptions, tally: Tally) -> None:
+    def __init__(self, source: CocoSet, options: CocoOptions, policy: Policy, tally: Tally) -> None:
         self._source = source
         self._options = options
+        self._policy = policy
         self._tally = tally
         fields = (*_FIELDS, "segmentation") if options.include_masks else _FIELDS
         self.file = read_coco(source.annotations_file, fields, without=("annotations",))
-        with sound_coco(self.file.path):
-            self.names = _category_names(self.file.categories)
-        if self.names.get(0, BACKGROUND) != BACKGROUND:
-            tally.add(
-                "categories of id 0, which the OD API takes for the background; count from 1",
-                f"{self.file.path}: {self.names[0]!r}",
-            )
         keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
         self.keypoints: KeypointFile | None = read_keypoints(keypoints) if keypoints else None
         self._captions = _read_captions(captions) if captions else {}
         self._used: dict[Any, frozenset[Any]] = {}
 
-    def items(self) -> Iterator[_Item]:
+    def categories(self) -> Categories:
+        """The categories of the file, and which of them its annotations have."""
+        names = category_names(self.file)
+        used: dict[int, str] = {}
+        for members in self.file.annotations.values():
+            for one in members:
+                where = self._place(one.get("id"))
+                with sound_coco(where):
+                    number = whole_number(one, "category_id")
+                if number not in names:
+                    raise TfodError(f"{where}: there is no category {number}; add it to categories")
+                used.setdefault(number, where)
+        return Categories(self.file.path, names, used, self.keypoints)
+
+    def items(self, classes: Classes) -> Iterator[_Item]:
         """The pictures that get a record, in the order of the file's images."""
         for image in self.file.images:
-            item = self._item(image)
+            item = self._item(image, classes)
+            if item is None:
+                continue
             if self._options.remove_non_person_images and all(
                 one.name != _PERSON for one in item.objects
             ):
@@ -179,74 +200,79 @@ class _Reader:
             yield item
         self._count_what_is_left()
 
-    def _item(self, image: Mapping[str, Any]) -> _Item:
+    def _item(self, image: Mapping[str, Any], classes: Classes) -> _Item | None:
         path = self.file.path
-        with sound_coco(path):
-            image_id, filename = image["id"], safe_relative_path(str(image["file_name"]))
-            size = (max(0, int(image.get("height") or 0)), max(0, int(image.get("width") or 0)))
+        with sound_coco(f"{path}, image {quoted(image.get('id'))}"):
+            image_id, filename = scalar(image, "id"), safe_relative_path(_file_name(image))
+            said = _side(image, "height"), _side(image, "width")
             if image_id in self._used:
-                raise ValueError(f"image id {image_id!r} comes twice")
-        if not all(size):
-            picture = read_picture(os.path.join(self._source.image_dir, filename), path)
-            size = (size[0] or picture.height, size[1] or picture.width)
-        with sound_coco(path):
-            found = list(self._objects(self.file.annotations.pop(image_id, ()), size))
-            ids = [one.id for one in found]
-            self._used[image_id] = frozenset(ids)
+                raise ValueError("another image has this id, too")
+        found = self.file.annotations.pop(image_id, [])
+        size = self._size(filename, said, found)
+        if size is None:
+            self._used[image_id] = frozenset()
+            return None
+        kept = list(self._objects(found, size, classes))
+        ids = [one.id for one in kept]
+        self._used[image_id] = frozenset(ids)
         return _Item(
             str(image_id),
             filename,
-            size,
-            found,
+            said,
+            kept,
             self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
             self._captions.pop(image_id, ()),
         )
 
+    def _size(
+        self, filename: str, said: tuple[int | None, int | None], found: Sequence[Any]
+    ) -> tuple[int, int] | None:
+        """Height and width that boxes are of; None where the file that is asked is missing."""
+        if said[0] and said[1]:
+            return said[0], said[1]
+        path = os.path.join(self._source.image_dir, filename)
+        picture = read_picture(path, self.file.path, self._tally, self._policy)
+        if picture is None:
+            return None
+        # What is odd about it is counted when its record is made.
+        choice, boxes = self._policy.exif_orientation, [(0.0, 0.0, 0.0, 0.0)] * len(found)
+        return frame_of(picture, said, boxes, choice, filename, Tally()).size
+
     def _objects(
-        self, annotations: Iterable[Mapping[str, Any]], size: tuple[int, int]
+        self, annotations: Iterable[Mapping[str, Any]], size: tuple[int, int], classes: Classes
     ) -> Iterator[_Object]:
-        """The annotations that the script keeps."""
-        height, width = size
+        """The annotations that are kept."""
+        found = []
         for one in annotations:
             where = self._place(one.get("id"))
-            if not one.get("bbox"):
-                self._tally.add("annotations without bbox, left out", where)
-                continue
-            x, y, box_width, box_height = one["bbox"]
-            corners = (float(x), float(y), float(x + box_width), float(y + box_height))
-            if not np.isfinite(corners).all():
-                raise ValueError(f"bbox {one['bbox']} is not finite")
-            label = _whole_number(one["category_id"])
-            if label not in self.names:
-                raise TfodError(f"{where}: there is no category {label}; add it to categories")
-            if box_width <= 0 or box_height <= 0:
-                self._tally.add("annotations whose box has no area, left out", where)
-            elif corners[2] > width or corners[3] > height:
-                self._tally.add(
-                    "annotations whose box passes the picture's right or lower edge, left out",
-                    where,
-                )
-            elif self._options.remove_non_person_annotations and self.names[label] != _PERSON:
+            with sound_coco(where):
+                if not one.get("bbox"):
+                    self._tally.add("annotations without bbox, left out", where)
+                    continue
+                item = self._object(one, classes, where)
+            if self._options.remove_non_person_annotations and item.name != _PERSON:
                 self._tally.add("annotations that are no person, left out", where)
             else:
-                yield self._object(one, label, corners)
+                found.append(item)
+        places = [self._place(one.id) for one in found]
+        boxes = [one.corners for one in found]
+        sound = sound_boxes(boxes, size, places, self._policy.odd_boxes, self._tally)
+        for row, corners in zip(sound.kept, sound.corners.tolist(), strict=True):
+            yield replace(found[row], corners=tuple(corners))
 
-    def _object(self, one: Mapping[str, Any], label: int, corners: Corners) -> _Object:
+    def _object(self, one: Mapping[str, Any], classes: Classes, where: str) -> _Object:
+        x, y, width, height = numbers(one["bbox"], 4, "bbox")
         area = one.get("area")
         if area is None:
-            self._tally.add(
-                "annotations without area, that of their box is written", self._place(one.get("id"))
-            )
-            area = (corners[2] - corners[0]) * (corners[3] - corners[1])
-        if not math.isfinite(float(area)):
-            raise ValueError(f"area {area} is not finite")
+            self._tally.add("annotations without area, that of their box is written", where)
+        name, label = classes.of(self.file.path, whole_number(one, "category_id"), where)
         return _Object(
-            one.get("id"),
-            self.names[label],
+            scalar(one, "id") if one.get("id") is not None else None,
+            name,
             label,
-            corners,
-            int(one.get("iscrowd") or 0),
-            float(area),
+            (x, y, x + width, y + height),
+            int(real_number(one.get("iscrowd") or 0, "iscrowd")),
+            width * height if area is None else real_number(area, "area"),
             _attributes(one.get("attributes")),
             one.get("segmentation"),
         )
@@ -278,19 +304,26 @@ class _Maker:
     annotations_file: str
     image_dir: str
     include_masks: bool
+    policy: Policy
 
-    def __call__(self, item: _Item, tally: Tally) -> Detection:
-        path, size, found = self.annotations_file, item.size, item.objects
-        picture = read_picture(os.path.join(self.image_dir, item.filename), path)
-        if size != (picture.height, picture.width):
-            self._size_differs(item, picture, tally)
+    def __call__(self, item: _Item, tally: Tally) -> Detection | None:
+        path, found = self.annotations_file, item.objects
+        image = os.path.join(self.image_dir, item.filename)
+        picture = read_picture(image, path, tally, self.policy)
+        if picture is None:
+            return None
+        corners, choice = [one.corners for one in found], self.policy.exif_orientation
+        where = f"{path}: {item.filename}"
+        frame = frame_of(picture, item.said, corners, choice, where, tally)
+        if frame.size != frame.own:
+            self._size_differs(where, frame, tally)
         return Detection(
             **picture.fields(item.filename, item.image_id),
-            boxes=normalized([one.corners for one in found], size, f"{path}, {item.filename}"),
+            boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
             class_text=[one.name for one in found],
             class_label=[one.label for one in found],
-            masks=[self._mask(one, size, tally) for one in found] if self.include_masks else None,
-            keypoints=item.keypoints,
+            masks=[self._mask(one, frame, tally) for one in found] if self.include_masks else None,
+            keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
             attributes={
                 **_lists([one.attributes for one in found]),
                 "is_crowd": [one.is_crowd for one in found],
@@ -299,20 +332,17 @@ class _Maker:
             captions=item.captions,
         )
 
-    def _mask(self, one: _Object, size: tuple[int, int], tally: Tally) -> PngMask:
+    def _mask(self, one: _Object, frame: Frame, tally: Tally) -> PngMask:
         where = _place(self.annotations_file, one.id)
-        mask = draw_segmentation(one.segmentation, size, where)
+        mask = draw_segmentation(one.segmentation, frame.size, where)
         if mask is None:
             tally.add("annotations without segmentation, their mask is their box", where)
-            mask = fill_box(one.corners, size)
-        return PngMask(encode_mask_png(mask))
+            mask = fill_box(one.corners, frame.size)
+        return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
 
-    def _size_differs(self, item: _Item, picture: Picture, tally: Tally) -> None:
-        height, width = item.size
-        where = (
-            f"{self.annotations_file}: {item.filename} is {width}x{height}, the file "
-            f"{picture.width}x{picture.height}"
-        )
+    def _size_differs(self, where: str, frame: Frame, tally: Tally) -> None:
+        (height, width), own = frame.size, frame.own
+        where = f"{where} is {width}x{height}, the file {own[1]}x{own[0]}"
         if self.include_masks:
             raise TfodError(f"{where}; masks would not fit it, correct the size")
         tally.add(
@@ -334,7 +364,7 @@ def _attributes(found: Any) -> Mapping[str, AttributeValue]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ValueError(f"attributes are {found!r}, expected name and value")
+        raise ValueError(f"attributes are {quoted(found)}, expected names and values")
     return found
 
 
@@ -344,63 +374,24 @@ def _lists(found: Sequence[Mapping[str, AttributeValue]]) -> dict[str, list[Attr
     return {name: [one.get(name) for one in found] for name in names}
 
 
-def _category_names(categories: Iterable[Mapping[str, Any]]) -> dict[int, str]:
-    """Names by id.
-
-    Raises:
-        KeyError, TypeError, ValueError: one makes no sense.
-    """
-    names: dict[int, str] = {}
-    for one in categories:
-        number, name = _whole_number(one["id"]), one["name"]
-        if not 0 <= number <= _LARGEST_ID:
-            raise ValueError("a category's id is below 0 or beyond 32 bits")
-        if name is None:
-            raise ValueError(f"category {number} has no name")
-        if names.setdefault(number, str(name)) != str(name):
-            raise ValueError(f"category id {number} is {names[number]!r} and {name!r}")
-    return names
+def _file_name(image: Mapping[str, Any]) -> str:
+    name = image["file_name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"file_name is {quoted(name)}, expected a text")
+    return name
 
 
-def _whole_number(value: Any) -> int:
-    number = int(value)
-    if number != float(value):
-        raise ValueError(f"{value!r} is no id")
-    return number
+def _side(image: Mapping[str, Any], key: str) -> int | None:
+    """Height or width; None where it is not there, or is 0."""
+    side = whole_number(image, key) if image.get(key) is not None else 0
+    return side if side > 0 else None
 
 
 def _read_captions(path: str) -> dict[Any, list[str]]:
     """Captions by the image's id, in the file's order."""
     found = read_coco(path, ("caption",), without=("images", "categories"))
     captions: dict[Any, list[str]] = defaultdict(list)
-    with sound_coco(path):
-        for image_id, members in found.annotations.items():
+    for image_id, members in found.annotations.items():
+        with sound_coco(f"{path}, image {image_id}"):
             captions[image_id] = [str(one["caption"]) for one in members]
     return captions
-
-
-def _label_map(readers: Sequence[_Reader]) -> ChosenLabelMap:
-    """The categories of all sets, in the order of their ids.
-
-    Raises:
-        TfodError: two sets give one id to different names.
-    """
-    items: dict[int, LabelMapItem] = {}
-    for reader in readers:
-        for number, name in reader.names.items():
-            points = _keypoint_items(reader.keypoints, number)
-            known = items.setdefault(number, LabelMapItem(number, name, keypoints=points))
-            if known.name != name:
-                raise TfodError(
-                    f"{reader.file.path}: category {number} is {name!r}, and {known.name!r} in "
-                    "another set; write them apart"
-                )
-    label_map = LabelMap(tuple(items[number] for number in sorted(items)))
-    return ChosenLabelMap(label_map, f"that of {readers[0].file.path}")
-
-
-def _keypoint_items(keypoints: KeypointFile | None, category: int) -> tuple[Keypoint, ...]:
-    if keypoints is None:
-        return ()
-    places = keypoints.places.get(category, range(0))
-    return tuple(Keypoint(place, keypoints.names[place]) for place in places)

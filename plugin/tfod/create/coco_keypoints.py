@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tfod.coco import read_coco, sound_coco
+from tfod.coco import read_coco, scalar, sound_coco, whole_number
+from tfod.create.orientation import turned_back
 from tfod.detection import Keypoints
 from tfod.errors import TfodError
 
@@ -69,15 +70,30 @@ class KeypointFile:
                     yield f"{self.path}, annotation {annotation_id}"
 
     def _points(self, annotation: Mapping[str, Any], number: Any) -> tuple[range, np.ndarray]:
-        with sound_coco(self.path):
-            places = self.places[annotation["category_id"]]
+        where = f"{self.path}, annotation {number}"
+        with sound_coco(where):
+            category = whole_number(annotation, "category_id")
+        if category not in self.places:
+            raise TfodError(f"{where}: there is no category {category}; add it to categories")
+        places = self.places[category]
+        try:
             values = np.array(annotation["keypoints"], np.float64)
+        except (TypeError, ValueError, OverflowError):
+            values = np.zeros(0)
         if values.shape != (len(places) * _VALUES,) or not (abs(values) <= _LARGEST).all():
             raise TfodError(
-                f"{self.path}, annotation {number}: keypoints are not {len(places)} times x, y and "
-                "visibility; correct them"
+                f"{where}: keypoints are not {len(places)} times x, y and visibility; correct them"
             )
         return places, values.reshape(-1, _VALUES)
+
+
+def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
+    """Keypoints of an image as EXIF shows it, of its stored pixels; unlabelled ones stay 0, 0."""
+    if keypoints is None:
+        return None
+    labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
+    xy = np.where(labelled, turned_back(keypoints.xy, orientation), keypoints.xy)
+    return replace(keypoints, xy=xy.astype(np.float32))
 
 
 def read_keypoints(path: str) -> KeypointFile:
@@ -90,15 +106,16 @@ def read_keypoints(path: str) -> KeypointFile:
     names: list[str] = []
     places: dict[int, range] = {}
     known: dict[tuple[str, ...], range] = {}
-    with sound_coco(path):
-        for one in found.categories:
+    for place, one in enumerate(found.categories, 1):
+        with sound_coco(f"{path}, category {place} in the list"):
             own = tuple(str(name) for name in one.get("keypoints") or PERSON_KEYPOINTS)
             if own not in known:
                 known[own] = range(len(names), len(names) + len(own))
                 names += own
-            places[one["id"]] = known[own]
+            places[whole_number(one, "id")] = known[own]
+    with sound_coco(path):
         annotations = {
-            image_id: {one["id"]: one for one in members if one.get("keypoints")}
+            image_id: {scalar(one, "id"): one for one in members if one.get("keypoints")}
             for image_id, members in found.annotations.items()
         }
     return KeypointFile(path, tuple(names), places, annotations)

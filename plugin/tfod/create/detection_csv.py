@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tfod.create.boxes import normalized
+from tfod.create.boxes import normalized, sound_boxes
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map
-from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.orientation import frame_of
+from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
+from tfod.create.policy import STRICT, Policy
 from tfod.create.tally import Tally
 from tfod.detection import Detection
 from tfod.detection_csv import CsvPicture, DetectionCsv, read_detection_csv
@@ -39,6 +41,8 @@ def create_from_csv(
     num_shards: int = 1,
     overwrite: bool = False,
     runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
 ) -> Created:
     """Write the pictures that a CSV names.
 
@@ -51,12 +55,14 @@ def create_from_csv(
         num_shards: how many files.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already.
     """
     try:
-        found = read_detection_csv(csv_input)
+        found = read_detection_csv(csv_input, odd_boxes=True)
     except OSError as error:
         raise TfodError(f"{csv_input} cannot be read: {error.strerror}") from None
     tally = Tally()
@@ -66,9 +72,11 @@ def create_from_csv(
         lambda: _made_label_map(found.pictures, csv_input),
     )
     pictures = sorted(found.pictures, key=attrgetter("filename"))
-    maker = _Maker(csv_input, image_dir, chosen)
-    planned = PlannedSet(output_path, num_shards, pictures, maker)
-    created = write_sets([planned], chosen, tally, overwrite, sources=[csv_input], runner=runner)
+    maker = _Maker(csv_input, image_dir, chosen, policy)
+    planned = PlannedSet(output_path, num_shards, csv_input, pictures, maker)
+    created = write_sets(
+        [planned], chosen, tally, overwrite, sources=[csv_input], runner=runner, verify=verify
+    )
     return created.with_notes([*found.liberties, *_unread(found, csv_input)])
 
 
@@ -93,23 +101,32 @@ class _Maker:
     csv_input: str
     image_dir: str
     chosen: ChosenLabelMap
+    policy: Policy
 
-    def __call__(self, found: CsvPicture, tally: Tally) -> Detection:
+    def __call__(self, found: CsvPicture, tally: Tally) -> Detection | None:
         filename = safe_relative_path(found.filename)
-        picture = read_picture(os.path.join(self.image_dir, filename), self.csv_input)
-        size = (picture.width, picture.height)
-        said = (found.width or picture.width, found.height or picture.height)
+        path = os.path.join(self.image_dir, filename)
+        picture = read_picture(path, self.csv_input, tally, self.policy)
+        if picture is None:
+            return None
         where = f"{self.csv_input}, {found.filename}"
-        if said != size:
+        corners = [one.corners for one in found.boxes]
+        said = (found.height, found.width)
+        frame = frame_of(picture, said, corners, self.policy.exif_orientation, where, tally)
+        height, width = frame.own
+        if frame.size != frame.own:
             tally.add(
                 "pictures of another size than the CSV says; their boxes are divided by their own",
-                f"{where}: {said[0]}x{said[1]}, the picture {size[0]}x{size[1]}",
+                f"{where}: {frame.size[1]}x{frame.size[0]}, the picture {width}x{height}",
             )
+        places = [f"{self.csv_input}, row {one.row}" for one in found.boxes]
+        sound = sound_boxes(corners, frame.own, places, self.policy.odd_boxes, tally)
+        names = [found.boxes[row].class_name for row in sound.kept]
         return Detection(
             **picture.fields(filename),
-            boxes=normalized([one.corners for one in found.boxes], size[::-1], where),
-            class_text=[one.class_name for one in found.boxes],
-            class_label=[self.chosen.id_of(one.class_name, where) for one in found.boxes],
+            boxes=normalized(sound.corners, frame.own, frame.orientation),
+            class_text=names,
+            class_label=[self.chosen.id_of(name, where) for name in names],
         )
 
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.create.boxes import normalized
+from tfod.create.boxes import normalized, sound_boxes
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.orientation import frame_of
+from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
+from tfod.create.policy import STRICT, Policy
 from tfod.create.tally import Tally
 from tfod.detection import Detection
 from tfod.errors import TfodError
@@ -71,6 +73,8 @@ def create_kitti(
     num_shards: int = 1,
     overwrite: bool = False,
     runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
 ) -> Created:
     """Write ``<output_path>_train.tfrecord`` and ``<output_path>_val.tfrecord``.
 
@@ -86,6 +90,8 @@ def create_kitti(
         num_shards: how many files for each set.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -98,14 +104,14 @@ def create_kitti(
         lambda: _made_label_map(classes_to_use),
     )
     _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), pictures, tally)
-    maker = _Maker(os.path.join(data_dir, _ANNOTATIONS), frozenset(classes_to_use), chosen)
-    val = [path for path in pictures if _number(path) < validation_set_size]
-    train = [path for path in pictures if _number(path) >= validation_set_size]
+    maker = _Maker(os.path.join(data_dir, _ANNOTATIONS), frozenset(classes_to_use), chosen, policy)
+    val = [path for path in pictures if _picture_number(path) < validation_set_size]
+    train = [path for path in pictures if _picture_number(path) >= validation_set_size]
     planned = [
-        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, paths, maker)
+        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, maker.annotations, paths, maker)
         for name, paths in (("train", train), ("val", val))
     ]
-    return write_sets(planned, chosen, tally, overwrite, runner=runner)
+    return write_sets(planned, chosen, tally, overwrite, runner=runner, verify=verify)
 
 
 @dataclass(frozen=True)
@@ -115,17 +121,26 @@ class _Maker:
     annotations: str
     classes: frozenset[str]
     chosen: ChosenLabelMap
+    policy: Policy
 
-    def __call__(self, path: str, tally: Tally) -> Detection:
+    def __call__(self, path: str, tally: Tally) -> Detection | None:
         labels = os.path.join(self.annotations, _label_file(path))
         objects = self._wanted(list(_read_objects(labels)), labels, tally)
-        picture = read_picture(path, labels)
+        picture = read_picture(path, labels, tally, self.policy)
+        if picture is None:
+            return None
+        boxes = [one.box for one in objects]
+        choice = self.policy.exif_orientation
+        frame = frame_of(picture, (None, None), boxes, choice, path, tally)
+        places = [f"{labels}, line {one.line}" for one in objects]
+        sound = sound_boxes(boxes, frame.own, places, self.policy.odd_boxes, tally)
+        objects = [objects[row] for row in sound.kept]
         values = np.array([one.values for one in objects]).reshape(-1, len(_FIELDS))
         columns = {name: values[:, _FIELDS.index(name)].tolist() for name in _CARRIED}
         columns["occluded"] = [int(value) for value in columns["occluded"]]
         return Detection(
             **picture.fields(os.path.basename(path)),
-            boxes=normalized([one.box for one in objects], (picture.height, picture.width), labels),
+            boxes=normalized(sound.corners, frame.own, frame.orientation),
             class_text=[one.name for one in objects],
             class_label=[
                 self.chosen.id_of(one.name, f"{labels}, line {one.line}") for one in objects
@@ -170,16 +185,23 @@ def _read_objects(path: str) -> Iterator[_Object]:
 
 
 def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
-    try:
-        values = tuple(float(text) for text in texts[: len(_FIELDS)])
-    except ValueError as error:
-        raise TfodError(f"{where}: {error}; expected KITTI's label fields") from None
-    if len(values) < len(_FIELDS) or not all(map(math.isfinite, values)):
+    values = tuple(_number(text, where) for text in texts[: len(_FIELDS)])
+    others = (*values[: _BOX.start], *values[_BOX.stop :])
+    if len(values) < len(_FIELDS) or not all(map(math.isfinite, others)):
         raise TfodError(
             f"{where}: {len(texts)} numbers behind the class, expected {len(_FIELDS)} finite ones "
             "(KITTI's label fields)"
         )
     return values
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise TfodError(
+            f"{where}: {text[:40]!r} where a number is expected (KITTI's label fields); correct it"
+        ) from None
 
 
 def _find_pictures(data_dir: str) -> list[str]:
@@ -206,10 +228,10 @@ def _count_unused_labels(folder: str, pictures: Sequence[str], tally: Tally) -> 
 
 def _label_file(path: str) -> str:
     """Name of the label file of a picture."""
-    return f"{_number(path):0{_DIGITS}d}{_LABELS}"
+    return f"{_picture_number(path):0{_DIGITS}d}{_LABELS}"
 
 
-def _number(path: str) -> int:
+def _picture_number(path: str) -> int:
     """The picture's number, which says its set and its label file."""
     stem = os.path.basename(path).partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):

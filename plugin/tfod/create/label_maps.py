@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfod.errors import TfodError
@@ -59,23 +58,21 @@ def choose_label_map(
     """
     beside = os.path.join(folder, LABEL_MAP_FILE)
     if named is not None:
-        label_map, notes = load_label_map(named)
-        return ChosenLabelMap(label_map, named, (*notes, *_odd_ids(label_map, named)))
+        return named_label_map(named)
     if os.path.exists(beside):
         label_map, notes = read_label_map(beside)
-        return ChosenLabelMap(label_map, beside, (*notes, *_odd_ids(label_map, beside)))
+        return ChosenLabelMap(label_map, beside, tuple(notes))
     return make()
 
 
-def _odd_ids(label_map: LabelMap, name: str) -> Iterator[str]:
-    """What the OD API's trainer does not make of a label map what it says."""
-    classes = Counter(item.id for item in label_map.items)
-    for number, count in classes.items():
-        if count > 1:
-            yield f"{name}: id {number} is given to {count} classes, which a trainer takes for one"
-    for item in label_map.items:
-        if item.id == 0 and BACKGROUND not in (item.name, item.display_name):
-            yield f"{name}: id 0 is {item.class_name!r}, and the OD API's background"
+def named_label_map(named: str) -> ChosenLabelMap:
+    """A label map by its file, or by a name that tfod ships.
+
+    Raises:
+        LabelMapError: it cannot be read.
+    """
+    label_map, notes = load_label_map(named)
+    return ChosenLabelMap(label_map, named, tuple(notes))
 
 
 def shipped_label_map(name: str) -> ChosenLabelMap:

@@ -15,11 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfod.create.boxes import normalized
+from tfod.create.boxes import normalized, sound_boxes
 from tfod.create.label_maps import choose_label_map, shipped_label_map
 from tfod.create.open_images_csv import BoxRow, LabelRow, PictureRows, box_rows, label_rows
-from tfod.create.output import Created, PlannedSet, write_sets
+from tfod.create.orientation import frame_of
+from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
+from tfod.create.policy import STRICT, Policy
 from tfod.create.tally import Tally
 from tfod.detection import Detection, ImageLabel
 from tfod.errors import TfodError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 NUM_SHARDS = 100
 _EXTENSION = ".jpg"  # of every picture of Open Images
 _MAP = "open_images_v4"
+_NORMALIZED = (1, 1)  # the size that its boxes are of
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ def create_open_images(
     num_shards: int = NUM_SHARDS,
     overwrite: bool = False,
     runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
 ) -> Created:
     """Write ``<output_path_prefix>-00000-of-00100`` and so on.
 
@@ -73,6 +78,8 @@ def create_open_images(
             (hexadecimal) modulo their number says which.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -85,13 +92,16 @@ def create_open_images(
     planned = PlannedSet(
         output_path_prefix,
         count,
+        source.box_annotations_csv,
         _items(source, ids, tally),
-        _Maker(source.images_directory, chosen.label_map),
+        _Maker(source.images_directory, chosen.label_map, policy),
         lambda one: _shard_of(one.image_id, count),
     )
     labels = source.image_label_annotations_csv
     sources = [source.box_annotations_csv, *([labels] if labels else [])]
-    return write_sets([planned], chosen, tally, overwrite, sources=sources, runner=runner)
+    return write_sets(
+        [planned], chosen, tally, overwrite, sources=sources, runner=runner, verify=verify
+    )
 
 
 @dataclass(frozen=True)
@@ -118,15 +128,23 @@ class _Maker:
 
     images_directory: str
     label_map: LabelMap
+    policy: Policy
 
-    def __call__(self, item: _Item, tally: Tally) -> Detection:
+    def __call__(self, item: _Item, tally: Tally) -> Detection | None:
         filename = f"{item.image_id}{_EXTENSION}"
         path = os.path.join(self.images_directory, filename)
-        picture = read_picture(path, self.images_directory)
+        picture = read_picture(path, self.images_directory, tally, self.policy)
+        if picture is None:
+            return None
         boxes = [one for one in item.boxes if self._is_known(one, tally)]
+        corners, choice = [one.corners for one in boxes], self.policy.exif_orientation
+        frame = frame_of(picture, (None, None), corners, choice, path, tally)
+        places = [one.where for one in boxes]
+        sound = sound_boxes(corners, _NORMALIZED, places, self.policy.odd_boxes, tally)
+        boxes = [boxes[row] for row in sound.kept]
         return Detection(
             **picture.fields(filename, item.image_id),
-            boxes=normalized([one.corners for one in boxes], (1, 1), filename),
+            boxes=normalized(sound.corners, _NORMALIZED, frame.orientation),
             class_text=[one.name for one in boxes],
             class_label=[self._id(one.name) for one in boxes],
             attributes=_attributes(boxes),

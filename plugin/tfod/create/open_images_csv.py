@@ -199,7 +199,7 @@ def _box_maker(path: str, header: Sequence[str]) -> _MakeRow[BoxRow]:
         return BoxRow(
             f"{place[0]}, line {place[1]}",
             fields[name],
-            tuple(_number(fields[side], place) for side in sides),
+            tuple(_number(fields[side], place, finite=False) for side in sides),
             {flag: int(_number(fields[column], place)) for flag, column in flags.items()},
         )
 
@@ -226,13 +226,13 @@ def _column(path: str, header: Sequence[str], name: str) -> int:
     return header.index(name)
 
 
-def _number(text: str, place: _Place) -> float:
+def _number(text: str, place: _Place, finite: bool = True) -> float:
     try:
         value = float(text)
+        if not finite or math.isfinite(value):
+            return value
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise TfodError(
-            f"{place[0]}, line {place[1]}: {text[:40]!r} where a number is expected; correct it"
-        )
-    return value
+        pass
+    raise TfodError(
+        f"{place[0]}, line {place[1]}: {text[:40]!r} where a number is expected; correct it"
+    )

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfod.create.label_maps import ChosenLabelMap, must_write_label_map
 from tfod.create.tally import Tally
@@ -24,6 +24,24 @@ from tfod.writer import ShardSetWriter
 if TYPE_CHECKING:
     from tfod.beam import Runner
 
+
+class CompleteShard(NamedTuple):
+    """A shard that is complete and has not got its name yet.
+
+    Attributes:
+        path: that it will have.
+        aside: where it is.
+        source: what its records are made from.
+    """
+
+    path: str
+    aside: str
+    source: str
+
+
+Verify = Callable[[Sequence[CompleteShard], str], None]
+"""Is given all shards and the text of their label map; if it raises, nothing gets its name."""
+
 _AROUND = 12  # characters of a text that is no text, before and behind
 
 
@@ -34,15 +52,18 @@ class PlannedSet:
     Attributes:
         path: of its only file; of several the numbered names start with it.
         num_shards: how many files; never more than it has pictures.
+        source: the annotations that its records are made from, for messages.
         items: what its records are made from, one for each.
-        make: makes a record; adds to the tally. With a runner both are sent to other processes.
+        make: makes a record, or None where an item is left out; adds to the tally. With a runner
+            both are sent to other processes.
         shard_of: which file the record of an item goes into; None deals them in turn.
     """
 
     path: str
     num_shards: int
+    source: str
     items: Iterable[Any]
-    make: Callable[[Any, Tally], Detection]
+    make: Callable[[Any, Tally], Detection | None]
     shard_of: Callable[[Any], int] | None = None
 
     @property
@@ -100,6 +121,7 @@ def write_sets(
     *,
     sources: Sequence[str] = (),
     runner: Runner | None = None,
+    verify: Verify | None = None,
 ) -> Created:
     """Write sets into one folder, and the label map beside them.
 
@@ -114,9 +136,11 @@ def write_sets(
         sources: files that are read, which are never replaced.
         runner: lets workers of Apache Beam make the records, each of them whole files; they need
             the folder and the pictures under the same paths.
+        verify: is given the complete files before they have their names.
 
     Raises:
-        TfodError: something is there already, or whatever the records raise.
+        TfodError: something is there already, the tally has refused something, or whatever the
+            records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
     for one in planned:
@@ -132,8 +156,8 @@ def write_sets(
         contextlib.ExitStack() as stack,
         OutputFolder(folder, sources, overwrite, shards_there=find) as output,
     ):
+        text = chosen.label_map.to_text()
         if new_map:
-            text = chosen.label_map.to_text()
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
         if runner is None:
@@ -144,9 +168,21 @@ def write_sets(
                 output.require_free(one.name)
             work = stack.enter_context(WorkFolder(folder))
             written = _write_on_beam(planned, tally, output, work, runner)
+        tally.raise_refusals()
+        if verify is not None:
+            verify(list(_complete(output, planned, written)), text)
     sets = tuple(written)
     notes = (*chosen.notes, *tally.sentences(), *_empty_sets(sets))
     return Created(sets, beside, new_map, notes)
+
+
+def _complete(
+    output: OutputFolder, planned: Sequence[PlannedSet], written: Sequence[CreatedSet]
+) -> Iterator[CompleteShard]:
+    aside = output.complete()
+    for one, made in zip(planned, written, strict=True):
+        for path in made.shards if made.pictures else ():
+            yield CompleteShard(path, aside[path], one.source)
 
 
 def _require_shard_path(path: str) -> None:
@@ -168,9 +204,11 @@ def _write(planned: PlannedSet, writer: ShardSetWriter, tally: Tally) -> Created
     """Write the records of a set."""
     objects = 0
     for item in planned.items:
-        payload, count = make_record(planned.make, item, tally)
-        writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
-        objects += count
+        made = make_record(planned.make, item, tally)
+        if made is not None:
+            payload, count = made
+            writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
+            objects += count
     writer.complete()
     return CreatedSet(planned.path, tuple(writer.paths()), writer.count, objects)
 
@@ -193,14 +231,16 @@ def _write_on_beam(
 
 
 def make_record(
-    make: Callable[[Any, Tally], Detection], item: Any, tally: Tally
-) -> tuple[bytes, int]:
-    """A record, encoded, and how many objects it has.
+    make: Callable[[Any, Tally], Detection | None], item: Any, tally: Tally
+) -> tuple[bytes, int] | None:
+    """A record, encoded, and how many objects it has; None where the item is left out.
 
     Raises:
         TfodError: whatever ``make`` raises, or a text is none.
     """
     detection = make(item, tally)
+    if detection is None:
+        return None
     with _sound_texts(detection.filename or ""):
         return encode_detection(detection), len(detection.boxes)
 

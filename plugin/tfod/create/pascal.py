@@ -1,10 +1,11 @@
 """Pascal VOC to shards, as create_pascal_tf_record.py makes them.
 
 Boxes are VOC's pixels, which it counts from 1, divided by the size that the XML gives: nothing is
-subtracted, clipped or rounded. Other than the script this keeps pictures that are no JPEG, takes
-size and format from the picture's own header, writes ``occluded`` where the XML has it, reads
-objects without ``difficult``, ``truncated`` or ``pose`` as 0, 0 and Unspecified, and needs no
-label map.
+subtracted or rounded. Other than the script this reads layouts that are not VOC's (those of
+xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), judges boxes, keeps pictures
+that are no JPEG, takes size and format from the picture's own header, writes ``occluded`` where the
+XML has it, reads objects without ``difficult``, ``truncated`` or ``pose`` as 0, 0 and Unspecified,
+and needs no label map.
 """
 
 from __future__ import annotations
@@ -14,26 +15,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tfod.create.boxes import normalized
+from tfod.create.boxes import normalized, sound_boxes
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.create.output import Created, PlannedSet, write_sets
-from tfod.create.pictures import Picture, read_picture
+from tfod.create.orientation import Frame, frame_of
+from tfod.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.create.pascal_images import ImageFinder
+from tfod.create.pictures import read_picture
+from tfod.create.policy import STRICT, Policy
 from tfod.create.tally import Tally
 from tfod.detection import Detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap
-from tfod.naming import split_extension
-from tfod.picture import FORMAT_OF_EXTENSION
-from tfod.voc import VOC_ANNOTATIONS, VocObject, VocPicture, read_voc
+from tfod.voc import VOC_ANNOTATIONS, VocObject, read_voc
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"
-_PICTURES = "JPEGImages"
+_ANNOTATIONS = (VOC_ANNOTATIONS, "annotations", "annots")  # of VOC, raccoon and kangaroo
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _FIELDS = frozenset(("pose", "truncated", "difficult", "occluded"))
@@ -50,13 +50,16 @@ class PascalSource:
         year: one of :data:`YEARS`; None is VOC2007 where there is one, else ``data_dir`` itself.
         set: VOC's ``train``, ``val``, ``trainval`` or ``test``, or the name of another list, as
             CVAT's ``default``; None is ``train`` where there are lists, else every annotation.
-        annotations_dir: of the XML files, relative to the year's folder.
+        annotations_dir: of the XML files, relative to the year's folder; None is ``Annotations``
+            where there is one, else ``annotations`` or ``annots``, else the year's folder itself.
+        image_dir: the folder of the images; None is looked for around the annotations.
     """
 
     data_dir: str
     year: str | None = None
     set: str | None = None
-    annotations_dir: str = VOC_ANNOTATIONS
+    annotations_dir: str | None = None
+    image_dir: str | None = None
 
 
 def create_pascal(
@@ -68,6 +71,8 @@ def create_pascal(
     num_shards: int = 1,
     overwrite: bool = False,
     runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
 ) -> Created:
     """Write the pictures of one set.
 
@@ -81,44 +86,62 @@ def create_pascal(
         num_shards: how many files.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    roots = _roots(source)
-    files = [(root, path) for root in roots for path in _annotation_files(root, source)]
+    years = _years(source)
+    files = [(year, path) for year in years for path in _annotation_files(year, source.set)]
     tally = Tally()
     chosen = choose_label_map(
         label_map,
         os.path.dirname(output_path) or ".",
-        lambda: _made_label_map([os.path.join(root, source.annotations_dir) for root in roots]),
+        lambda: _made_label_map([year.annotations for year in years]),
     )
-    maker = _Maker(source.annotations_dir, chosen, ignore_difficult_instances)
-    planned = PlannedSet(output_path, num_shards, files, maker)
-    return write_sets([planned], chosen, tally, overwrite, runner=runner)
+    maker = _Maker(ImageFinder(source.image_dir), chosen, ignore_difficult_instances, policy)
+    planned = PlannedSet(output_path, num_shards, years[0].annotations, files, maker)
+    return write_sets([planned], chosen, tally, overwrite, runner=runner, verify=verify)
+
+
+@dataclass(frozen=True)
+class _Year:
+    """The folder of a year of VOC, or of any other dataset, and that of its annotations."""
+
+    root: str
+    annotations: str
 
 
 @dataclass(frozen=True)
 class _Maker:
     """Makes the record of an annotation file, which comes with the year's folder."""
 
-    annotations_dir: str
+    images: ImageFinder
     chosen: ChosenLabelMap
     ignore_difficult: bool
+    policy: Policy
 
-    def __call__(self, file: tuple[str, str], tally: Tally) -> Detection:
-        root, path = file
-        voc = read_voc(path)
+    def __call__(self, file: tuple[_Year, str], tally: Tally) -> Detection | None:
+        year, path = file
+        voc = read_voc(path, odd_boxes=True)
         if voc is None:
             raise TfodError(f"{path} is no Pascal VOC annotation: its root is not <annotation>")
-        if not voc.filename:
-            raise TfodError(f"{path}: <filename> is missing or empty; say which picture it is of")
-        place, filename = _find_picture(root, os.path.join(root, self.annotations_dir), voc)
-        picture = read_picture(place, path)
+        found = self.images.find(year.root, year.annotations, voc, tally)
+        picture = read_picture(found.path, path, tally, self.policy)
+        if picture is None:
+            return None
         objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
+        boxes = [one.box for one in objects if one.box is not None]
+        said, choice = (voc.height, voc.width), self.policy.exif_orientation
+        frame = frame_of(picture, said, boxes, choice, path, tally)
+        _count_size(frame, path, tally)
+        places = [_place(path, one) for one in objects]
+        sound = sound_boxes(boxes, frame.size, places, self.policy.odd_boxes, tally)
+        objects = [objects[row] for row in sound.kept]
         return Detection(
-            **picture.fields(filename),
-            boxes=_boxes(objects, voc, picture, tally),
+            **picture.fields(found.name),
+            boxes=normalized(sound.corners, frame.size, frame.orientation),
             class_text=[one.name for one in objects],
             class_label=[self.chosen.id_of(one.name, _place(path, one)) for one in objects],
             attributes=_attributes(objects, path),
@@ -139,19 +162,15 @@ class _Maker:
         return True
 
 
-def _boxes(
-    objects: Sequence[VocObject], voc: VocPicture, picture: Picture, tally: Tally
-) -> np.ndarray:
+def _count_size(frame: Frame, path: str, tally: Tally) -> None:
     # The XML's size is the one that its boxes were drawn on.
-    height, width = voc.height or picture.height, voc.width or picture.width
-    if (height, width) != (picture.height, picture.width):
+    if frame.size != frame.own:
+        (height, width), own = frame.size, frame.own
         tally.add(
             "pictures of another size than their annotation says; their boxes are divided by "
             "the annotation's",
-            f"{voc.file}: {width}x{height}, the picture {picture.width}x{picture.height}",
+            f"{path}: {width}x{height}, the picture {own[1]}x{own[0]}",
         )
-    boxes = [one.box for one in objects if one.box is not None]
-    return normalized(boxes, (height, width), voc.file)
 
 
 def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:
@@ -179,7 +198,7 @@ def _place(path: str, one: VocObject) -> str:
     return f"{path}, line {one.line}"
 
 
-def _roots(source: PascalSource) -> list[str]:
+def _years(source: PascalSource) -> list[_Year]:
     """The folders that hold annotations and pictures, one a year."""
     if not os.path.isdir(source.data_dir):
         raise TfodError(f"{source.data_dir} is no folder; name that of the dataset")
@@ -187,28 +206,35 @@ def _roots(source: PascalSource) -> list[str]:
         root = os.path.join(source.data_dir, YEARS[0])
         roots = [root if os.path.isdir(root) else source.data_dir]
     else:
-        years = YEARS[:-1] if source.year == YEARS[-1] else (source.year,)
-        roots = [os.path.join(source.data_dir, year) for year in years]
-    for root in roots:
-        folder = os.path.join(root, source.annotations_dir)
-        if not os.path.isdir(folder):
-            raise TfodError(
-                f"{folder}: no such folder of annotations; name it with --annotations_dir, and the "
-                "folder above it with --data_dir"
-            )
-    return roots
+        names = YEARS[:-1] if source.year == YEARS[-1] else (source.year,)
+        roots = [os.path.join(source.data_dir, name) for name in names]
+    return [_Year(root, _annotations_folder(root, source.annotations_dir)) for root in roots]
 
 
-def _annotation_files(root: str, source: PascalSource) -> list[str]:
+def _annotations_folder(root: str, named: str | None) -> str:
+    """The folder of the XML files; the root itself is the last one that is thought of."""
+    folders = [os.path.join(root, name) for name in ((named,) if named else _ANNOTATIONS)]
+    found = next(filter(os.path.isdir, folders), None)
+    if found is None:
+        if not named and os.path.isdir(root) and not os.path.isdir(os.path.join(root, _LISTS)):
+            return root
+        raise TfodError(
+            f"{folders[0]}: no such folder of annotations; name it with --annotations_dir, and the "
+            "folder above it with --data_dir"
+        )
+    return found
+
+
+def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
     """Paths of the XML files of a set, in the order of its list."""
-    folder = os.path.join(root, source.annotations_dir)
-    lists = os.path.join(root, _LISTS)
-    if source.set is None and not os.path.isdir(lists):
+    folder = year.annotations
+    lists = os.path.join(year.root, _LISTS)
+    if wanted is None and not os.path.isdir(lists):
         files = _xml_files(folder)
         if not files:
             raise TfodError(f"{folder} holds no XML file; name the folder with --annotations_dir")
         return files
-    name = source.set or _FIRST_SET
+    name = wanted or _FIRST_SET
     # Each of VOC's lists of one class names every picture of the set; the script reads this one.
     candidates = [os.path.join(lists, file) for file in (f"aeroplane_{name}.txt", f"{name}.txt")]
     for path in candidates:
@@ -258,26 +284,6 @@ def _xml_files(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _find_picture(root: str, annotations: str, voc: VocPicture) -> tuple[str, str]:
-    """The picture's path, and its name with its extension, which old LabelImgs leave out.
-
-    It lies in VOC's folder of pictures, there in a folder as its annotation does, or beside its
-    annotation, as by LabelImg. Such a folder is a part of the name: others have a 1.jpg too.
-    """
-    usual = os.path.join(root, _PICTURES)
-    beside = os.path.dirname(voc.file)
-    within = os.path.relpath(beside, annotations)
-    deeper = os.path.normpath(os.path.join(usual, within))
-    endings = [] if split_extension(voc.filename)[1] else FORMAT_OF_EXTENSION
-    for ending in ("", *endings, *(one.upper() for one in endings)):
-        name = voc.filename + ending
-        for folder, above in ((deeper, within), (usual, ""), (beside, within)):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path):
-                return path, os.path.normpath(os.path.join(above, name)).replace(os.sep, "/")
-    return os.path.join(usual, voc.filename), voc.filename
-
-
 def _made_label_map(folders: Sequence[str]) -> ChosenLabelMap:
     """VOC's own map if it has every class, else one of all classes, in the order of their names.
 
@@ -293,5 +299,5 @@ def _made_label_map(folders: Sequence[str]) -> ChosenLabelMap:
 def _class_names(folders: Sequence[str]) -> Iterator[str]:
     for folder in folders:
         for path in _xml_files(folder):
-            voc = read_voc(path)
+            voc = read_voc(path, odd_boxes=True)
             yield from (one.name for one in voc.objects) if voc else ()

@@ -7,8 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from tfod.create.policy import STRICT, Policy
+from tfod.create.tally import Refusal, Tally
 from tfod.errors import TfodError
 from tfod.picture import read_picture_header
+
+_MISSING = Refusal(
+    "images that are missing",
+    "put them there, take them out of the annotations, or leave them out with "
+    "--skip_missing_images",
+)
 
 
 @dataclass(frozen=True)
@@ -18,13 +26,15 @@ class Picture:
     Attributes:
         data: its bytes.
         format: ``jpeg``, ``png``, …, by its bytes.
-        height, width: in pixels, from its header.
+        height, width: in pixels, from its header, as it is stored.
+        orientation: EXIF's, 1 to 8; 1 where it has none.
     """
 
     data: bytes
     format: str
     height: int
     width: int
+    orientation: int = 1
 
     def fields(self, filename: str, source_id: str | None = None) -> dict[str, Any]:
         """The fields of a Detection that are about the picture file.
@@ -44,12 +54,16 @@ class Picture:
         }
 
 
-def read_picture(path: str, wanted_by: str) -> Picture:
-    """Read a picture file.
+def read_picture(
+    path: str, wanted_by: str, tally: Tally, policy: Policy = STRICT
+) -> Picture | None:
+    """Read a picture file; None where there is none, which the tally counts or refuses.
 
     Args:
         path: of the picture.
         wanted_by: the file that names it, for errors.
+        tally: counts images that are missing.
+        policy: whether they may be left out.
 
     Raises:
         TfodError: it cannot be read, or is no picture.
@@ -59,10 +73,15 @@ def read_picture(path: str, wanted_by: str) -> Picture:
             raise TfodError(f"{wanted_by}: {path} is no file")
         with open(path, "rb") as file:
             data = file.read()
+    except FileNotFoundError:
+        if policy.skip_missing_images:
+            tally.add(f"{_MISSING.what}, left out", path)
+        else:
+            tally.refuse(_MISSING, path)
+        return None
     except OSError as error:
         raise TfodError(
-            f"{wanted_by}: the picture {path} cannot be read ({error.strerror}); put it there, or "
-            "take it out of the annotations"
+            f"{wanted_by}: the image {path} cannot be read ({error.strerror})"
         ) from None
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold
         raise TfodError(
@@ -73,4 +92,4 @@ def read_picture(path: str, wanted_by: str) -> Picture:
         raise TfodError(
             f"{wanted_by}: {path} is no picture that can be read (JPEG, PNG, GIF, BMP, TIFF, WebP)"
         )
-    return Picture(data, header.format, header.height, header.width)
+    return Picture(data, header.format, header.height, header.width, header.orientation)

@@ -1,9 +1,25 @@
-"""What was odd on the way: counted, and the first place of each named."""
+"""What was odd on the way: counted, and the first place of each named; what is refused, places."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import NamedTuple
+
+from tfod.errors import TfodError
+
+_MOST_PLACES = 10
+
+
+class Refusal(NamedTuple):
+    """A reason for which nothing is written, said when all that it is true of is known.
+
+    Attributes:
+        what: a plural without its number, such as "images that are missing".
+        fix: what to do about it.
+    """
+
+    what: str
+    fix: str
 
 
 class _First(NamedTuple):
@@ -21,6 +37,8 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, _First] = {}
+        self._refused: Counter[Refusal] = Counter()
+        self._places: defaultdict[Refusal, list[_First]] = defaultdict(list)
         self._item, self._is_made, self._step = -1, False, 0
 
     def begin(self, item: int, is_made: bool = False) -> None:
@@ -44,9 +62,36 @@ class Tally:
         if what not in self._first:
             self._first[what] = _First(self._item, self._is_made, self._step, where)
 
+    def refuse(self, why: Refusal, where: str) -> None:
+        """Count one more of something for which nothing may be written."""
+        self._refused[why] += 1
+        self._step += 1
+        self._note(why, [_First(self._item, self._is_made, self._step, where)])
+
+    def raise_refusals(self) -> None:
+        """End here if anything was refused.
+
+        Raises:
+            TfodError: with how many there are, the first places of each, and what to do.
+        """
+        if not self._refused:
+            return
+        said = []
+        for why, places in sorted(self._places.items(), key=lambda one: one[1][0]):
+            left = self._refused[why] - len(places)
+            listed = "; ".join(one.where for one in places) + (f"; {left} more" if left else "")
+            said.append(f"{why.what}: {self._refused[why]} ({listed}); {why.fix}")
+        raise TfodError("nothing is written: " + ". ".join(said))
+
+    def _note(self, why: Refusal, places: list[_First]) -> None:
+        self._places[why] = sorted([*self._places[why], *places])[:_MOST_PLACES]
+
     def merge(self, other: Tally) -> None:
         """Add what another process has counted."""
         self._counts.update(other._counts)
+        self._refused.update(other._refused)
+        for why, places in other._places.items():
+            self._note(why, places)
         for what, first in other._first.items():
             self._first[what] = min(first, self._first.get(what, first))
 

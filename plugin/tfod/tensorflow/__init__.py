@@ -1,18 +1,18 @@
-"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets.
+"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets. Needs the extra.
 
-Needs the extra ``tensorflow``; nothing else in tfod imports TensorFlow.
+``pip install 'tfod[tensorflow]'``; nothing else in tfod imports TensorFlow.
 """
 
 from __future__ import annotations
 
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError
 
 try:
     import tensorflow  # noqa: F401 -- the modules below need it
 except ModuleNotFoundError as error:
     if error.name != "tensorflow":
         raise
-    raise TfodError(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}") from None
+    raise TfodError("tfod.tensorflow needs TensorFlow; pip install 'tfod[tensorflow]'") from None
 
 from tfod.tensorflow.description import feature_description
 from tfod.tensorflow.pipeline import dataset
