@@ -5,7 +5,10 @@ BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
 COVERAGE = -m coverage
 
-.PHONY: serve demo test check test-new test-old test-lowest test-pythons test-spark coverage benchmarks docs clean
+STAGES = check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
+
+.PHONY: serve demo test check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons \
+	test-spark benchmarks docs clean
 
 serve: $(VENV)/serve.installed
 	$(BIN)/tfod serve
@@ -13,7 +16,14 @@ serve: $(VENV)/serve.installed
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
 
-test: check test-new test-old coverage test-lowest test-pythons
+# Every stage runs, whatever became of those before it; the failed ones are named at the end.
+test:
+	@failed=; \
+	for stage in $(STAGES); do \
+		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi; \
+	echo "make test: every stage passed ($(STAGES))"
 
 # Style and types.
 check: $(VENV)/test.installed
@@ -21,10 +31,13 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Everything, with Datumaro 1.x and TensorFlow as the oracle; and CVAT's servers between the lines.
+# Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed
 	rm -f .coverage .coverage.*
 	$(BIN)/python $(COVERAGE) run -m pytest -n auto --dist loadfile tests
+
+# CVAT's servers between the lines.
+test-cvat-2.15: $(VENV)/test.installed
 	CVAT_DOUBLE=2.15 $(BIN)/python -m pytest -q tests/cvat
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.

@@ -1,7 +1,7 @@
 """Annotate the pictures of shapes_voc in other formats: COCO, KITTI and Open Images.
 
-COCO's pictures are those of shapes_voc; the other two need names of their own, so a few are
-copied. What VOC does not say comes from the outlines that the pictures were drawn from, which
+The pictures are copied from shapes_voc, for KITTI and Open Images a few under names of their own.
+What VOC does not say comes from the outlines that the pictures were drawn from, which
 draw_shapes.py makes again.
 
     python examples/annotate_shapes.py [folder]
@@ -77,8 +77,14 @@ def seen_shapes(picture: Picture) -> list[SeenShape]:
     ]
 
 
-def write_coco(folder: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
-    """Write instances, keypoints and captions of each subset."""
+def write_coco(root: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
+    """Write pictures, instances, keypoints and captions of each subset, laid out as COCO's own."""
+    folder = root / "annotations"
+    folder.mkdir(parents=True)
+    for subset, one in pictures:
+        media = root / "images" / subset
+        media.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PICTURES / one.filename, media / one.filename)
     for subset in dict.fromkeys(subset for subset, _ in pictures):
         members = [(1000 + 7 * n, one) for n, (s, one) in enumerate(pictures) if s == subset]
         images = [
@@ -306,9 +312,7 @@ def main() -> None:
     pictures = list(all_pictures())
     for name in ("shapes_coco", "shapes_kitti", "shapes_open_images"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    coco = folder / "shapes_coco" / "annotations"
-    coco.mkdir(parents=True)
-    write_coco(coco, pictures)
+    write_coco(folder / "shapes_coco", pictures)
     write_kitti(folder / "shapes_kitti", pictures)
     write_open_images(folder / "shapes_open_images", pictures)
 

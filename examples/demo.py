@@ -1,10 +1,11 @@
-"""Take a data set to TFRecord shards and back, and show what changed: nothing should.
+"""Take a data set to TFRecord shards and back, show that nothing changed, then break a shard.
 
 Runs Datumaro's own command line and tfod's, as one would type them, then reads the source and the
-shards with Datumaro and compares pictures, subsets, boxes, classes and attributes. Needs
+shards with Datumaro and compares pictures, subsets, boxes, classes and attributes. Then a few
+bytes of a copy of the shards are changed, and ``tfod check`` says what is wrong with it. Needs
 Datumaro 1.13 and tfod in the environment of the Python that runs it:
 
-    pip install 'tfod[datumaro]'
+    pip install '.[datumaro]' in a clone of tfod
     python examples/demo.py [--work demo_output]
 
 Exit code: 0 nothing changed, 1 something did, 2 the demo could not run.
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from datumaro.components.annotation import AnnotationType
 from datumaro.components.dataset import Dataset
+from tfod.errors import how_to_install
 
 SOURCE = Path(__file__).resolve().with_name("shapes_voc")
 SOURCE_FORMAT = "voc"
@@ -84,20 +86,20 @@ class DemoError(Exception):
     """The demo cannot go on; the message says why."""
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, exit_code: int = 0) -> None:
     """Print a command as one types it and run it; programs are those beside this Python.
 
     Raises:
-        DemoError: there is no such program, or it failed.
+        DemoError: there is no such program, or it ended with another exit code.
     """
     name, *arguments = (_short(part) for part in command)
     print(f"$ {_wrapped([name, *arguments])}", flush=True)
     program = shutil.which(name, path=str(Path(sys.executable).parent))
     if program is None:
-        raise DemoError(f"no {name} beside {sys.executable}; pip install 'tfod[datumaro]'")
+        raise DemoError(f"no {name} beside {sys.executable}; {how_to_install('datumaro')}")
     code = subprocess.run([program, *arguments], check=False).returncode
-    if code:
-        raise DemoError(f"{name} failed with exit code {code}")
+    if code != exit_code:
+        raise DemoError(f"{name} ended with exit code {code} instead of {exit_code}")
     print(flush=True)
 
 
@@ -119,7 +121,7 @@ def _wrapped(words: Sequence[str]) -> str:
 
 
 def prepare(work: Path) -> Path:
-    """Make the work folder, without the shards of an earlier run; return the shards' folder.
+    """Make the work folder, without what an earlier run made; return the shards' folder.
 
     Raises:
         DemoError: the folder holds something and is not the demo's own.
@@ -129,10 +131,21 @@ def prepare(work: Path) -> Path:
         raise DemoError(f"{work} is not the demo's own; empty it or choose another with --work")
     work.mkdir(parents=True, exist_ok=True)
     mark.touch()
-    shards = work / "tfrecord"
-    if shards.exists():
-        shutil.rmtree(shards)
-    return shards
+    for name in ("tfrecord", "broken"):
+        shutil.rmtree(work / name, ignore_errors=True)
+    return work / "tfrecord"
+
+
+def break_a_copy(shards: Path, broken: Path) -> None:
+    """Copy the shards, rename a class of the label map, and change a byte inside of a picture."""
+    shutil.copytree(shards, broken)
+    label_map = broken / "label_map.pbtxt"
+    text = label_map.read_text(encoding="utf-8")
+    label_map.write_text(text.replace("circle", "cercle"), encoding="utf-8")
+    shard = broken / "train.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    shard.write_bytes(data)
 
 
 def read(folder: Path, dataset_format: str) -> Contents:
@@ -231,6 +244,7 @@ def demo(work: Path) -> bool:
         *("-p", SOURCE, "-o", shards, "--", "--save-images"),
     )
     run("tfod", "describe", shards / "train.tfrecord")
+    run("tfod", "check", shards)
     before, after = read(SOURCE, SOURCE_FORMAT), read(shards, SHARD_FORMAT)
     print(*table(before, after), "", sep="\n")
     if added := added_attributes(before, after):
@@ -238,6 +252,10 @@ def demo(work: Path) -> bool:
     print(f"The shards are in {_short(shards)}{os.sep}")
     found = list(changes(before, after))
     print(*(found or ["nothing changed"]), sep="\n")
+    broken = work / "broken"
+    break_a_copy(shards, broken)
+    print(f"\nThe same shards, a byte changed and a class renamed, in {_short(broken)}{os.sep}")
+    run("tfod", "check", broken, exit_code=1)
     return not found
 
 

@@ -31,6 +31,29 @@ def enclosing_rotated(cx: float, cy: float, w: float, h: float, degrees: float) 
     return cx - half_width, cy - half_height, cx + half_width, cy + half_height
 
 
+def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:
+    """The part of an outline inside the image, by Sutherland and Hodgman; empty for none.
+
+    Args:
+        points: x, y, x, y, … in pixels.
+        size: height and width of the image.
+    """
+    height, width = size
+    corners = list(zip(points[::2], points[1::2], strict=True))
+    for axis, limit, sign in ((0, 0, 1), (0, width, -1), (1, 0, 1), (1, height, -1)):
+        kept: list[tuple[float, float]] = []
+        for before, here in zip([*corners[-1:], *corners[:-1]], corners, strict=True):
+            reach, reach_before = (sign * (one[axis] - limit) for one in (here, before))
+            if (reach < 0) != (reach_before < 0):
+                share = reach_before / (reach_before - reach)
+                other = before[1 - axis] + share * (here[1 - axis] - before[1 - axis])
+                kept.append((limit, other) if axis == 0 else (other, limit))
+            if reach >= 0:
+                kept.append(here)
+        corners = kept
+    return [value for corner in corners for value in corner]
+
+
 def enclosing_pixels(mask: np.ndarray) -> Corners | None:
     """The smallest box around the pixels of a mask; None where it has none."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))

@@ -13,6 +13,14 @@ class TfodError(Exception):
     """Base of everything that tfod raises for bad input."""
 
 
+def how_to_install(extra: str) -> str:
+    """What to type for a package that an extra of tfod's brings, as the end of a message.
+
+    tfod is not on PyPI: this is the one place that says where it is installed from.
+    """
+    return f"pip install '.[{extra}]' in a clone of tfod"
+
+
 class ShardError(TfodError):
     """A shard, or one of its records, is not what it should be.
 

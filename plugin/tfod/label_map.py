@@ -9,6 +9,7 @@ The descriptor is built at run time: generated code would tie us to one protobuf
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,13 @@ _CHECKOUT = Path(__file__).parents[2] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 # Datumaro's reader takes items without the word "item" in front; so do we.
 _BARE_ITEM = re.compile(r"(\A|[}\n])(\s*)\{")
+EMPTY_SUBSETS = "subsets without pictures:"
+"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
+
+
+def comment_on_empty(subsets: Sequence[str]) -> str:
+    """The comment for :meth:`LabelMap.to_text`; '' where no subset is empty."""
+    return f"{EMPTY_SUBSETS} {json.dumps(list(subsets))}" if subsets else ""
 
 
 @dataclass(frozen=True)

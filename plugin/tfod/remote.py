@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from tfod.errors import how_to_install
 from tfod.remote_errors import RemoteError, remote_error, status_of
 from tfod.remote_waiting import (
     PATIENCE,
@@ -143,7 +144,7 @@ def filesystem_of(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise RemoteError(url, "a URL needs fsspec; pip install 'tfod[remote]'") from None
+        raise RemoteError(url, f"a URL needs fsspec; {how_to_install('remote')}") from None
     try:
         if url.startswith(_WEB):  # signatures are of the very characters of an address
             # url_to_fs would take a host such as [::1] for a chain of URLs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 from tfod.remote_waiting import WHEN_WELL
 
 _LONGEST_REASON = 300
@@ -43,7 +43,7 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
     protocol = url.partition("://")[0]
     reason = reason_of(error)
     if isinstance(error, ImportError):
-        return RemoteError(url, f"needs a package ({reason}); pip install 'tfod[remote]'")
+        return RemoteError(url, f"needs a package ({reason}); {how_to_install('remote')}")
     if isinstance(error, FileNotFoundError):
         known = f" ({reason})" if "bucket does not exist" in reason else ""
         remedy = "see whether the address is right"

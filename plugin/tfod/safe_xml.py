@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
@@ -204,5 +204,5 @@ def _lxml() -> Any:
     try:
         from lxml import etree
     except ImportError:
-        raise TfodError("reading XML needs lxml; pip install 'tfod[validator]'") from None
+        raise TfodError(f"reading XML needs lxml; {how_to_install('validator')}") from None
     return etree

@@ -275,7 +275,7 @@ def test_without_beam_the_line_says_what_to_install(
     )
     assert (process.returncode, process.stderr) == (
         2,
-        "tfod: --runner needs Apache Beam; pip install 'tfod[beam]'\n",
+        "tfod: --runner needs Apache Beam; pip install '.[beam]' in a clone of tfod\n",
     )
 
 

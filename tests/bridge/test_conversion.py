@@ -84,7 +84,7 @@ def there_and_back(
     image: CvatImage, save_masks: bool = True
 ) -> tuple[list[CvatShape], list[CvatTag]]:
     builder = DetectionBuilder(LabelMap.from_names(LABELS), INPUT_TYPES, save_masks)
-    payload = encode_detection(builder.build(image, None))
+    payload = encode_detection(builder.build(image, builder.place(image), None))
     detection = decode_detection(Example.from_bytes(payload))
     back = ShapeBuilder(LABELS)
     record = ZipRecord("", "here", detection, None)

@@ -92,15 +92,22 @@ def test_what_cannot_come_is_counted(run: Run, stub: StubServer, tmp_path: Path)
     out = tmp_path / "anno.zip"
     ran = run("cvat", "export", "task", 1, out)
     assert ran.err == (
-        "tfod: not written, the format has no place for them: 2 points, 1 polyline; "
-        "attributes not written: 1 occluded; "
-        "written as their enclosing box: 1 rotated box, 1 polygon; "
-        "boxes that reach outside the picture, written so: 1\n"
+        "tfod: not written, the format has no place for them: 2 points, 1 polyline\n"
+        "tfod: attributes not written: 1 occluded\n"
+        "tfod: written as their enclosing box: 1 rotated box, 1 polygon\n"
+        "tfod: clipped to their frame: 1 shape\n"
     )
+    with zipfile.ZipFile(out) as archive:
+        assert sorted(archive.namelist())[0] == "EXPORT_NOTES.txt"
+        notes = archive.read("EXPORT_NOTES.txt").decode()
+    assert [line for line in notes.splitlines() if line.startswith("- ")] == [
+        line.replace("tfod:", "-", 1) for line in ran.err.splitlines()
+    ]
     (one, *_) = detections(out)
     boxes = one.boxes * (200, 100, 200, 100)
     assert np.allclose(boxes[0], [15, 5, 25, 25], atol=1e-3)
     assert np.allclose(boxes[1], [1, 1, 5, 9], atol=1e-3)
+    assert np.allclose(boxes[2], [0, 2, 20, 20], atol=1e-3)
 
 
 def test_video(run: Run, tmp_path: Path) -> None:
@@ -108,7 +115,7 @@ def test_video(run: Run, tmp_path: Path) -> None:
     assert run("cvat", "export", "task", 2, out, "--with-images").code == 0
     found = detections(out)
     assert [one.filename for one in found] == [
-        f"frame_{number:06d}.jpg" for number in range(4, 16, 2)
+        f"frame_{number:06d}.PNG" for number in range(4, 16, 2)
     ]
     assert [len(one.boxes) for one in found] == [0, 1, 0, 1, 0, 0]
     assert found[1].format == "jpeg"
@@ -116,7 +123,7 @@ def test_video(run: Run, tmp_path: Path) -> None:
 
 def test_pictures_that_do_not_come_are_counted(run: Run, tmp_path: Path) -> None:
     ran = run("cvat", "export", "task", 2, tmp_path / "a.zip", "--with-images")
-    assert ran.err == "tfod: 5 frames without a picture from the server\n"
+    assert ran.err == "tfod: 5 frames without an image file from the server\n"
 
 
 def test_empty_frames_can_be_left_out(run: Run, stub: StubServer, tmp_path: Path) -> None:

@@ -509,6 +509,6 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
     command = ["cvat", "import", "task", "1", str(make_zip(record())), "--server-host", stub.url]
     ran = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     assert ran.stderr == (
-        "tfod: talking to a CVAT server needs cvat-sdk; pip install 'tfod[cvat]'\n"
+        "tfod: talking to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
     )
     assert Ran(ran.returncode, ran.stdout, "") == (2, "", "")

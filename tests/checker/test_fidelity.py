@@ -283,7 +283,7 @@ class TestLoading:
     def test_without_lxml(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write("a.xml", VOC_XML)
         monkeypatch.setitem(sys.modules, "lxml", None)
-        with pytest.raises(TfodError, match=r"needs lxml; pip install 'tfod\[validator\]'"):
+        with pytest.raises(TfodError, match=r"needs lxml; pip install '\.\[validator\]'"):
             load_annotations(path)
 
 

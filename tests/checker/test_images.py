@@ -338,5 +338,5 @@ class TestDecoding:
 
     def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-        with pytest.raises(TfodError, match=r"pip install 'tfod\[validator\]'"):
+        with pytest.raises(TfodError, match=r"pip install '\.\[validator\]'"):
             picture_bytes.decode_failure(b"")

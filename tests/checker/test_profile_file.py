@@ -258,7 +258,7 @@ class TestDocuments:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         name = {"yaml": "PyYAML"}.get(module, module)
-        assert f"need {name}; pip install 'tfod[validator]'" in done.stdout
+        assert f"need {name}; pip install '.[validator]' in a clone of tfod" in done.stdout
 
 
 class TestPython:

@@ -292,7 +292,8 @@ except TfodError as error:
     print(error)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said in run.stdout and run.stdout.endswith("; pip install 'tfod[validator]'\n")
+    advice = "; pip install '.[validator]' in a clone of tfod\n"
+    assert said in run.stdout and run.stdout.endswith(advice)
     assert run.stdout.count("\n") == 1
 
 

@@ -28,6 +28,8 @@ def test_contents(wheel: Path) -> None:
         "tfod/py.typed",
         "tfod/datumaro/reader.py",
         "tfod/label_maps/coco.pbtxt",
+        "tfod_validator/examples/shapes_good.zip",
+        "tfod_validator/examples/shapes_broken.zip",
         "tfod_validator/cli.py",
         "tfod_validator/profile.schema.json",
         "_tfod_import_hook.py",

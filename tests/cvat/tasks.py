@@ -46,7 +46,7 @@ def picture_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (6
 
 
 def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Picture:
-    kind = "PNG" if name.lower().endswith(".png") else "JPEG"
+    kind = {".png": "PNG", ".webp": "WEBP"}.get(Path(name).suffix.lower(), "JPEG")
     return Picture(name, width, height, picture_bytes(name, kind, (width, height)))
 
 

@@ -228,7 +228,7 @@ def test_shapes_outside_of_the_picture_are_counted(
     )
     found = export(task, tmp_path)
     assert found.boxes()["a.jpg"] == [("cat", 1.0, 2.0, 3.0, 4.0)]
-    assert "2 shapes wholly outside of their picture not written" in caplog.text
+    assert "not written, wholly outside their frame: 2 shapes" in caplog.text
 
 
 def test_ids_without_a_label_map_are_told_as_such(tmp_path: Path) -> None:

@@ -513,6 +513,18 @@ class TestDefects:
             "1 of them look like pixels, not normalized"
         )
 
+    @pytest.mark.parametrize(("others", "in_pixels"), [(1, False), (0, True)])
+    def test_a_box_that_hangs_over_the_edge_is_not_in_pixels(
+        self, make_shard, load, warnings, others: int, in_pixels: bool
+    ) -> None:
+        """The other boxes of its shard tell; those of another shard do not."""
+        hanging = [-0.5, 0.25, 1.5, 2.25]
+        make_shard("s", picture() | objects([hanging] + [BOX] * others))
+        make_shard("t", picture() | objects([BOX] * 3))
+        assert len(boxes(load())) == 4 + others
+        (said,) = [said for said in warnings() if "clamped" in said]
+        assert ("look like pixels" in said) is in_pixels
+
     @pytest.mark.parametrize(
         ("box", "what"),
         [

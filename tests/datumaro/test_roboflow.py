@@ -14,8 +14,8 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import lines
-from tfod.datumaro.notes import EMPTY_SUBSETS
 from tfod.example import Example
+from tfod.label_map import EMPTY_SUBSETS
 from tfod.records import read_records
 
 from tests.datumaro.conftest import content, ids_of, labels_of

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
-from tests.mutants.sound import CAT_BOX, DOG_BOX, TF, WIDTH, first, record, second, with_boxes
+from tests.mutants.sound import (
+    CAT_BOX,
+    DOG_BOX,
+    TF,
+    WIDTH,
+    first,
+    record,
+    second,
+    shard,
+    with_boxes,
+)
 
 HOW = {"record": 0, "options": TF}
 
@@ -16,6 +26,11 @@ HOW = {"record": 0, "options": TF}
 def one(*box: float) -> bytes:
     """A shard whose first record has this box, and a sound one."""
     return first(with_boxes([box, DOG_BOX], ["cat", "dog"], [1, 2]))
+
+
+def only(*boxes: tuple[float, float, float, float]) -> bytes:
+    """A shard of one record with these two boxes."""
+    return shard(with_boxes(boxes, ["cat", "dog"], [1, 2]))
 
 
 def after(value: float) -> float:
@@ -46,7 +61,7 @@ def not_finite() -> Iterator[Mutant]:
     yield fail("infinity", one(0.25, 0.25, math.inf, 0.75), **HOW)
     yield fail("minus-infinity", one(0.25, -math.inf, 0.5, 0.75), **HOW)
     largest = float(np.finfo(np.float32).max)
-    yield near("largest-number", one(0.25, 0.25, largest, 0.75), "BOX005", options=TF)
+    yield near("largest-number", one(0.25, 0.25, largest, 0.75), "BOX003", options=TF)
 
 
 @mutants_of("BOX003")
@@ -68,8 +83,20 @@ def slightly_outside() -> Iterator[Mutant]:
 @mutants_of("BOX005")
 def looks_like_pixels() -> Iterator[Mutant]:
     yield fail("pixels", one(10.0, 5.0, 20.0, 15.0), **HOW)
-    yield fail("next-above-2", one(0.25, 0.25, 0.5, after(2.0)), **HOW)
+    yield fail(
+        "next-above-2-in-all-boxes",
+        only((0.25, 0.25, 0.5, after(2.0)), (0.1, 0.1, 9.0, 9.0)),
+        **HOW,
+    )
+    yield fail("from-the-first-pixel", only((0.0, 0.0, 34.0, 21.0), (0.0, 0.0, 20.0, 8.0)), **HOW)
     yield near("just-2", one(0.25, 0.25, 0.5, 2.0), "BOX003", options=TF)
+    yield near("one-that-hangs-over", one(-0.5, 0.25, 1.5, 2.25), "BOX003", options=TF)
+    yield near(
+        "half-of-them-hang-over",
+        only((-0.5, 0.25, 1.5, 2.25), (0.1, 0.1, 0.5, 0.5)),
+        "BOX003",
+        options=TF,
+    )
 
 
 @mutants_of("BOX006")

@@ -1,10 +1,13 @@
-"""The pages of docs/recipes, typed as they are written."""
+"""The pages of docs/recipes, and docs/library.md, typed as they are written."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from tests.recipes.page import Step, run, steps_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+LIBRARY = ROOT / "docs" / "library.md"
 _PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
 
 
@@ -24,27 +28,65 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _environment(desk: Path) -> dict[str, str]:
+    home = desk / ".home"
+    home.mkdir(exist_ok=True)
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page(page: Path, desk: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for sign, package in _PACKAGES.items():
         if sign in text:
             pytest.importorskip(package)
-    home = desk / ".home"
-    home.mkdir()
-    scripts = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(home),
-        "COLUMNS": "100",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
     steps = list(steps_of(text))
     assert steps or page.stem == "README", "nothing on this page is typed"
     for step in steps:
-        wrong = run(step, desk, environment)
+        wrong = run(step, desk, _environment(desk))
         assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
+
+
+def test_library_page_is_one_session(desk: Path) -> None:
+    """Its blocks are typed in their order: commands as they come, Python goes on where it was."""
+    session = ""
+    steps = list(steps_of(LIBRARY.read_text(encoding="utf-8")))
+    assert sum(step.script for step in steps) == 7
+    for step in steps:
+        if step.script:
+            session += "\n" * (step.line - 1 - session.count("\n")) + step.command
+            step = replace(step, command=session)
+        wrong = run(step, desk, _environment(desk))
+        assert wrong is None, f"library.md:{step.line}: {step.command}{wrong}"
+
+
+def test_the_demo_shows_what_is_said_of_a_broken_shard(tmp_path: Path) -> None:
+    pytest.importorskip("datumaro")
+    command = [sys.executable, ROOT / "examples" / "demo.py"]
+    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    good, _, broken = done.stdout.partition("\nnothing changed\n")
+    assert "$ tfod check demo_output/tfrecord\nVALID: " in good
+    assert "$ tfod check demo_output/broken\nINVALID: " in broken
+    assert "TFR004 error: checksum" in broken and "did you mean 'cercle'" in broken
+
+
+def test_nothing_says_that_tfod_is_on_pypi() -> None:
+    """It is not; where it is installed from is said by tfod.errors.how_to_install."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for top in ("README.md", "CONTRIBUTING.md", "docs", "plugin", "validator", "examples")
+        for path in [ROOT / top, *sorted((ROOT / top).rglob("*.*"))]
+        if path.suffix in (".md", ".py", ".html")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"pip install (-\S+ )*['\"]?tfod\b", line)
+    ]
+    assert found == []
 
 
 def test_every_page_is_listed() -> None:

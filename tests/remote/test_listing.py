@@ -198,7 +198,7 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
         check=False,
     )
     said = done.stderr.splitlines()[-1]
-    assert "s3://b/a*: needs a package (" in said and "pip install 'tfod[remote]'" in said
+    assert "s3://b/a*: needs a package (" in said and "pip install '.[remote]'" in said
 
 
 def test_no_shard_is_one_line(bucket: Bucket) -> None:

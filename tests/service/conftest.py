@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import pwd
 import re
@@ -29,6 +30,8 @@ from tests.conftest import encode, free_port, objects, picture, require
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 _START_SECONDS = 60
+_COUNTER = itertools.count()
+_IN_A_HURRY = {"TFOD_MAX_UPLOADS_PER_MINUTE": "100000", "TFOD_MAX_SIGN_INS_PER_MINUTE": "100000"}
 
 
 @dataclass
@@ -124,7 +127,7 @@ def running_service(
         [*command, "--data", str(data), *options],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **_IN_A_HURRY, **(environment or {})},
     )
     service = Service(process, "", data)
     told = threading.Event()
@@ -191,8 +194,19 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     assert list((data / "incoming").iterdir()) == []
 
 
+@pytest.fixture(scope="module")
+def postgresql(postgresql_server: str) -> str:
+    """URL of a database of the module's own: a database belongs to one data folder."""
+    import psycopg  # of the extra 'scale'
+
+    name = f"tfod{next(_COUNTER)}"
+    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type, unused-ignore]
+    return postgresql_server.rpartition("/")[0] + f"/{name}"
+
+
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a PostgreSQL server of our own."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     require("PostgreSQL", bool(programs))

@@ -82,6 +82,18 @@ def test_without_waiting(service: Service, good_zip: bytes) -> None:
     assert over["progress"]["records"] == {"done": 3, "total": 3}
 
 
+def test_waiting_for_what_was_accepted(service: Service, good_zip: bytes) -> None:
+    accepted = service.upload({"file": ("a.zip", good_zip)}, wait=0)
+    address = service.url + accepted.headers["Location"]
+    answer = requests.get(address, params={"wait": 60, "fail": "error"}, timeout=90)
+    assert (answer.status_code, answer.json()["valid"]) == (200, True)
+    answer = requests.get(address, params={"wait": 60, "format": "text"}, timeout=90)
+    assert answer.text.startswith("VALID")
+    for value in ("-1", "61", "soon"):
+        refused = problem(requests.get(address, params={"wait": value}, timeout=90), 400)
+        assert refused["parameter"] == "wait"
+
+
 def test_a_body_that_is_the_file(service: Service, good_zip: bytes) -> None:
     url = f"{service.url}/api/v1/validations?wait=30&filename=anno.zip"
     for arguments in (["--data-binary", "@-"], ["-T", "-", "-X", "POST"]):  # one of them chunked
@@ -328,7 +340,7 @@ def test_what_is_checked(service: Service) -> None:
 def test_health(service: Service) -> None:
     assert service.get("/healthz").json() == {"status": "ok"}
     checks = service.get("/readyz").json()["checks"]
-    assert checks == dict.fromkeys(("database", "queue", "disk", "workers"), "ok")
+    assert checks == dict.fromkeys(("database", "queue", "disk", "folder", "workers"), "ok")
     text = service.get("/metrics").text
     assert 'tfod_checks_total{outcome="valid"}' in text  # of another process
     assert "tfod_http_request_seconds_bucket" in text

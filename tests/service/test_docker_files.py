@@ -64,7 +64,9 @@ def test_context_is_what_the_wheel_is_built_from() -> None:
     assert rules[0] == "*"
     sent = {rule[1:] for rule in rules if rule.startswith("!")}
     assert all((ROOT / one).exists() for one in sent)
-    assert {"pyproject.toml", "README.md", "LICENSE", "plugin", "validator", "label_maps"} == sent
+    examples = {f"examples/shapes_{name}.zip" for name in ("good", "broken")}
+    named = {"pyproject.toml", "README.md", "LICENSE", "plugin", "validator", "label_maps"}
+    assert sent == named | examples
 
 
 def test_profile_scale_adds_servers_and_workers_to_the_service_alone() -> None:

@@ -10,6 +10,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ import requests
 from PIL import Image
 from tfod_validator.service.check_worker import Worker
 from tfod_validator.service.settings import Limits, Settings
+from tfod_validator.service.store import Store
+from tfod_validator.service.validation import Outcome
 
 from tests.conftest import encode, picture
 from tests.service.conftest import Service, running_service, zip_of
@@ -113,6 +116,10 @@ class TestUploads:
         response = running.upload({"file": ("a", b"x")}, wait=60)
         assert response.status_code == 202
         assert time.monotonic() - began < 30
+        state = requests.get(
+            running.url + response.headers["Location"], params={"wait": 60}, timeout=60
+        )
+        assert (state.status_code, state.json()["state"]) == (200, "queued")
         links = response.json()["links"]
         with requests.get(running.url + links["events"], stream=True, timeout=60) as first:
             assert first.status_code == 200
@@ -136,6 +143,71 @@ class TestQueue:
         assert int(refused.headers["Retry-After"]) > 0
         assert ask("10.0.0.2").status_code == 202
         assert problem(ask("10.0.0.3"), 429)["limit"] == "max_queued"
+
+    def test_uploads_in_a_minute(self, start_service: Start) -> None:
+        limits = options({"max_uploads_per_minute": 3})
+        running = start_service("--workers", "0", "--trusted-proxies", "1", *limits)
+        file = {"file": ("a.tfrecord", b"x")}
+
+        def ask(address: str) -> requests.Response:
+            found: requests.Response = running.upload(file, {"X-Forwarded-For": address}, wait=0)
+            return found
+
+        assert [ask("10.0.0.1").status_code for _ in range(3)] == [202] * 3
+        refused = ask("10.0.0.1")
+        said = problem(refused, 429)
+        assert said["limit"] == "max_uploads_per_minute"
+        assert said["detail"].startswith("There were too many uploads (3 in a minute are allowed)")
+        assert 0 < int(refused.headers["Retry-After"]) <= 20
+        assert ask("10.0.0.2").status_code == 202
+
+    def test_turns_come_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = Store(Settings(data=tmp_path))
+        store.create_tables()
+        now = 1000.0
+        monkeypatch.setattr(time, "time", lambda: now)
+        assert [store.take("a", 3, 60.0) for _ in range(5)] == [0, 0, 0, 20, 20]
+        now += 15
+        assert store.take("a", 3, 60.0) == 5
+        assert store.take("b", 3, 60.0) == 0
+        now += 5
+        assert [store.take("a", 3, 60.0) for _ in range(2)] == [0, 20]
+        now += 600
+        store.delete_expired()
+        assert [store.take("a", 3, 60.0) for _ in range(4)] == [0, 0, 0, 20]
+
+    def test_clients_take_turns(self, start_service: Start) -> None:
+        running = start_service("--workers", "0", "--trusted-proxies", "1")
+        wanted = ["1", "1", "1", "2", "2", "3"]
+        for address in wanted:
+            sent = {"X-Forwarded-For": f"10.0.0.{address}"}
+            running.upload({"file": (address, b"x")}, sent, wait=0)
+        store = Store(Settings(data=running.data))
+        turns = []
+        for number in range(6):
+            found = store.claim(f"worker {number}", time.time() + 600, 4)
+            assert found is not None
+            turns.append(found.files[0].name)
+            assert store.finish(found.id, f"worker {number}", Outcome({}, True))
+        assert turns == ["1", "2", "3", "1", "2", "1"]
+        assert store.claim("worker", time.time() + 600, 4) is None
+
+    def test_a_client_leaves_a_place_to_others(self, start_service: Start) -> None:
+        before = start_service("--workers", "0", "--trusted-proxies", "1")
+        keys = {}
+        for name, address in (("long", "1"), ("next", "1"), ("other", "2")):
+            sent = {"X-Forwarded-For": f"10.0.0.{address}"}
+            response = before.upload({"file": ("a.tfrecord", record_of())}, sent, wait=0)
+            keys[name] = response.json()["id"]
+        store = Store(Settings(data=before.data))
+        held = store.claim("a worker with a long check", time.time() + 600, 4)
+        assert held is not None and held.id == keys["long"]
+        before.stop()
+        running = start_service("--checks", "2")
+        assert running.wait_until_over(keys["other"])["valid"] is not None
+        assert running.get(f"/api/v1/validations/{keys['next']}").json()["state"] == "queued"
+        assert store.give_back(held.id, "a worker with a long check")
+        assert running.wait_until_over(keys["next"])["state"] == "finished"
 
     def test_checks_of_a_client_at_the_same_time(self, start_service: Start) -> None:
         limits = options({"max_running_per_client": 1})
@@ -259,6 +331,8 @@ def test_reports_expire(start_service: Start) -> None:
 def test_no_limit_is_forgotten() -> None:
     elsewhere = {"max_attempts", "min_free_bytes"}  # in test_steady.py
     elsewhere |= {"max_report_bytes"}  # in test_job.py
+    elsewhere |= {"max_sign_ins_per_minute"}  # in test_security.py
     reached = {*_SMALL, "max_queued_per_client", "max_queued", "max_running_per_client"}
+    reached |= {"max_uploads_per_minute"}
     reached |= {"max_check_bytes", "max_check_seconds", "report_seconds"}
     assert {one.name for one in dataclasses.fields(Limits)} == reached | elsewhere

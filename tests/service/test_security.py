@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import requests
@@ -39,6 +39,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
+
+
+def upload_on_page(service: Service, browser: requests.Session) -> requests.Response:
+    """Upload as the page's script does."""
+    url, headers = f"{service.url}/validations", {"Accept": "application/json"}
+    return browser.post(url, files=_FILE, headers=headers, timeout=60)
 
 
 class TestTokens:
@@ -152,6 +158,71 @@ class TestCookies:
         assert re.match(r"/(?![/\\\s])", place + "x"), place
         assert "X" not in self.answer.headers
 
+    def test_guesses_in_a_minute(self, start_service: Start) -> None:
+        limit = ("--max-sign-ins-per-minute", "3")
+        running = start_service("--workers", "0", *limit, TFOD_TOKENS=_TOKEN)
+        for _ in range(3):
+            self.sign_in(running, "guess")
+            assert self.answer.status_code == 403
+        for token in ("guess", _TOKEN):  # a right guess is not told either
+            self.sign_in(running, token)
+            said = problem(self.answer, 429)
+            assert said["limit"] == "max_sign_ins_per_minute"
+            assert "too many attempts to sign in" in said["detail"]
+            assert 0 < int(self.answer.headers["Retry-After"]) <= 20
+
+
+class TestOwners:
+    def delete(self, service: Service, key: str, asks: requests.Session, **more: Any) -> None:
+        """Delete a report in both ways that there are, where that is allowed."""
+        page = f"{service.url}/reports/{key}"
+        address = f"{service.url}/api/v1/validations/{key}"
+        allowed = more.pop("allowed")
+        offers = "Delete it now" in asks.get(page, timeout=60, **more).text
+        assert offers == allowed
+        if allowed:
+            assert asks.delete(address, timeout=60, **more).status_code == 204
+            assert asks.get(address, timeout=60, **more).status_code == 404
+            return
+        for refused in (
+            asks.delete(address, timeout=60, **more),
+            asks.post(f"{page}/delete", timeout=60, **more),
+        ):
+            assert "can be deleted only by" in problem(refused, 403)["detail"]
+        assert asks.get(address, timeout=60, **more).status_code == 200
+
+    def test_of_tokens(self, start_service: Start) -> None:
+        running = start_service("--workers", "0", TFOD_TOKENS=f"{_TOKEN},{_OTHER}")
+        signed_in = {token: TestCookies().sign_in(running, token) for token in (_TOKEN, _OTHER)}
+        anybody = requests.Session()
+        for with_cookie in (False, True):
+            for deletes_with_cookie in (False, True):
+                if with_cookie:
+                    answer = upload_on_page(running, signed_in[_TOKEN])
+                else:
+                    answer = running.upload(_FILE, bearer(_TOKEN), wait=0)
+                assert answer.status_code == 202
+                for token, allowed in ((_OTHER, False), (_TOKEN, True)):
+                    asks = signed_in[token] if deletes_with_cookie else anybody
+                    more = {} if deletes_with_cookie else {"headers": bearer(token)}
+                    self.delete(running, answer.json()["id"], asks, **more, allowed=allowed)
+
+    def test_of_browsers(self, start_service: Start) -> None:
+        running = start_service("--workers", "0")
+        mine, other = requests.Session(), requests.Session()
+        upload_on_page(running, other)
+        key = upload_on_page(running, mine).json()["id"]
+        for one, allowed in ((requests.Session(), False), (other, False), (mine, True)):
+            self.delete(running, key, one, allowed=allowed)
+
+    def test_of_addresses(self, start_service: Start) -> None:
+        running = start_service("--workers", "0", "--trusted-proxies", "1")
+        for address in ("10.0.0.1", "10.0.0.1"):
+            key = running.upload(_FILE, {"X-Forwarded-For": address}, wait=0).json()["id"]
+        for address, allowed in (("10.0.0.2", False), ("10.0.0.1", True)):
+            headers = {"X-Forwarded-For": address}
+            self.delete(running, key, requests.Session(), headers=headers, allowed=allowed)
+
 
 class TestAddresses:
     def test_ids_cannot_be_guessed(self) -> None:
@@ -244,11 +315,18 @@ def test_xml_calls_nobody_and_reads_nothing(service: Service) -> None:
     assert Listener.calls == []
 
 
-def test_yaml_builds_nothing(service: Service) -> None:
+def test_profiles_build_nothing(service: Service) -> None:
     laughs = "a0: &a0 [x]\n" + "".join(
         f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
     )
     code = "name: !!python/object/apply:os.system ['touch /tmp/tfod-was-here']\n"
+    grows = "a0 = 9\n" + "".join(f"a{n} = a{n - 1} * a{n - 1}\n" for n in range(1, 13))
+    grows += "f = {'k': tf.io.FixedLenFeature([a12], tf.int64)}"
+    found = service.upload({**_FILE, "profile": ("p.py", grows.encode())}).json()
+    assert found["failure"]["detail"] == (
+        "The check could not run: p.py:13: a11 * a11 cannot be read without running the file; "
+        "write its value instead"
+    )
     for text in (laughs, code, "{" * 100_000, "[" * 100_000, "a: " + "9" * 100_000):
         for name in ("p.yaml", "p.json", "p.py"):
             found = service.upload({**_FILE, "profile": (name, text.encode())}).json()

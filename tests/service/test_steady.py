@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 import requests
-from tfod_validator.service import check_worker
+from tfod_validator.service import check_worker, sandbox, uploads
 from tfod_validator.service.check_worker import Worker
+from tfod_validator.service.job import run_check
 from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
+from tfod_validator.service.validation import REPORTS, FilesAwayError, Request, UploadedFile
 
 from tests.service.conftest import Service, running_service
 from tests.service.heavy import record_of, slow_shard, wait_for
@@ -78,7 +80,11 @@ def parent_of(pid: int) -> int:
 
 
 def attempts_of(service: Service, key: str) -> int:
-    store = Store(Settings(data=service.data))
+    return attempts_in(Settings(data=service.data), key)
+
+
+def attempts_in(settings: Settings, key: str) -> int:
+    store = Store(settings)
     found = store.find(key)
     store.close()
     assert found is not None
@@ -104,9 +110,19 @@ def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
     key = begin(running, slow)
     wait_until_read(running, key)
     os.kill(check_of(running), signal.SIGKILL)
+    wait_for(lambda: attempts_of(running, key) == 2, running)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
     found = running.wait_until_over(key)
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
-    assert "SIGKILL" in found["failure"]["detail"]
+    assert "killed the check's process (SIGKILL) each time" in found["failure"]["detail"]
+    assert attempts_of(running, key) == 2
+
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
+    assert running.wait_until_over(key)["state"] == "finished"
+    assert attempts_of(running, key) == 2
 
     key = begin(running, slow)
     wait_until_read(running, key)
@@ -130,6 +146,88 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
     assert running.wait_until_over(key)["state"] == "finished"
     assert attempts_of(running, key) == 2
     wait_for(lambda: leftovers(running.data) == [], running)
+
+
+class TestFilesThatAreNotThere:
+    """A machine that does not see an upload says nothing about it."""
+
+    def begin(self, start_service: Start) -> tuple[Settings, Store, str]:
+        """An upload that waits, of a service that was stopped."""
+        idle = start_service("--workers", "0")
+        key = begin(idle, record_of())
+        idle.stop()
+        settings = Settings(data=idle.data)
+        return settings, Store(settings), key
+
+    def work(self, settings: Settings) -> None:
+        """Do what a worker of another machine does, until there is nothing that it may do."""
+        worker = Worker(settings)
+        sandbox.prepare()
+        worker.work()
+
+    def test_another_worker_does_it(self, start_service: Start) -> None:
+        settings, store, key = self.begin(start_service)
+        folder = uploads.folder_of(settings, key)
+        hidden = folder.rename(settings.data / "hidden")
+        self.work(settings)
+        found = store.find(key)
+        assert found is not None and (found.state, found.attempts) == ("queued", 1)
+        hidden.rename(folder)
+        self.work(settings)
+        found = store.find(key)
+        assert found is not None and (found.state, found.attempts) == ("finished", 2)
+        assert store.document(key, REPORTS["json"]) is not None
+
+    @pytest.mark.parametrize("damage", ["no folder", "no file", "short file"])
+    def test_there_is_never_a_verdict(self, start_service: Start, damage: str) -> None:
+        settings, store, key = self.begin(start_service)
+        folder = uploads.folder_of(settings, key)
+        (file,) = folder.iterdir()
+        if damage == "no folder":
+            shutil.rmtree(folder)
+        elif damage == "no file":
+            file.unlink()
+        else:
+            os.truncate(file, file.stat().st_size - 1)
+        for state in ("queued", "queued", "failed"):
+            self.work(settings)
+            found = store.find(key)
+            assert found is not None and found.state == state
+        assert found.failure is not None and found.valid is None
+        assert found.failure["status"] == 500
+        assert "does not find, or cannot read, the files" in found.failure["detail"]
+        assert store.document(key, REPORTS["json"]) is None
+
+    def test_a_disk_that_fails_while_it_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "0").symlink_to("/proc/self/mem")  # has a size of 0, and reading it fails
+        request = Request((UploadedFile("a.tfrecord", 0, "file", "0"),))
+        with pytest.raises(FilesAwayError):
+            run_check(tmp_path, request, Settings(tmp_path).limits, lambda *_: None)
+
+
+def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: str) -> None:
+    servers = {"TFOD_DATABASE_URL": postgresql}
+    web = start_service("--workers", "0", **servers)
+    key = begin(web, record_of())
+    assert web.get("/readyz").json()["checks"] == {
+        **dict.fromkeys(("database", "queue", "disk", "folder"), "ok"),
+        "workers": "failing",
+    }
+    lost = start_service("--web", "0", "--workers", "1", data="elsewhere", **servers)
+    mark = (web.data / "mark").read_text().strip()
+    wait_for(lambda: any(f"write {mark} into" in line for line in lost.lines), lost)
+    assert attempts_in(Settings(web.data, postgresql), key) == 0
+    assert web.get("/readyz").json()["checks"]["workers"] == "failing"
+    other = start_service("--workers", "0", data="third", **servers)
+    assert other.get("/readyz").json()["checks"]["folder"] == "failing"
+    refused = other.upload({"file": ("a.tfrecord", record_of())}, wait=0)
+    assert "does not find its disk" in problem(refused, 503)["detail"]
+    assert int(refused.headers["Retry-After"]) > 0
+    (other.data / "mark").write_text(mark + "\n")  # as its log says
+    assert other.get("/readyz").json()["checks"]["folder"] == "ok"
+    web.stop()
+    found = start_service("--workers", "1", **servers).wait_until_over(key)
+    assert found["state"] == "finished"
 
 
 def test_a_check_that_takes_its_worker_along(

@@ -466,7 +466,8 @@ class TestSettings:
         monkeypatch.setitem(sys.modules, "sqlalchemy", None)
         assert cli.main(["serve"]) == 2
         assert capsys.readouterr().err == (
-            "tfod: the service needs huey, SQLAlchemy; pip install 'tfod[validator]'\n"
+            "tfod: the service needs huey, SQLAlchemy; pip install '.[validator]' "
+            "in a clone of tfod\n"
         )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
 from tfod.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.records import read_records
 from tfod.schema import IMAGE_LABEL, FeatureSpec
@@ -589,7 +589,7 @@ def test_without_tensorflow() -> None:
     code = "import sys; sys.modules['tensorflow'] = None; import tfod.tensorflow"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
-    assert last.endswith("tfod.tensorflow needs TensorFlow; pip install 'tfod[tensorflow]'")
+    assert last.endswith(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}")
 
 
 def test_image_label_may_lack_the_size(tmp_path: Path) -> None:

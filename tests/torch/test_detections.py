@@ -20,7 +20,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tfod.errors import LabelMapError, RecordError, ShardError, ShardsNotFoundError
+from tfod.errors import (
+    LabelMapError,
+    RecordError,
+    ShardError,
+    ShardsNotFoundError,
+    how_to_install,
+)
 from tfod.torch import Detections, DetectionsByIndex, collate
 from tfod.torch.datasets import _share
 from torch.utils.data import DataLoader
@@ -214,7 +220,7 @@ class TestErrors:
         code = f"import sys; sys.modules[{absent!r}] = None; {code}"
         command = [sys.executable, "-c", code, str(write(tmp_path, record()))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.stderr.splitlines()[-1].endswith(f"{what}; pip install 'tfod[torch]'")
+        assert done.stderr.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
 
 
 def ids(elements: Any) -> list[int]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tfod.label_map import LabelMap
+from tfod.pixel_boxes import BoxTally
 
 from tfod_validator.annotations import Annotations
 from tfod_validator.batch import Batch
@@ -58,6 +59,7 @@ class BatchJudge:
         boxes = batch.to_boxes()
         for rule, problem in self._role_keys.in_own_words(judge(boxes)):
             self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
+        result.box_tally += BoxTally.of(boxes.corners)
         result.statistics.add_boxes(boxes.corners, boxes.counts)
         result.statistics.add_pictures(boxes.height, boxes.width)
         self._judge_classes(batch)

@@ -15,6 +15,7 @@ from tfod_validator.comparison import missing_pictures
 from tfod_validator.examined import Use
 from tfod_validator.finding import Place
 from tfod_validator.frames import PictureRow, judge_task
+from tfod_validator.hanging_boxes import settle_hanging_boxes
 from tfod_validator.repeats import Repeats, find_repeats, judge_repeats, look_up, wanted_rows
 from tfod_validator.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod_validator.rules.dataset import EmptyShard, KeysOfShards, LabelMaps
@@ -72,6 +73,7 @@ def judge_together(
     """
     tally = examination.tally
     uses = tally.figures.uses
+    settle_hanging_boxes(shards, collector)
     _judge_shards(shards, collector)
     _judge_classes(shards, uses, label_maps, collector)
     _judge_label_maps(shards, label_maps, collector)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tfod.corners import Corners, enclosing_pixels, enclosing_points, enclosing_rotated
 from tfod.errors import TfodError
+from tfod.raster import box_outline, ellipse_outline
 
 BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
 AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
@@ -31,6 +33,7 @@ class CvatShape:
         occluded: whether something hides a part of it.
         group: number that shapes of one group share; 0 for none.
         attributes: names and values as the document has them.
+        track: number of the track that it is of; None for none, or where it is not known.
     """
 
     kind: str
@@ -42,6 +45,18 @@ class CvatShape:
     occluded: bool = False
     group: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
+    track: int | None = None
+
+    @property
+    def outline(self) -> Sequence[float]:
+        """What a shape other than a mask is drawn by, as it is turned: x, y, x, y, …"""
+        if self.kind == POLYGON:
+            return self.points
+        left, top, right, bottom = self.extent
+        if self.kind == ELLIPSE:
+            x, y = (left + right) / 2, (top + bottom) / 2
+            return ellipse_outline(x, y, (right - left) / 2, (bottom - top) / 2, self.rotation)
+        return box_outline(self.extent, self.rotation)
 
     @property
     def corners(self) -> Corners:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfod.label_map import LabelMap
+from tfod.pixel_boxes import BoxTally
 from tfod.remote import patience
 
 from tfod_validator.annotations import Annotations
@@ -86,6 +87,7 @@ class Examined:
         uses: how often each pair of class text and id is used.
         keys: the features that records have.
         seen: places of the annotations' pictures that a record has the name of.
+        box_tally: whether the boxes look like pixels.
     """
 
     shard: str
@@ -97,3 +99,4 @@ class Examined:
     uses: Counter[Use] = field(default_factory=Counter)
     keys: set[str] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
+    box_tally: BoxTally = field(default_factory=BoxTally)

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 from tfod.picture import sniff_format
 from tfod.picture_header import Bytes
 
@@ -114,7 +114,7 @@ def _pillow() -> tuple[Any, Any]:
     try:
         from PIL import Image, ImageFile
     except ImportError:
-        raise TfodError("decoding pictures needs Pillow; pip install 'tfod[validator]'") from None
+        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('validator')}") from None
     return Image, ImageFile
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.feature_values import is_utf8, shown
 
@@ -34,7 +34,7 @@ def _yaml_module() -> ModuleType:
     try:
         return importlib.import_module("yaml")
     except ImportError:
-        raise TfodError("profiles in YAML need PyYAML; pip install 'tfod[validator]'") from None
+        raise TfodError(f"profiles in YAML need PyYAML; {how_to_install('validator')}") from None
 
 
 def parse_yaml(data: bytes, source: str) -> Any:
@@ -153,7 +153,7 @@ def require_schema(document: Any, source: str) -> None:
         from jsonschema.exceptions import best_match
     except ImportError:
         raise TfodError(
-            "profiles in files need jsonschema; pip install 'tfod[validator]'"
+            f"profiles in files need jsonschema; {how_to_install('validator')}"
         ) from None
     for path, what in _odd_values(document):
         raise TfodError(f"{source}: {_path(path)}: {what}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.finding import Place
 
@@ -128,7 +128,7 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
         from PIL import Image
     except ImportError:
         raise TfodError(
-            "pictures of the report need Pillow; pip install 'tfod[validator]'"
+            f"pictures of the report need Pillow; {how_to_install('validator')}"
         ) from None
     try:
         with warnings.catch_warnings():

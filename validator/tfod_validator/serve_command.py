@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.service.settings import (
     ENVIRONMENT_PREFIX,
@@ -160,7 +160,7 @@ def _require_packages() -> None:
     missing = [name for name, known in _PACKAGES.items() if not importlib.util.find_spec(name)]
     if missing:
         names = ", ".join(_PACKAGES[name] for name in missing)
-        raise TfodError(f"the service needs {names}; pip install 'tfod[validator]'")
+        raise TfodError(f"the service needs {names}; {how_to_install('validator')}")
 
 
 def _text(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tfod.pixel_boxes import BoxTally
+
 from tfod_validator.collector import Findings
 from tfod_validator.examined import Examined, Figures
 from tfod_validator.row_blocks import RowBlock
@@ -31,6 +33,7 @@ class ShardSummary:
         records, pictures, boxes: what was read.
         keys: the features that its records have.
         has_findings: whether anything was said of it.
+        box_tally: whether its boxes look like pixels.
     """
 
     work: int
@@ -46,6 +49,7 @@ class ShardSummary:
     boxes: int = 0
     keys: frozenset[str] = frozenset()
     has_findings: bool = False
+    box_tally: BoxTally = field(default_factory=BoxTally)
 
     def with_examined(self, examined: Examined) -> ShardSummary:
         """The same with what its records have shown."""
@@ -56,6 +60,7 @@ class ShardSummary:
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
             has_findings=bool(examined.findings.counts or examined.findings.once),
+            box_tally=examined.box_tally,
         )
 
     def joined(self, following: ShardSummary) -> ShardSummary:
@@ -67,6 +72,7 @@ class ShardSummary:
             boxes=self.boxes + following.boxes,
             keys=self.keys | following.keys,
             has_findings=self.has_findings or following.has_findings,
+            box_tally=self.box_tally + following.box_tally,
         )
 
 

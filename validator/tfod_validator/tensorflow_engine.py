@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 from tfod.schema import FeatureDescription
 
 from tfod_validator.finding import Place
@@ -32,7 +32,7 @@ class TensorFlowParser:
             from tfod.tensorflow import feature_description
         except ImportError:
             raise TfodError(
-                "--engine tensorflow needs TensorFlow; pip install 'tfod[tensorflow]'"
+                f"--engine tensorflow needs TensorFlow; {how_to_install('tensorflow')}"
             ) from None
         self._tf: Any = tf
         self._description = feature_description(features)

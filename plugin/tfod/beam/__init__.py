@@ -1,6 +1,6 @@
 """Onto Apache Beam: pipelines over more shards than one machine should walk alone.
 
-``pip install 'tfod[beam]'``; nothing else in tfod imports Apache Beam. A module that makes a
+Needs the extra ``beam``; nothing else in tfod imports Apache Beam. A module that makes a
 pipeline has a function (or a frozen dataclass with ``__call__``) that takes a
 ``beam.Pipeline`` and returns the PCollection whose elements are wanted, and calls
 
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import importlib.util
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 # Looked for and not imported: the pipeline is made and run in a process of its own.
 if importlib.util.find_spec("apache_beam") is None:
-    raise TfodError("--runner needs Apache Beam; pip install 'tfod[beam]'")
+    raise TfodError(f"--runner needs Apache Beam; {how_to_install('beam')}")
 
 from tfod.beam.run import Runner, run_pipeline
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 _LEAST_NUMBERS = 6  # of a polygon: three corners; pycocotools takes four numbers for a box
 _FURTHEST = 8  # sides of the picture: pycocotools walks along edges, and far ones overflow in it
@@ -113,5 +113,5 @@ def _pycocotools() -> Any:
     try:
         from pycocotools import mask
     except ImportError:
-        raise TfodError("COCO's masks need pycocotools; pip install 'tfod[coco]'") from None
+        raise TfodError(f"COCO's masks need pycocotools; {how_to_install('coco')}") from None
     return mask

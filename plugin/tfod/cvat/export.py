@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import enum
 import errno
+import functools
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.frames import ExportFrames
-from tfod.cvat.rectangles import RectangleConverter
-from tfod.datumaro.exporter import TfDetectionApiExporter
+from tfod_validator.bridge.frame_shards import Exported, FrameShards
+
+from tfod.cvat.frames import convert_frame
 from tfod.datumaro.lines import errors
+from tfod.datumaro.pictures import PictureEncoder
 from tfod.errors import TfodError, in_plain_words
+from tfod.picture import DEFAULT_EXTENSION
 
 _log = logging.getLogger("tfod.cvat")
 _OPTION = "TFOD_CVAT_EMPTY_FRAMES"
+_PROJECT = "project"
 
 
 class EmptyFrames(enum.Enum):
@@ -31,13 +36,14 @@ def export_zip(
 ) -> None:
     """Write ``<subset>.tfrecord`` files and ``label_map.pbtxt`` into a zip.
 
-    Frames pass one at a time; what the format has no place for is counted in one line of the log.
+    Frames pass one at a time; what the format has no place for is counted, in a text in the zip
+    and in one line of the log.
 
     Args:
         dst_file: path or open file of the zip.
         temp_dir: an empty folder for the shards.
         instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
-        save_images: put the pictures into the shards.
+        save_images: put the images into the shards.
         save_masks: write an instance mask for each object.
 
     Raises:
@@ -51,26 +57,54 @@ def export_zip(
     try:
         empty_frames = _empty_frames()
         with bindings.GetCVATDataExtractor(
-            instance_data,
-            include_images=save_images,
-            convert_annotations=RectangleConverter(bindings.convert_cvat_anno_to_dm),
+            instance_data, include_images=save_images, convert_annotations=convert_frame
         ) as extractor:
-            frames = ExportFrames(extractor, drop_empty=empty_frames is EmptyFrames.DROP)
-            _Exporter(frames, temp_dir, save_media=save_images, save_masks=save_masks).apply()
+            exported = _write(
+                *(extractor, temp_dir, instance_data),
+                save_images=save_images,
+                save_masks=save_masks,
+                keep_empty=empty_frames is EmptyFrames.KEEP,
+            )
         make_zip_archive(temp_dir, dst_file)
     except (TfodError, errors.DatumaroError, OSError) as error:
         raise readable(_message(error, temp_dir)) from error
+    _log.info("TFRecord: %s", exported.summary())
+    losses = [*exported.left_out, *exported.changed]
+    if losses:
+        _log.warning("TFRecord: %s", "; ".join(losses))
 
 
-class _Exporter(TfDetectionApiExporter):
-    """Datumaro's exporter, with all that was lost in one line of the job's log."""
-
-    def _say_what_was_lost(self) -> None:
-        frames: ExportFrames = self._extractor
-        _log.info("TFRecord: %s", frames.summary())
-        losses = [*self._losses(), *frames.losses()]
-        if losses:
-            _log.warning("TFRecord: %s", "; ".join(losses))
+def _write(
+    extractor: Any,
+    folder: str,
+    instance_data: Any,
+    *,
+    save_images: bool,
+    save_masks: bool,
+    keep_empty: bool,
+) -> Exported:
+    meta = instance_data.meta[instance_data.META_FIELD]
+    labels = [label for _, label in meta["labels"]]
+    # Old servers forget a task's subset in its items.
+    subset = None if instance_data.META_FIELD == _PROJECT else str(meta["subset"])
+    encoder = PictureEncoder(save_media=save_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
+    with FrameShards(
+        folder,
+        # Parts of skeletons have a parent, and are not classes.
+        [label["name"] for label in labels if not label.get("parent")],
+        {
+            (label["name"], one["name"]): str(one["input_type"])
+            for label in labels
+            for _, one in label["attributes"]
+        },
+        save_masks=save_masks,
+        keep_empty=keep_empty,
+    ) as shards:
+        for item in extractor:
+            (image,) = item.annotations
+            read = functools.partial(encoder.encoded, item, item.media) if save_images else None
+            shards.add(replace(image, subset=subset or item.subset), read)
+        return shards.finish([subset] if subset else list(extractor.subsets()))
 
 
 def _message(error: Exception, temp_dir: str) -> str:
@@ -81,7 +115,7 @@ def _message(error: Exception, temp_dir: str) -> str:
             return "the server's disk is full; ask its administrator"
         cause = cause.__cause__ or cause.__context__
     text = in_plain_words(error) or str(error)
-    return text.replace(os.path.join(temp_dir, ""), "").replace("item ", "frame ", 1)
+    return text.replace(os.path.join(temp_dir, ""), "")
 
 
 def _empty_frames() -> EmptyFrames:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from tfod_validator.bridge.objects import GROUP
 
 from tfod.corners import enclosing_pixels
 from tfod.cvat.instance import AttributeSpec, Instance
@@ -56,8 +57,11 @@ class Fitter:
                 f"picture {item.id!r} has an object without a class (no class text, and an id "
                 "that no label map explains); add label_map.pbtxt to the zip"
             )
-        specs = self._instance.attributes.get(self._names[one.label])
-        one.attributes = self._attributes(one.attributes, specs)
+        specs = self._instance.attributes.get(self._names[one.label]) or {}
+        attributes = dict(one.attributes)
+        if GROUP not in specs and type(attributes.get(GROUP)) is int:  # as our exports say it
+            one.group = attributes.pop(GROUP)
+        one.attributes = self._attributes(attributes, specs)
         return self._shapes_of_mask(one, item) if isinstance(one, BoxedMask) else [one]
 
     def _shapes_of_mask(self, mask: BoxedMask, item: Any) -> list[Any]:
@@ -94,12 +98,12 @@ class Fitter:
         return box.wrap(group=mask.group)
 
     def _attributes(
-        self, attributes: Mapping[str, Any], specs: Mapping[str, AttributeSpec] | None
+        self, attributes: Mapping[str, Any], specs: Mapping[str, AttributeSpec]
     ) -> dict[str, Any]:
         """Attributes that the label has, with values that it allows."""
         fitting = {}
         for name, value in attributes.items():
-            spec = None if specs is None else specs.get(name)
+            spec = specs.get(name)
             if name in _FIELDS:
                 fit = value if _is_field_value(name, value) else None
             elif name in _OF_CVAT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tfod.classes import ClassTable, LabelScope
 from tfod.datumaro.lines import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import Detection
+from tfod.pixel_boxes import BoxTally
 from tfod.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
@@ -36,7 +38,8 @@ class AnnotationBuilder:
     def __init__(self, classes: ClassTable) -> None:
         self._classes = classes
         self.clamped_boxes = 0
-        self.pixel_like_boxes = 0
+        self.boxes_in_pixels = 0
+        self._box_tally = BoxTally()
         self.odd_masks = 0
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
@@ -67,6 +70,7 @@ class AnnotationBuilder:
         count = len(detection.boxes)
         if not count:
             return annotations
+        self._box_tally += BoxTally(count)
         assert size is not None
         labels = self._labels(detection, scope, count)
         attributes = _attribute_dicts(detection.attributes, count)
@@ -111,6 +115,11 @@ class AnnotationBuilder:
                 annotations.append(points)
         return annotations
 
+    def finish_shard(self) -> None:
+        """Decide whether the boxes since the last shard's end are in pixels."""
+        self.boxes_in_pixels += self._box_tally.in_pixels
+        self._box_tally = BoxTally()
+
     def _pixels(self, boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]]:
         """Corners in pixels, clamped to the picture and rounded, as Datumaro's reader does."""
         height, width = size
@@ -121,7 +130,7 @@ class AnnotationBuilder:
         if outside.any():
             finite = outside & np.isfinite(boxes).all(axis=1)
             self.clamped_boxes += int(finite.sum())
-            self.pixel_like_boxes += int((finite & (boxes.max(axis=1) > 2)).sum())
+            self._box_tally += replace(BoxTally.of(boxes), boxes=0)  # they are counted
         rounded: list[list[float]] = round_points(clamped)
         return rounded
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -22,7 +21,6 @@ from tfod.datumaro.folder import (
     our_shards,
     text_without_comments,
 )
-from tfod.datumaro.notes import EMPTY_SUBSETS
 from tfod.datumaro.objects import ObjectBuilder
 from tfod.datumaro.options import (
     ExportOptions,
@@ -36,7 +34,7 @@ from tfod.datumaro.shard_exporter import ShardExporter, came_from
 from tfod.detection import Detection
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
-from tfod.label_map import LabelMap
+from tfod.label_map import LabelMap, comment_on_empty
 from tfod.shard_layout import OptionError
 from tfod.writer import ShardSetWriter
 
@@ -120,7 +118,7 @@ class TfDetectionApiExporter(ShardExporter):
     def _finish(self, sets: ShardSets) -> str:
         if self._roboflow:  # has no folder for a subset without pictures
             return label_map_text(self._classes.label_map)
-        return self._classes.label_map.to_text(_comment(self._add_empty_subsets(sets)))
+        return self._classes.label_map.to_text(comment_on_empty(self._add_empty_subsets(sets)))
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
@@ -272,10 +270,6 @@ def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
         for name in (item.display_name, item.class_name)
     )
     return {old: new for old, new in pairs if new is not None}
-
-
-def _comment(empty: list[str]) -> str:
-    return f"{EMPTY_SUBSETS} {json.dumps(empty)}" if empty else ""
 
 
 class _Subsets:

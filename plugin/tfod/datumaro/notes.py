@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from tfod.classes import ClassTable
 from tfod.detection import Detection
 from tfod.errors import ShardError
+from tfod.label_map import EMPTY_SUBSETS
 from tfod.opening import open_shard
 
 if TYPE_CHECKING:
     from tfod.datumaro.annotations import AnnotationBuilder
 
 _LONGEST_COMMENT = 1 << 16
-EMPTY_SUBSETS = "subsets without pictures:"
-"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
 
 class ImportNotes:
@@ -75,8 +74,8 @@ class ImportNotes:
             )
         if builder.clamped_boxes:
             hint = ""
-            if builder.pixel_like_boxes:
-                hint = f"; {builder.pixel_like_boxes} of them look like pixels, not normalized"
+            if builder.boxes_in_pixels:
+                hint = f"; {builder.boxes_in_pixels} of them look like pixels, not normalized"
             yield (
                 f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the picture "
                 f"clamped to its edge{hint}"

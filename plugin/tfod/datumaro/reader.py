@@ -197,6 +197,7 @@ class TfDetectionApiBase(ReadDataset):
             if record.number % 1000 == 999:
                 report_progress(done + min(record.offset, shard.size))
 
+        self._builder.finish_shard()
         self._note_length(path, count)
 
     def _note_length(self, shard: str, records: int) -> None:

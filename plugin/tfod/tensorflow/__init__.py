@@ -1,18 +1,18 @@
-"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets. Needs the extra.
+"""Into TensorFlow: ``tf.io`` feature descriptions and ``tf.data`` datasets.
 
-``pip install 'tfod[tensorflow]'``; nothing else in tfod imports TensorFlow.
+Needs the extra ``tensorflow``; nothing else in tfod imports TensorFlow.
 """
 
 from __future__ import annotations
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 try:
     import tensorflow  # noqa: F401 -- the modules below need it
 except ModuleNotFoundError as error:
     if error.name != "tensorflow":
         raise
-    raise TfodError("tfod.tensorflow needs TensorFlow; pip install 'tfod[tensorflow]'") from None
+    raise TfodError(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}") from None
 
 from tfod.tensorflow.description import feature_description
 from tfod.tensorflow.pipeline import dataset

@@ -1,18 +1,18 @@
 """Into PyTorch: shards as datasets of pictures and targets, as torchvision's detectors take them.
 
-``pip install 'tfod[torch]'``; needs no TensorFlow, and nothing else in tfod imports PyTorch.
+Needs the extra ``torch`` and no TensorFlow, and nothing else in tfod imports PyTorch.
 """
 
 from __future__ import annotations
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 try:
     import torch  # noqa: F401 -- the modules below need it
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise TfodError("tfod.torch needs PyTorch; pip install 'tfod[torch]'") from None
+    raise TfodError(f"tfod.torch needs PyTorch; {how_to_install('torch')}") from None
 
 from tfod.torch.datasets import Detections, DetectionsByIndex, collate
 

@@ -12,7 +12,7 @@ import torch
 from tfod import keys
 from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 from tfod.example import Example
 from tfod.records import Record
 from tfod.training_input import UNKNOWN, ClassIds, LabelMapLike, label_map_for
@@ -80,7 +80,7 @@ def _decode(encoded: bytes | memoryview | None, mode: str, example: Example, key
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise TfodError("decoding pictures needs Pillow; pip install 'tfod[torch]'") from None
+        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('torch')}") from None
     if not encoded:
         raise example.error(
             "is missing or empty", feature=key, remedy="export the shard with its pictures"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.bridge.server import Server, ServerError
 
@@ -136,7 +136,7 @@ def _sdk() -> Any:
         from cvat_sdk.core import client
     except ImportError:
         raise TfodError(
-            "talking to a CVAT server needs cvat-sdk; pip install 'tfod[cvat]'"
+            f"talking to a CVAT server needs cvat-sdk; {how_to_install('cvat')}"
         ) from None
     return client
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import posixpath
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
-from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
-from tfod.label_map import LabelMap
 from tfod.safe_xml import MEMBER
-from tfod.writer import AtomicFile, ShardSetWriter
+from tfod.writer import AtomicFile
 from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod_validator.archive_contents import read_entry
-from tfod_validator.bridge.objects import DetectionBuilder
+from tfod_validator.bridge.frame_shards import Exported, FrameShards
 from tfod_validator.bridge.progress import Advance, progress_bar
 from tfod_validator.bridge.writing import writing
 from tfod_validator.collector import Collector
@@ -30,8 +29,6 @@ from tfod_validator.finding import Severity
 from tfod_validator.profile import Policy
 
 FORMAT = "CVAT for images 1.1"
-LABEL_MAP = "label_map.pbtxt"
-_DEFAULT_SUBSET = "default"
 _PICTURES = "images"
 _LONGEST_PICTURE = 256 << 20
 # A server's own export may be large: a task may have a million frames.
@@ -55,44 +52,6 @@ class ExportOptions:
     keep_empty: bool = True
 
 
-@dataclass
-class Exported:
-    """What was written.
-
-    Attributes:
-        frames, objects: how many.
-        dropped: frames without an annotation that were left out.
-        without_picture: frames whose picture the server has not sent.
-        losses: what did not come along, as a sentence.
-        subsets: their names.
-    """
-
-    frames: int = 0
-    objects: int = 0
-    dropped: int = 0
-    without_picture: int = 0
-    losses: str = ""
-    subsets: list[str] = field(default_factory=list)
-
-    def summary(self) -> str:
-        """What is in the zip, in a few words."""
-        text = f"{_plural(self.frames, 'frame')}, {_plural(self.objects, 'object')}"
-        if len(self.subsets) > 1:
-            text += f", subsets {', '.join(self.subsets)}"
-        return text + (f"; {_plural(self.dropped, 'empty frame')} left out" if self.dropped else "")
-
-    def notes(self) -> Iterator[str]:
-        """What somebody has to know, as sentences."""
-        if self.without_picture:
-            yield f"{_plural(self.without_picture, 'frame')} without a picture from the server"
-        if self.losses:
-            yield self.losses
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
-
-
 def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
     """Convert the server's zip.
 
@@ -108,48 +67,35 @@ def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
     """
     folder, name = os.path.split(os.path.abspath(out))
     with _ServerZip(source) as archive, _scratch(folder) as scratch:
-        exported = Exported()
-        label_map = _write_shards(archive, scratch, options, exported)
+        exported = _write_shards(archive, scratch, options)
         if not exported.frames:
             raise TfodError(
                 f"nothing was written to {out}: no frame "
                 + ("is there" if options.keep_empty else "has an annotation")
             )
-        _pack(scratch, label_map, folder, name, compress=not options.with_images)
+        _pack(scratch, folder, name, compress=not options.with_images)
     return exported
 
 
-def _write_shards(
-    archive: _ServerZip, scratch: str, options: ExportOptions, exported: Exported
-) -> LabelMap:
-    builder: DetectionBuilder | None = None
-    meta: CvatMeta | None = None
-    label_map = LabelMap()
+def _write_shards(archive: _ServerZip, scratch: str, options: ExportOptions) -> Exported:
     with contextlib.ExitStack() as stack, archive.document() as parts:
-        writers: dict[str, ShardSetWriter] = {}
         for part in parts:
-            if isinstance(part, CvatMeta):
-                meta, label_map = part, LabelMap.from_names(part.labels)
-                builder = DetectionBuilder(label_map, part.input_types, options.save_masks)
-            elif isinstance(part, CvatImage):
-                assert builder is not None and meta is not None  # the head comes first
-                if not part.shapes and not part.tags and not options.keep_empty:
-                    builder.losses.shapes.update(part.others)
-                    exported.dropped += 1
-                    continue
-                encoded = archive.picture(part) if options.with_images else None
-                exported.without_picture += options.with_images and encoded is None
-                subset = part.subset or meta.subset or _DEFAULT_SUBSET
-                if subset not in writers:
-                    writers[subset] = stack.enter_context(
-                        ShardSetWriter(scratch, subset, num_shards=options.num_shards)
+            if isinstance(part, CvatMeta):  # the head comes first
+                meta = part
+                shards = stack.enter_context(
+                    FrameShards(
+                        scratch,
+                        meta.labels,
+                        meta.input_types,
+                        save_masks=options.save_masks,
+                        keep_empty=options.keep_empty,
+                        num_shards=options.num_shards,
                     )
-                writers[subset].write(encode_detection(builder.build(part, encoded)))
-                exported.frames += 1
-                exported.objects += len(part.shapes)
-        exported.subsets = list(writers)
-    exported.losses = builder.losses.sentence() if builder is not None else ""
-    return label_map
+                )
+            elif isinstance(part, CvatImage):
+                read = functools.partial(archive.picture, part) if options.with_images else None
+                shards.add(replace(part, subset=part.subset or meta.subset), read)
+        return shards.finish()
 
 
 class _ServerZip:
@@ -236,18 +182,17 @@ def _scratch(folder: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _pack(scratch: str, label_map: LabelMap, folder: str, name: str, *, compress: bool) -> None:
+def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     file = AtomicFile(folder, name)
     try:
         with writing(os.path.join(folder, name), "what was there before is unchanged"):
             stream: Any = file.stream
             with zipfile.ZipFile(stream, "w", method) as archive:
-                for shard in sorted(os.listdir(scratch)):
-                    path = os.path.join(scratch, shard)
-                    archive.write(path, shard)
+                for name_inside in sorted(os.listdir(scratch)):
+                    path = os.path.join(scratch, name_inside)
+                    archive.write(path, name_inside)
                     os.unlink(path)  # the disk need not hold all of it twice
-                archive.writestr(LABEL_MAP, label_map.to_text())
         file.publish(name)
     except BaseException:
         file.discard()

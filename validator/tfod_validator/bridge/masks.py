@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from tfod.corners import Corners, enclosing_pixels
-from tfod.errors import TfodError
-from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon
+from tfod.errors import TfodError, how_to_install
+from tfod.raster import fill_box, fill_polygon
 
-from tfod_validator.cvat_shapes import ELLIPSE, MASK, POLYGON, CvatShape
+from tfod_validator.cvat_shapes import BOX, MASK, CvatShape
 
 _MOST_PIXELS = 1 << 28
 
@@ -20,16 +20,9 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
     """The pixels of a shape, bool of shape (height, width); what is outside is cut off."""
     if shape.kind == MASK:
         return decode_runs(shape.runs, shape.extent, size)
-    if shape.kind == POLYGON:
-        return fill_polygon(shape.points, size)
-    left, top, right, bottom = shape.extent
-    if shape.kind == ELLIPSE:
-        x, y = (left + right) / 2, (top + bottom) / 2
-        outline = ellipse_outline(x, y, (right - left) / 2, (bottom - top) / 2, shape.rotation)
-        return fill_polygon(outline, size)
-    if not shape.rotation:
+    if shape.kind == BOX and not shape.rotation:
         return fill_box(shape.extent, size)
-    return fill_polygon(box_outline(shape.extent, shape.rotation), size)
+    return fill_polygon(shape.outline, size)
 
 
 def decode_runs(runs: Sequence[int], extent: Corners, size: tuple[int, int]) -> np.ndarray:
@@ -105,5 +98,5 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise TfodError("masks need Pillow; pip install 'tfod[cvat]'") from None
+        raise TfodError(f"masks need Pillow; {how_to_install('cvat')}") from None
     return Image

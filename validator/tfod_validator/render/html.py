@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding
@@ -137,7 +137,7 @@ def _templates() -> Environment:
     try:
         import jinja2
     except ImportError:
-        raise TfodError("the HTML report needs jinja2; pip install 'tfod[validator]'") from None
+        raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tfod_validator.render"),
         autoescape=True,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from tfod.pixel_boxes import far_boxes, touch_image
 
 from tfod_validator.finding import JsonValue, Problem, Severity
 from tfod_validator.rules.registry import rule
@@ -20,7 +21,6 @@ ROUNDING = 1e-5
 """What float32 and a division by the size may do to a coordinate."""
 TOLERATED = 1.1
 """The largest coordinate that the OD API's trainer lets pass."""
-LOOKS_LIKE_PIXELS = 2.0
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
 
@@ -66,9 +66,7 @@ class Boxes:
     @cached_property
     def pixels(self) -> np.ndarray:
         """Boxes whose coordinates look like pixels, bool of shape (n,)."""
-        with np.errstate(invalid="ignore"):
-            far: np.ndarray = (np.abs(self.corners) > LOOKS_LIKE_PIXELS).any(axis=1) & self.finite
-        return far
+        return far_boxes(self.corners)
 
     @cached_property
     def normalized(self) -> np.ndarray:
@@ -199,6 +197,12 @@ def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
         yield _problem(row, number, corners, _how_far(corners, outside[box]))
 
 
+def far_outside_message(number: int, corners: list[float]) -> str:
+    """What BOX003 says of a box of these corners."""
+    outside = max(max(corners) - 1, -min(corners))
+    return f"box {number} {_how_far(corners, outside)}"
+
+
 def _how_far(corners: list[float], outside: float) -> str:
     return f"reaches {outside:.4g} of the picture's side outside [0, 1]: {_spelled(corners)}"
 
@@ -212,7 +216,11 @@ def _how_far(corners: list[float], outside: float) -> str:
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
-    """A coordinate is larger than 2."""
+    """A coordinate is larger than 2, in most boxes of the shard or outside the image.
+
+    Said of each such box; those that hang over the edge of their image become BOX003 where most
+    boxes of their shard have no such coordinate (:mod:`tfod_validator.hanging_boxes`).
+    """
     for _, row, number, corners in boxes.where(boxes.pixels):
         yield _problem(row, number, corners, f"looks like pixels: {_spelled(corners)}")
 
@@ -228,7 +236,8 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
 def inverted(boxes: Boxes) -> Iterator[Problem]:
     """The right edge lies left of the left one, or the lower above the upper one."""
     with np.errstate(invalid="ignore"):
-        mask = boxes.normalized & (boxes.size < 0).any(axis=1)
+        mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
+        mask &= (boxes.size < 0).any(axis=1)
     for _, row, number, corners in boxes.where(mask):
         sides = [name for name, at in (("x", 0), ("y", 1)) if corners[at] > corners[at + 2]]
         what = " and ".join(f"{side}min is larger than {side}max" for side in sides)

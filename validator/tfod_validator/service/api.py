@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, request, stream_with_context
 from tfod_validator.profile import READY
 from tfod_validator.profile_file import profile_to_document
 from tfod_validator.rules.registry import FAMILIES, Rule, all_rules
-from tfod_validator.service import uploads
+from tfod_validator.service import security, uploads
 from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.intake import FILENAME, OPTIONS, accept
 from tfod_validator.service.parameters import Operation, Parameter, operation, require_known
@@ -48,7 +48,7 @@ _CODE = Parameter(
 _WAIT = Parameter(
     "wait",
     {"type": "number", "minimum": 0, "maximum": Limits().max_wait_seconds, "default": 0},
-    "Seconds to wait for the report.",
+    "Seconds to wait for the report; it comes as soon as the check has ended.",
 )
 _FAIL = Parameter(
     "fail",
@@ -78,7 +78,8 @@ _REFUSALS = {
         "The report is invalid, and `fail` was given; or the check could not be done.",
         {**_REPORT_CONTENT, **_PROBLEM},
     ),
-    429: ("Too many validations wait already.", _PROBLEM),
+    429: ("Too many uploads in a minute, or too many validations wait already.", _PROBLEM),
+    503: ("The service does not find its disk.", _PROBLEM),
     507: ("The service's disk is full.", _PROBLEM),
 }
 _NOT_FOUND = {404: ("There is no such validation, or it has expired.", _PROBLEM)}
@@ -135,7 +136,7 @@ def create() -> Response:
     known = (_WAIT, _FAIL, _FORMAT)
     wait, fail, _ = (one.read(request.args) for one in known)
     found = accept(request, known, fail_on=fail)
-    found = _wait_for(found, min(wait, current_settings().limits.max_wait_seconds))
+    found = _wait_for(found, wait)
     location = {"Location": url_for("api.validation", key=found.id)}
     if found.is_over:
         response = _answer(found)
@@ -154,20 +155,24 @@ def create() -> Response:
     Operation(
         summary="State, progress and report of a validation",
         tag="validations",
-        parameters=(_KEY, _FAIL, _FORMAT),
+        parameters=(_KEY, _WAIT, _FAIL, _FORMAT),
         responses={
             200: ("The validation; its report when the check has ended.", _REPORT_CONTENT),
             **_NOT_FOUND,
-            409: ("The check has not ended, and `fail` or another format was asked for.", _PROBLEM),
+            409: (
+                "The check has not ended within `wait`, and `fail` or a format was asked for.",
+                _PROBLEM,
+            ),
             422: _REFUSALS[422],
         },
     )
 )
 def validation(key: str) -> Response:
     """Say how far a validation is."""
-    require_known(request.args, (_FAIL, _FORMAT))
-    found = find(key)
-    fail = _FAIL.read(request.args)
+    known = (_WAIT, _FAIL, _FORMAT)
+    require_known(request.args, known)
+    wait, fail, _ = (one.read(request.args) for one in known)
+    found = _wait_for(find(key), wait)
     if fail and not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     return _answer(found)
@@ -179,13 +184,19 @@ def validation(key: str) -> Response:
         summary="Delete a validation, its report and its files",
         tag="validations",
         parameters=(_KEY,),
-        responses={204: ("It is gone.", {}), **_NOT_FOUND},
+        description="Only who uploaded it may do so: with the same token, or, of a service "
+        "without tokens, from the same browser or address.",
+        responses={
+            204: ("It is gone.", {}),
+            403: ("Somebody else has uploaded it.", _PROBLEM),
+            **_NOT_FOUND,
+        },
     )
 )
 def delete(key: str) -> Response:
     """Remove all of it; a check that runs ends."""
-    if not current_store().delete(key):
-        raise _no_such_validation()
+    security.require_owner(find(key))
+    current_store().delete(key)
     uploads.remove(current_settings(), key)
     return Response(status=204)
 
@@ -330,12 +341,12 @@ def _no_such_validation() -> ProblemError:
 
 
 def _wait_for(found: Validation, seconds: float) -> Validation:
-    """Wait until a check has ended, unless too many wait already."""
+    """Wait until a check has ended, but not for longer than allowed, nor if too many wait."""
     waiting: threading.BoundedSemaphore = current_app.extensions["tfod.waiting"]
     if not seconds or not waiting.acquire(blocking=False):
         return found
     draining: threading.Event = current_app.extensions["tfod.draining"]
-    end = time.monotonic() + seconds
+    end = time.monotonic() + min(seconds, current_settings().limits.max_wait_seconds)
     pause = 0.02
     try:
         while not found.is_over and time.monotonic() < end and not draining.is_set():

@@ -17,6 +17,7 @@ from tfod_validator.service.pages import pages
 from tfod_validator.service.queue import Queue
 from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
+from tfod_validator.service.uploads import settle_mark
 
 _access = logging.getLogger("tfod.access")
 _MAX_FORM_BYTES = 64 << 10
@@ -28,6 +29,7 @@ def create_app(settings: Settings) -> Flask:
     """The application, with its tables created and its queue connected.
 
     ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.store``, ``tfod.queue``,
+    ``tfod.mark`` (of the data folder),
     ``tfod.draining`` (an event that is set when the service is stopped), ``tfod.streams`` and
     ``tfod.waiting`` (how many may), and ``tfod.gate``, which judges a request by its head.
     """
@@ -40,10 +42,12 @@ def create_app(settings: Settings) -> Flask:
     )
     store = Store(settings)
     store.create_tables()
+    mark = settle_mark(settings, store, takes_uploads=True)
     app.extensions.update(
         {
             "tfod.settings": settings,
             "tfod.store": store,
+            "tfod.mark": mark,
             "tfod.queue": Queue(settings),
             "tfod.draining": threading.Event(),
             "tfod.streams": threading.BoundedSemaphore(

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tfod_validator.service import metrics, uploads
 from tfod_validator.service.problems import problem_document
 from tfod_validator.service.queue import Queue
-from tfod_validator.service.sandbox import StoppedError, prepare, run_in_sandbox
+from tfod_validator.service.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
 from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 from tfod_validator.service.validation import Outcome, Validation, short_id
@@ -45,6 +45,8 @@ class Worker:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stopping = threading.Event()
         self._given_up = threading.Event()
+        self._mark: str | None = None
+        self._is_told = False
 
     def run(self, stop: threading.Event, drain_seconds: float) -> None:
         """Work until told to stop; what then runs may go on for so many seconds."""
@@ -89,13 +91,27 @@ class Worker:
 
     def work(self) -> None:
         """Check what waits, one after the other, until there is nothing more."""
-        most_running = self._limits.max_running_per_client
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and self._is_at_home():
             lease = time.time() + LEASE_SECONDS
-            found = self._store.claim(self._name, lease, most_running)
+            found = self._store.claim(self._name, lease, self._most_running())
             if found is None:
                 return
             self._check(found)
+
+    def _most_running(self) -> int:
+        """How many checks of one client may run: all but one of those that can."""
+        places = max(1, self._store.count_workers()) * self._settings.checks
+        return min(self._limits.max_running_per_client, max(1, places - 1))
+
+    def _is_at_home(self) -> bool:
+        """Whether the data folder is here; without it no upload can be checked, nor cleaned up."""
+        if self._mark is None:
+            self._mark = uploads.settle_mark(self._settings, self._store, takes_uploads=False)
+        is_here = uploads.sees_mark(self._settings, self._mark)
+        if self._mark is not None and not is_here and not self._is_told:
+            _log.error(uploads.wrong_folder(self._settings, self._mark))
+            self._is_told = True
+        return is_here
 
     def _check(self, found: Validation) -> None:
         key = found.id
@@ -111,6 +127,14 @@ class Worker:
             if self._given_up.is_set():
                 self._patiently(lambda: self._store.give_back(key, self._name))
             return  # somebody else has it, or it was deleted
+        except RetryError as error:
+            fields = {"validation": short_id(key), "attempt": found.attempts}
+            _log.warning("a check has to be tried again", extra={"fields": fields})
+            if found.attempts < min(error.most_attempts, self._limits.max_attempts):
+                until = time.time() + error.seconds
+                self._patiently(lambda: self._store.put_off(key, self._name, until))
+                return
+            outcome = Outcome({}, None, failure=problem_document(500, str(error)))
         except Exception:
             _log.exception("a check failed", extra={"fields": {"validation": short_id(key)}})
             detail = "The service has made a mistake; its log has more. Upload again to try again."
@@ -185,10 +209,13 @@ class Worker:
         cleaned = 0.0
         while True:
             try:
-                self._sweep()
-                if time.monotonic() - cleaned > _CLEAN_EVERY:
-                    cleaned = time.monotonic()
-                    self.clean()
+                if not self._is_at_home():
+                    self._store.forget_worker(self._name)
+                else:
+                    self._sweep()
+                    if time.monotonic() - cleaned > _CLEAN_EVERY:
+                        cleaned = time.monotonic()
+                        self.clean()
             except Exception:  # servers may be away for a while
                 _log.exception("looking after things failed")
             if stop.wait(_SWEEP_EVERY):
@@ -205,7 +232,7 @@ class Worker:
             _log.warning(
                 "begun again", extra={"fields": {"validations": [short_id(key) for key in again]}}
             )
-        if self._store.has_work(self._limits.max_running_per_client):
+        if self._store.has_work(self._name, self._most_running()):
             for _ in range(self._settings.checks - len(self._queue)):
                 self._queue.wake()
 

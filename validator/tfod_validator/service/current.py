@@ -21,6 +21,12 @@ def current_store() -> Store:
     return store
 
 
+def current_mark() -> str | None:
+    """The mark of the service's data folder."""
+    mark: str | None = current_app.extensions["tfod.mark"]
+    return mark
+
+
 def current_queue() -> Queue:
     """The queue of the service."""
     queue: Queue = current_app.extensions["tfod.queue"]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable
 
 from flask import Blueprint, Response, current_app
 
-from tfod_validator.service import metrics
-from tfod_validator.service.current import current_queue, current_settings, current_store
+from tfod_validator.service import metrics, uploads
+from tfod_validator.service.current import (
+    current_mark,
+    current_queue,
+    current_settings,
+    current_store,
+)
 from tfod_validator.service.openapi import describe_api
 from tfod_validator.service.parameters import Operation, operation
-from tfod_validator.service.uploads import free_bytes
+from tfod_validator.service.settings import Settings
 
 health = Blueprint("health", __name__)
-_WORKER_SEEN = 30.0
 _log = logging.getLogger("tfod.service")
 _CHECKS = {"application/json": {"type": "object"}}
 
@@ -38,8 +41,10 @@ def live() -> Response:
 @health.get("/readyz")
 @operation(
     Operation(
-        summary="Whether database, queue, disk and workers are there",
+        summary="Whether database, queue, disk, data folder and workers are there",
         tag="operation",
+        description="The data folder is there if it is the one of the service that uses the "
+        "database, and not another, or a place where nothing is mounted.",
         responses={200: ("All are.", _CHECKS), 503: ("One is not.", _CHECKS)},
         open=True,
     )
@@ -49,11 +54,13 @@ def ready() -> Response:
     settings = current_settings()
     store = current_store()
     queue = current_queue()
+    least = settings.limits.min_free_bytes
     checks = {
         "database": _answers(store.ping),
         "queue": _answers(lambda: len(queue)),
-        "disk": _answers(lambda: _require(free_bytes(settings) > settings.limits.min_free_bytes)),
-        "workers": _answers(lambda: _require(store.workers_since(time.time() - _WORKER_SEEN) > 0)),
+        "disk": _answers(lambda: _require(uploads.free_bytes(settings) > least)),
+        "folder": _answers(lambda: _require_folder(settings)),
+        "workers": _answers(lambda: _require(store.count_workers() > 0)),
     }
     is_ready = all(checks.values())
     shown = {name: "ok" if sound else "failing" for name, sound in checks.items()}
@@ -86,6 +93,11 @@ def metrics_page() -> Response:
 def openapi() -> Response:
     """The description of the API, from its code."""
     return _json(describe_api(current_app), 200)
+
+
+def _require_folder(settings: Settings) -> None:
+    if not uploads.sees_mark(settings, current_mark()):
+        raise RuntimeError(uploads.wrong_folder(settings, current_mark()))
 
 
 def _require(is_so: bool) -> None:

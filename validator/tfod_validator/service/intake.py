@@ -17,13 +17,23 @@ from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
 from tfod_validator.receivers import RECEIVERS
 from tfod_validator.service import metrics, security
-from tfod_validator.service.current import current_queue, current_settings, current_store
+from tfod_validator.service.current import (
+    current_mark,
+    current_queue,
+    current_settings,
+    current_store,
+)
 from tfod_validator.service.form import FILE_ROLES, read_form
 from tfod_validator.service.parameters import Parameter, require_known
 from tfod_validator.service.problems import ProblemError
 from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
-from tfod_validator.service.uploads import Incoming, free_bytes, with_names_of_their_own
+from tfod_validator.service.uploads import (
+    Incoming,
+    free_bytes,
+    sees_mark,
+    with_names_of_their_own,
+)
 from tfod_validator.service.validation import Request, UploadedFile, Validation
 
 FILENAME = Parameter(
@@ -65,6 +75,7 @@ def accept(
     known: tuple[Parameter, ...] = (),
     *,
     fail_on: str | None = None,
+    owner: str | None = None,
 ) -> Validation:
     """Take an upload in; its check waits when this returns.
 
@@ -72,21 +83,26 @@ def accept(
         request: a form with files, or a file.
         known: parameters of the address that others read.
         fail_on: what makes the report invalid, unless the request says so.
+        owner: the browser that alone may delete it; None for all that is the same client.
 
     Raises:
         ProblemError: the upload is refused; nothing of it is left.
     """
     settings = current_settings()
     store = current_store()
-    client = security.client_of(request, settings.tokens)
+    client = security.current_client()
     require_known(request.args, (*known, *OPTIONS, FILENAME))
     FILENAME.read(request.args)
+    if not sees_mark(settings, current_mark()):
+        detail = "The service does not find its disk; try again later."
+        raise ProblemError(503, detail, headers={"Retry-After": "60"})
     refuse_crowds(settings, store, client)
+    security.refuse_haste("uploads", "max_uploads_per_minute", client)
     key = security.new_id()
     try:
         incoming = Incoming(settings, key)
         try:
-            return _take(request, incoming, key, client, fail_on)
+            return _take(request, incoming, key, (client, owner), fail_on)
         except ClientDisconnected:
             incoming.discard()
             raise ProblemError(400, "The upload has ended early; send it again.") from None
@@ -100,7 +116,11 @@ def accept(
 
 
 def _take(
-    request: FlaskRequest, incoming: Incoming, key: str, client: str, fail_on: str | None
+    request: FlaskRequest,
+    incoming: Incoming,
+    key: str,
+    who: tuple[str, str | None],
+    fail_on: str | None,
 ) -> Validation:
     settings = current_settings()
     store = current_store()
@@ -113,7 +133,8 @@ def _take(
     incoming.publish()
     total = sum(one.bytes for one in wanted.sources)
     expires = time.time() + settings.limits.report_seconds
-    added = store.add(key, client, wanted, total, expires)
+    client, owner = who
+    added = store.add(key, client, wanted, total, expires, owner)
     metrics.UPLOADED_BYTES.inc(total)
     try:
         queue.wake()

@@ -34,6 +34,7 @@ from tfod_validator.service.validation import (
     BODY,
     PICTURE,
     REPORTS,
+    FilesAwayError,
     Outcome,
     Request,
     UploadedFile,
@@ -43,6 +44,9 @@ from tfod_validator.task import Task, load_task
 
 Progress = Callable[[int, int], None]
 """Told of all bytes and records that were read so far."""
+
+
+_UNREADABLE = "TFR013"
 
 
 class _TooManyRecordsError(Exception):
@@ -57,7 +61,11 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
         request: what they are, and how to check them.
         limits: of the service.
         progress: is told how far the check is.
+
+    Raises:
+        FilesAwayError: the files are not there; that says nothing about the upload.
     """
+    _require_files(folder, request)
     try:
         inventory = inventory_of([_location(folder, one) for one in request.sources])
         options = _options(folder, request, limits, inventory)
@@ -67,8 +75,23 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
         detail = f"The upload has more than the {most:,} records allowed; check it in parts."
         return failed(422, detail, limit="max_records")
     except TfodError as error:
+        _require_files(folder, request)
         return failed(422, f"The check could not run: {error}")
+    if _UNREADABLE in report.counts.by_code:
+        raise FilesAwayError
+    _require_files(folder, request)
     return _outcome(folder.name, report, inventory, options.profile, limits)
+
+
+def _require_files(folder: Path, request: Request) -> None:
+    """Whoever took the files in has written them to the disk before the check was queued."""
+    for one in request.files:
+        try:
+            size = (folder / one.stored).stat().st_size
+        except OSError:
+            raise FilesAwayError from None
+        if size != one.bytes:
+            raise FilesAwayError
 
 
 def failed(status: int, detail: str, **more: Any) -> Outcome:

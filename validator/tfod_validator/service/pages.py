@@ -77,7 +77,7 @@ def index() -> str:
 @pages.post("/validations")
 def accept() -> AnyResponse:
     """Take files in, from the page's script or from the plain form."""
-    validation = intake.accept(request)
+    validation = intake.accept(request, owner=security.current_browser(make=True))
     recent = [key for key in session.get("recent", ()) if key != validation.id]
     session["recent"] = [validation.id, *recent][:_MOST_RECENT]
     session.permanent = True
@@ -104,6 +104,7 @@ def report(key: str) -> str:
         one=one,
         head=Markup(head),
         sections=Markup(sections),
+        is_owner=security.is_owner(one),
         api=url_for("api.validation", key=key),
         address=url_for("pages.report", key=key, _external=True),
     )
@@ -113,6 +114,7 @@ def report(key: str) -> str:
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
     one = _find(key)
+    security.require_owner(one)
     current_store().delete(one.id)
     uploads.remove(current_settings(), one.id)
     session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
@@ -149,6 +151,8 @@ def sign_in() -> Any:
     target = _local(request.args.get("next", ""))
     if request.method == "GET":
         return render_template("sign_in.html", wrong=False, next=target)
+    address = security.network_of(request.remote_addr or "")
+    security.refuse_haste("attempts to sign in", "max_sign_ins_per_minute", address)
     token = request.form.get("token", "").strip()
     if not security.is_known_token(token, tokens):
         return render_template("sign_in.html", wrong=True, next=target), 403

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tfod_validator.service.problems import problem_document
 from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import Outcome, Request
+from tfod_validator.service.validation import FilesAwayError, Outcome, Request
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
@@ -35,13 +35,39 @@ _IMPORTED_LATER = (
 )
 _NICENESS = 10
 """Whoever waits for a page goes before those who wait for a check."""
-_DIED = "The check's process died"
+_KILLED = (
+    "The system has killed the check's process (SIGKILL) each time it was begun, most likely since "
+    "the machine has not enough memory; check the upload in parts, or tell those who run the "
+    "service."
+)
+_AWAY = (
+    "The service does not find, or cannot read, the files of this upload on its disk any more; "
+    "upload again, or tell those who run the service."
+)
+_AWAY_SECONDS = 30.0
+"""A network's file system may show a new folder so late to a machine that has looked before."""
 OnProgress = Callable[[int, int], bool]
 """Told of bytes and records that were read so far, and often besides; False ends the check."""
 
 
 class CheckError(Exception):
     """The check has a mistake; the text says where."""
+
+
+class RetryError(Exception):
+    """The check could not be done here and now, which says nothing about the upload."""
+
+    def __init__(self, detail: str, most_attempts: int, seconds: float) -> None:
+        """What has happened.
+
+        Args:
+            detail: what is said where it cannot be done at all.
+            most_attempts: it makes sense to begin so often.
+            seconds: so long the same worker leaves it to others.
+        """
+        super().__init__(detail)
+        self.most_attempts = most_attempts
+        self.seconds = seconds
 
 
 class StoppedError(Exception):
@@ -60,6 +86,7 @@ def run_in_sandbox(
 
     Raises:
         StoppedError: ``on_progress`` has said so.
+        RetryError: another attempt may succeed.
         CheckError: the check has a mistake.
     """
     ours, theirs = _CONTEXT.Pipe(duplex=False)
@@ -91,12 +118,16 @@ def _listen(
             continue
         try:
             message = json.loads(pipe.recv_bytes(_LONGEST_MESSAGE))
+            if "away" in message:
+                raise RetryError(_AWAY, limits.max_attempts, _AWAY_SECONDS)
             if "error" in message:
                 raise CheckError(message["error"])
             if "outcome" in message:
                 return _receive(pipe, message["outcome"])
         except (EOFError, OSError):
             process.join()
+            if process.exitcode == -signal.SIGKILL:
+                raise RetryError(_KILLED, 2, 0.0) from None
             return _died(process.exitcode or 0, limits)
         done = (message["bytes"], message["records"])
 
@@ -129,10 +160,10 @@ def _died(exit_code: int, limits: Limits) -> Outcome:
     if exit_code == -signal.SIGXCPU:
         return _too_slow(limits)
     if exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        out_of_memory = ", for want of memory perhaps" if exit_code == -signal.SIGKILL else ""
-        return _failed(500, f"{_DIED} by {name}{out_of_memory}; upload again to try again.")
-    return _failed(500, f"{_DIED} (exit status {exit_code}); upload again to try again.")
+        how = f"was ended by {signal.Signals(-exit_code).name}"
+    else:
+        how = f"ended with exit status {exit_code}"
+    return _failed(500, f"The check's process {how}; upload again to try again.")
 
 
 def _failed(status: int, detail: str, **more: str) -> Outcome:
@@ -162,6 +193,9 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
         outcome = run_check(Path(folder), Request.from_text(request), limits, tell)
     except MemoryError:
         outcome = _too_large(limits)
+    except FilesAwayError:
+        _send_json(pipe, {"away": True})
+        return
     except BrokenPipeError:
         return
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import os
 import secrets
 import tempfile
@@ -18,9 +19,10 @@ from flask import Flask, Response, current_app, redirect, request, session, url_
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Request as WsgiRequest
 
-from tfod_validator.service.current import current_settings
+from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.problems import ProblemError
 from tfod_validator.service.settings import Settings
+from tfod_validator.service.validation import Validation
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _OPEN_ENDPOINTS = frozenset(
@@ -103,12 +105,71 @@ def is_known_host(host: str, known: tuple[str, ...]) -> bool:
     return name in names or any(one.startswith(".") and name.endswith(one) for one in names)
 
 
-def client_of(given: WsgiRequest, tokens: tuple[str, ...]) -> str:
+def current_client() -> str:
     """Who asks: by the token, or else by the address; as a hash, since it is kept."""
-    token = bearer_token(given)
-    known = is_known_token(token, tokens)
-    told = f"token {token}" if known else f"address {network_of(given.remote_addr or '')}"
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    tokens = current_settings().tokens
+    given, mark = bearer_token(request), str(session.get(MARK, ""))
+    signed_in = [one for one in tokens if hmac.compare_digest(mark, token_mark(one))]
+    token = given if is_known_token(given, tokens) else "".join(signed_in[:1])
+    return _hashed(
+        f"token {token}" if token else f"address {network_of(request.remote_addr or '')}"
+    )
+
+
+def current_browser(*, make: bool = False) -> str | None:
+    """Which browser asks, as a hash, where there are no tokens; None for others."""
+    if current_settings().tokens:
+        return None
+    if make and "browser" not in session:
+        session["browser"] = new_id()
+    return _hashed(f"browser {session['browser']}") if "browser" in session else None
+
+
+def is_owner(one: Validation) -> bool:
+    """Whether who asks has uploaded this, and so may delete it."""
+    if one.owner is not None:
+        return one.owner == current_browser()
+    return one.client == current_client()
+
+
+def require_owner(one: Validation) -> None:
+    """Let only the owner go on.
+
+    Raises:
+        ProblemError: somebody else asks.
+    """
+    if not is_owner(one):
+        how = (
+            "whoever uploaded it, with the same token"
+            if current_settings().tokens
+            else ("the browser, or the address, that it was uploaded from")
+        )
+        raise ProblemError(403, f"This can be deleted only by {how}; it expires by itself.")
+
+
+def refuse_haste(what: str, limit: str, client: str) -> None:
+    """Count what a client does, and refuse what is too much for a minute.
+
+    Args:
+        what: as in "too many uploads".
+        limit: name of the limit, which is for a minute.
+        client: who.
+
+    Raises:
+        ProblemError: the client has to wait.
+    """
+    most = getattr(current_settings().limits, limit)
+    seconds = current_store().take(f"{limit} {client}", most, 60.0)
+    if seconds:
+        wait = str(math.ceil(seconds))
+        detail = (
+            f"There were too many {what} ({most:,} in a minute are allowed); try again in {wait} s."
+        )
+        raise ProblemError(429, detail, limit=limit, headers={"Retry-After": wait})
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def network_of(address: str) -> str:

@@ -34,9 +34,13 @@ class Limits:
     max_upload_seconds: int = _limit(_HOUR, "an upload may take so long")
     max_files: int = _limit(1000, "an upload may have so many files")
     max_uploads_per_client: int = _limit(64, "uploads of one client at the same time")
+    max_uploads_per_minute: int = _limit(120, "uploads of one client in a minute")
+    max_sign_ins_per_minute: int = _limit(10, "attempts of one client to sign in, in a minute")
     max_queued_per_client: int = _limit(100, "validations of one client that wait")
     max_queued: int = _limit(10_000, "validations that wait in all")
-    max_running_per_client: int = _limit(4, "validations of one client at the same time")
+    max_running_per_client: int = _limit(
+        4, "validations of one client at the same time; one place is always left to others"
+    )
     max_archive_entries: int = _limit(100_000, "a zip may have so many entries")
     max_archive_ratio: int = _limit(200, "an entry of a zip may unpack to so many times its size")
     max_archive_bytes: int = _limit(16 << 30, "a zip may unpack to so many bytes")
@@ -79,7 +83,7 @@ class Settings:
     secret_key: str = ""
     hosts: tuple[str, ...] = ()
     trusted_proxies: int = 0
-    checks: int = 2
+    checks: int = 3
     threads: int = 128
     limits: Limits = field(default_factory=Limits)
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -33,12 +34,15 @@ from tfod_validator.service.validation import (
     Validation,
 )
 
+_SEEN_SECONDS = 30.0
+"""A worker that was seen so long ago is one that lives."""
 _tables = sql.MetaData()
 _validations = sql.Table(
     "validations",
     _tables,
     sql.Column("id", sql.String(64), primary_key=True),
     sql.Column("client", sql.String(64), nullable=False),
+    sql.Column("owner", sql.String(64)),
     sql.Column("state", sql.String(16), nullable=False),
     sql.Column("request", sql.Text, nullable=False),
     sql.Column("created", sql.Double, nullable=False),
@@ -56,6 +60,7 @@ _validations = sql.Table(
     sql.Column("pictures", sql.Text),
     sql.Index("validations_state", "state", "client"),
     sql.Index("validations_expires", "expires"),
+    sql.Index("validations_client", "client", "started"),
 )
 _documents = sql.Table(
     "documents",
@@ -73,6 +78,18 @@ _workers = sql.Table(
     _tables,
     sql.Column("name", sql.String(128), primary_key=True),
     sql.Column("seen", sql.Double, nullable=False),
+)
+_rates = sql.Table(
+    "rates",
+    _tables,
+    sql.Column("name", sql.String(128), primary_key=True),
+    sql.Column("full_at", sql.Double, nullable=False),
+)
+_marks = sql.Table(
+    "marks",
+    _tables,
+    sql.Column("name", sql.String(64), primary_key=True),
+    sql.Column("mark", sql.String(64), nullable=False),
 )
 
 
@@ -110,6 +127,9 @@ class Store:
                 # An advisory lock, since CREATE TABLE IF NOT EXISTS is no atom in PostgreSQL.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
             _tables.create_all(connection)
+            known = {one["name"] for one in sql.inspect(connection).get_columns("validations")}
+            if "owner" not in known:  # a database of before there were owners
+                connection.execute(sql.text("ALTER TABLE validations ADD COLUMN owner VARCHAR(64)"))
 
     def close(self) -> None:
         """Close all connections."""
@@ -121,7 +141,13 @@ class Store:
             connection.execute(sql.select(sql.literal(1)))
 
     def add(
-        self, key: str, client: str, request: Request, bytes_total: int, expires: float
+        self,
+        key: str,
+        client: str,
+        request: Request,
+        bytes_total: int,
+        expires: float,
+        owner: str | None = None,
     ) -> Validation:
         """Remember a new upload, as queued."""
         with self._writing() as connection:
@@ -129,6 +155,7 @@ class Store:
                 _validations.insert().values(
                     id=key,
                     client=client,
+                    owner=owner,
                     state=QUEUED,
                     request=request.to_text(),
                     created=time.time(),
@@ -171,7 +198,8 @@ class Store:
     def claim(self, holder: str, lease: float, most_running: int) -> Validation | None:
         """Take the next validation that may run; None if there is none.
 
-        Clients of whom fewer run come first, so that nobody waits for all of another's.
+        Of the clients that wait, the one of which the fewest run is next; then the one that had
+        no turn for the longest time.
 
         Args:
             holder: who takes it.
@@ -184,9 +212,12 @@ class Store:
             if not self._is_sqlite:
                 # What runs is counted, and taken, by one after the other.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
-            key = connection.scalar(_next(most_running, now))
-            if key is None:
+            client = connection.scalar(_next_client(holder, most_running, now))
+            if client is None:
                 return None
+            first = sql.select(table.c.id).where(_waits(holder, now) & (table.c.client == client))
+            key = connection.scalar(first.order_by(table.c.created).limit(1))
+            assert key is not None
             connection.execute(
                 table.update()
                 .where(table.c.id == key)
@@ -202,10 +233,11 @@ class Store:
             )
             return _only(_select(connection, table.c.id == key))
 
-    def has_work(self, most_running: int) -> bool:
-        """Whether there is a validation that may run."""
+    def has_work(self, holder: str, most_running: int) -> bool:
+        """Whether there is a validation that :meth:`claim` would take."""
         with self._reading.connect() as connection:
-            return connection.scalar(_next(most_running, time.time())) is not None
+            found = connection.scalar(_next_client(holder, most_running, time.time()))
+            return found is not None
 
     def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:
         """Go on with a validation; False if it is no longer the holder's.
@@ -266,6 +298,14 @@ class Store:
             )
             return bool(changed.rowcount)
 
+    def put_off(self, key: str, holder: str, until: float) -> bool:
+        """Let a validation that was begun in vain wait again: until then for others alone."""
+        with self._writing() as connection:
+            changed = connection.execute(
+                _validations.update().where(_held(key, holder)).values(state=QUEUED, lease=until)
+            )
+            return bool(changed.rowcount)
+
     def recover(self, most_attempts: int, failure: Mapping[str, Any]) -> list[str]:
         """Let validations wait again whose holders are gone; returns which.
 
@@ -310,7 +350,43 @@ class Store:
                 .where(_validations.c.expires <= time.time())
                 .returning(_validations.c.id)
             )
+            connection.execute(_rates.delete().where(_rates.c.full_at <= time.time()))
             return [row.id for row in gone]
+
+    def take(self, name: str, most: int, seconds: float) -> float:
+        """Take one of so many turns in so many seconds; for how long there is none, or 0.
+
+        All may be taken at once; they come back evenly. What is kept is when all will be back.
+        """
+        now, each = time.time(), seconds / most
+        full_at, mine = _rates.c.full_at, _rates.c.name == name
+        later = sql.case((full_at > now, full_at), else_=now) + each
+        with self._writing() as connection:
+            known = _rates.update().where(mine & (full_at <= now + seconds - each))
+            if connection.execute(known.values(full_at=later)).rowcount:
+                return 0.0
+            new = self._insert(_rates).values(name=name, full_at=now + each)
+            if connection.execute(new.on_conflict_do_nothing()).rowcount:
+                return 0.0
+            found = connection.scalar(sql.select(full_at).where(mine)) or now
+            return max(0.0, found - (now + seconds - each))
+
+    def mark(self, new: str) -> str:
+        """The mark of the data folder that belongs to this database: the first that was given."""
+        query = sql.select(_marks.c.mark)
+        with self._writing() as connection:
+            made = self._insert(_marks).values(name="data", mark=new)
+            connection.execute(made.on_conflict_do_nothing())
+            return str(connection.scalar(query))
+
+    def known_mark(self) -> str | None:
+        """The mark, if there is one already."""
+        with self._reading.connect() as connection:
+            return connection.scalar(sql.select(_marks.c.mark))
+
+    def _insert(self, table: sql.Table) -> Any:
+        """An INSERT that knows of conflicts, which is no standard SQL."""
+        return (sqlite if self._is_sqlite else postgresql).insert(table)
 
     def needs_files(self, keys: Sequence[str]) -> set[str]:
         """Those of some uploads whose files are still needed."""
@@ -336,30 +412,41 @@ class Store:
         with self._writing() as connection:
             connection.execute(_workers.delete().where(_workers.c.name == name))
 
-    def workers_since(self, then: float) -> int:
-        """How many workers were seen since then."""
-        query = sql.select(sql.func.count()).select_from(_workers).where(_workers.c.seen >= then)
+    def count_workers(self) -> int:
+        """How many workers live."""
+        lately = _workers.c.seen >= time.time() - _SEEN_SECONDS
+        query = sql.select(sql.func.count()).select_from(_workers).where(lately)
         with self._reading.connect() as connection:
             return connection.scalar(query) or 0
 
 
-def _next(most_running: int, now: float) -> sql.Select[tuple[str]]:
-    """The id of the validation that is to be taken next."""
-    waits = _validations.alias()
-    runs = (
-        sql.select(_validations.c.client, sql.func.count().label("count"))
-        .where(_validations.c.state == RUNNING)
-        .group_by(_validations.c.client)
+def _next_client(holder: str, most_running: int, now: float) -> sql.Select[tuple[str]]:
+    """The client whose turn it is."""
+    table, all_of_it = _validations, _validations.alias()
+    waiting = (
+        sql.select(table.c.client, sql.func.min(table.c.created).label("first"))
+        .where(_waits(holder, now))
+        .group_by(table.c.client)
         .subquery()
     )
-    running = sql.func.coalesce(runs.c.count, 0)
+    his = all_of_it.c.client == waiting.c.client
+    runs = sql.select(sql.func.count()).where(his & (all_of_it.c.state == RUNNING))
+    last = sql.select(sql.func.coalesce(sql.func.max(all_of_it.c.started), 0.0)).where(his)
+    running, last_turn = runs.scalar_subquery(), last.scalar_subquery()
     return (
-        sql.select(waits.c.id)
-        .select_from(waits.outerjoin(runs, runs.c.client == waits.c.client))
-        .where((waits.c.state == QUEUED) & (waits.c.expires > now) & (running < most_running))
-        .order_by(running, waits.c.created)
+        sql.select(waiting.c.client)
+        .where(running < most_running)
+        .order_by(running, last_turn, waiting.c.first)
         .limit(1)
     )
+
+
+def _waits(holder: str, now: float) -> sql.ColumnElement[bool]:
+    """What a holder may take: not what it has put off a moment ago."""
+    table = _validations
+    is_put_off = (table.c.holder == holder) & (table.c.lease > now)
+    is_free = sql.or_(table.c.holder.is_(None), ~is_put_off)
+    return (table.c.state == QUEUED) & (table.c.expires > now) & is_free
 
 
 def _held(key: str, holder: str) -> sql.ColumnElement[bool]:
@@ -380,6 +467,7 @@ def _validation(row: Row[Any]) -> Validation:
     return Validation(
         id=row.id,
         client=row.client,
+        owner=row.owner,
         state=cast(State, row.state),
         request=Request.from_text(row.request),
         created=row.created,

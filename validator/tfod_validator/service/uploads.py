@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfod_validator.service.settings import Settings
+from tfod_validator.service.store import Store
 from tfod_validator.service.validation import UploadedFile
 
 _LONGEST_NAME = 255
+_MARK = "mark"
 _PROFILE_ENDINGS = (".yaml", ".yml", ".json", ".py")
 
 
@@ -79,6 +82,47 @@ def shown_name(name: str) -> str:
 def folder_of(settings: Settings, key: str) -> Path:
     """Where the files of a complete upload are."""
     return settings.uploads / key
+
+
+def settle_mark(settings: Settings, store: Store, *, takes_uploads: bool) -> str | None:
+    """The mark of the data folder, by which processes see that they share it.
+
+    On a machine where the folder is not mounted there is an empty place, or another folder. The
+    first process that takes uploads makes the mark; without a database elsewhere any may.
+
+    Returns:
+        The mark that the database knows; None if it is not made yet.
+    """
+    path = settings.data / _MARK
+    try:
+        there = path.read_text().strip()
+    except OSError:
+        there = ""
+    is_here_surely = not settings.database_url  # the database itself is in the folder
+    if not takes_uploads and not is_here_surely:
+        return store.known_mark()
+    new = there or secrets.token_hex(16)
+    mark = store.mark(new)
+    if mark != there and (mark == new or is_here_surely):
+        path.write_text(mark + "\n")
+    return mark
+
+
+def sees_mark(settings: Settings, mark: str | None) -> bool:
+    """Whether the data folder is the one of the database."""
+    try:
+        return mark is not None and (settings.data / _MARK).read_text().strip() == mark
+    except OSError:
+        return False
+
+
+def wrong_folder(settings: Settings, mark: str | None) -> str:
+    """What is said to those who run the service, where the mark is not seen."""
+    return (
+        f"{settings.data} is not the data folder of the service that uses this database: mount "
+        "that one here; or, if this folder has replaced it on purpose, write "
+        f"{mark} into {settings.data / _MARK}"
+    )
 
 
 def remove(settings: Settings, key: str) -> None:

@@ -96,13 +96,15 @@ class Validation:
 
     Attributes:
         id: unguessable; who has it may read the report.
-        client: who uploaded it, as a hash.
+        client: who uploaded it, as a hash: a token, or an address.
+        owner: the browser that uploaded it, as a hash, where there are no tokens.
         failure: a problem document, when the check could not be done.
         pictures: what the drawn pictures show, in their order.
     """
 
     id: str
     client: str
+    owner: str | None
     state: State
     request: Request
     created: float
@@ -126,6 +128,10 @@ class Validation:
     def files(self) -> list[UploadedFile]:
         """The files that are to be checked."""
         return self.request.sources
+
+
+class FilesAwayError(Exception):
+    """This machine does not see the files of an upload, or cannot read them."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.render.drawn import (
     Box,
@@ -86,7 +86,7 @@ def _new_image(size: tuple[int, int], colour: Colour) -> Image.Image:
         from PIL import Image
     except ImportError:
         raise TfodError(
-            "pictures of the sheet need Pillow; pip install 'tfod[validator]'"
+            f"pictures of the sheet need Pillow; {how_to_install('validator')}"
         ) from None
     return Image.new("RGB", size, colour)
 

@@ -6,7 +6,9 @@ Facts: ``meta[META_FIELD]`` has texts, also for numbers, and labels as pairs ``(
 exported. Frames are matched by name without extension; where the first frame matches, 0 is taken
 for no match when there is a root hint. Old servers group all frames at once into namedtuples, new
 ones stream objects whose shapes are read when they are looked at, in the order of the frames only.
-An importer is relieved of what it added once that is more than 30,000 annotations.
+An importer is relieved of what it added once that is more than 30,000 annotations. What a shape
+is exported with has all attributes of its label, those that nobody set with their defaults
+(``_extend_attributes`` in ``dataset_manager/task.py``).
 """
 
 from __future__ import annotations
@@ -253,7 +255,8 @@ class CommonData(LabelData):
         return self.Tag(**values)
 
     def _export_attributes(self, one: Mapping[str, Any]) -> list[Any]:
-        return [self.Attribute(name, value) for name, value in one["attributes"].items()]
+        defaults = {spec.name: spec.default_value for spec in self._label(one["label"]).attributes}
+        return [self.Attribute(*pair) for pair in {**defaults, **one["attributes"]}.items()]
 
     def match_frame(
         self, path: str, root_hint: str | None = None, *, path_has_ext: bool = True
