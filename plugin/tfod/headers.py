@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import os
 import struct
@@ -15,6 +16,7 @@ from tfod.damage import HEADER_BYTES
 
 FOOTER_BYTES = 4  # the payload's checksum
 _WINDOW = 1 << 16
+_BLOCK = 1 << 16  # bytes that are searched for headers at once
 _HEADER = struct.Struct("<QI")
 _crc32c = google_crc32c.value
 
@@ -79,26 +81,70 @@ def length_in_header(head: bytes) -> int | None:
     return int(length) if masked == stored else None
 
 
-def find_headers(data: np.ndarray) -> Iterator[int]:
-    """Positions at which a record's length of less than 2**40 with its right checksum lies.
+class HeaderFinder:
+    """Finds plausible headers in the window on a stream, looking at each byte once.
+
+    A damaged shard may be searched a million times: the headers in a block of bytes are found by
+    the first search that comes there, and the others look them up.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._lengths: list[int] = []
+        self._start = self._stop = 0  # the bytes of the stream that were looked at
+
+    def find(self, data: np.ndarray, base: int, position: int) -> Iterator[tuple[int, int]]:
+        """Positions from ``position`` on at which a plausible header lies, and the lengths in them.
+
+        Args:
+            data: the window, uint8 of shape (n,).
+            base: byte of the stream that ``data[0]`` is.
+            position: where in the window to begin.
+        """
+        first, end = base + position, base + len(data)
+        if not self._start <= first <= self._stop:
+            self._offsets, self._lengths, self._stop = [], [], first
+        number = bisect.bisect_left(self._offsets, first)
+        while True:
+            for found in range(number, len(self._offsets)):
+                yield self._offsets[found] - base, self._lengths[found]
+            if self._stop >= end:
+                return
+            # A header may have begun at the end of what was looked at.
+            again = max(first, self._stop - HEADER_BYTES + 1)
+            self._start, self._stop = again, min(end, self._stop + _BLOCK)
+            places, lengths = find_headers(data[again - base : self._stop - base])
+            self._offsets, self._lengths = (places + again).tolist(), lengths.tolist()
+            number = 0
+
+
+def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions at which a length of less than 2**40 with its right checksum lies, and the lengths.
 
     Args:
         data: bytes, uint8 of shape (n,).
+
+    Returns:
+        Two arrays of int64, of shape (m,).
     """
     count = len(data) - HEADER_BYTES + 1
     if count <= 0 or not data.any():
-        return
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     # Lengths are small: three zero bytes leave few places where the checksum need be computed.
     zeros = data[5 : 5 + count] | data[6 : 6 + count] | data[7 : 7 + count]
     places = np.flatnonzero(zeros == 0)
     crc = np.full(len(places), _crc32c(bytes(8)), np.uint32)
+    lengths = np.zeros(len(places), np.int64)
     for byte, table in enumerate(_crc_tables()):
-        crc ^= table[data[places + byte]]
+        values = data[places + byte]
+        crc ^= table[values]
+        lengths |= values.astype(np.int64) << np.int64(8 * byte)
     masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
     stored = np.zeros(len(places), np.uint32)
     for byte in range(4):
         stored |= data[places + 8 + byte].astype(np.uint32) << np.uint32(8 * byte)
-    yield from places[masked == stored].tolist()
+    sound = masked == stored
+    return places[sound], lengths[sound]
 
 
 @functools.cache

@@ -43,7 +43,7 @@ from tfod.damage import (
     trailing_zeros,
     truncated,
 )
-from tfod.headers import FOOTER_BYTES, ShardPart, find_headers
+from tfod.headers import FOOTER_BYTES, HeaderFinder, ShardPart
 from tfod.opening import open_shard
 from tfod.window import BUFFER_BYTES, NO_BUFFER, NO_BYTES, Source, Window
 
@@ -204,6 +204,7 @@ class _Walk:
         self._first = part.first_record
         self._on_damage = on_damage
         self._limit = limit
+        self._headers = HeaderFinder()
 
     def records(self) -> Iterator[Record]:
         window, name = self._window, self._name
@@ -277,6 +278,8 @@ class _Walk:
             return self._pass_oversize(position, index, wanted)
         if window.refill(position, wanted):
             return 0, 0
+        # The end is known from now on: what claims more is not read up to here once more.
+        self._size = window.base + window.have
         return self._pass_long_claim(0, index, wanted, window.have)
 
     def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
@@ -334,20 +337,18 @@ class _Walk:
         """Look for the next plausible record header.
 
         Returns:
-            Its position in the window, or None at the end of the stream; and whether all that was
-            passed over is zeros.
+            Its position in the window, or None at the end of the stream; then also whether all that
+            was passed over is zeros.
         """
         window, only_zeros = self._window, True
         while True:
-            rest = window.array[position : window.have]
-            for found in find_headers(rest):
-                length = int.from_bytes(rest[found : found + 8].tobytes(), "little")
-                if self._fits(window.base + position + found, length):
-                    only_zeros = only_zeros and not rest[:found].any()
-                    return position + found, only_zeros
-            only_zeros = only_zeros and not rest.any()
+            data = window.array[: window.have]
+            for found, length in self._headers.find(data, window.base, position):
+                if self._fits(window.base + found, length):
+                    return found, False
+            only_zeros = only_zeros and not data[position:].any()
             kept = max(position, window.have - HEADER_BYTES + 1)
-            del rest
+            del data  # or the buffer would seem to be in use
             if not window.refill(kept, BUFFER_BYTES):
                 return None, only_zeros
             position = 0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.damage import Damage, DamageKind
-from tfod.headers import find_headers, split_shard
+from tfod.headers import HeaderFinder, find_headers, split_shard
 from tfod.records import is_record_header, masked_crc32c, read_record_stream, read_records
 
 from tests.conftest import frame
@@ -177,7 +177,30 @@ def test_headers_are_found_as_one_by_one(noise: bytes, lengths: list[int]) -> No
         if is_record_header(data[at : at + 12])
         and int.from_bytes(data[at : at + 8], "little") < 1 << 40
     ]
-    assert list(find_headers(np.frombuffer(data, np.uint8))) == expected
+    where, found = find_headers(np.frombuffer(data, np.uint8))
+    assert where.tolist() == expected
+    assert found.tolist() == [int.from_bytes(data[at : at + 8], "little") for at in expected]
+
+
+@given(st.data())
+def test_headers_are_found_as_the_window_moves_on(draw: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfod.headers._BLOCK", draw.draw(st.integers(1, 40)))
+        _compare_windows(draw)
+
+
+def _compare_windows(draw: st.DataObject) -> None:
+    lengths = draw.draw(st.lists(st.integers(0, 99), min_size=1, max_size=20))
+    whole = b"".join(header(one) + b"\xff" * (one % 5) for one in lengths)
+    data = np.frombuffer(whole, np.uint8)
+    finder = HeaderFinder()
+    first = stop = 0
+    for _ in range(draw.draw(st.integers(1, 12))):
+        first = draw.draw(st.integers(first, len(data)))
+        base = draw.draw(st.integers(0, first))
+        stop = draw.draw(st.integers(max(first, stop), len(data)))
+        found = [base + at for at, _ in finder.find(data[base:stop], base, first - base)]
+        assert found == (first + find_headers(data[first:stop])[0]).tolist()
 
 
 @pytest.mark.parametrize("part_bytes", [1, 100, 150, 10_000])

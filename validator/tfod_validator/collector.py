@@ -48,11 +48,18 @@ class Findings:
 
     def keep(self, finding: Finding) -> None:
         """Count a finding, and list it if there is room."""
-        self.counts[finding.code][finding.shard] += 1
-        self.severities[finding.code] = finding.severity
-        listed = self.listed[finding.code]
-        if len(listed) < self.most:
-            listed.append(finding)
+        self.count(finding.code, finding.severity, finding.shard, 1)
+        if self.has_room(finding.code):
+            self.listed[finding.code].append(finding)
+
+    def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
+        """Count findings that are not listed."""
+        self.counts[code][shard] += number
+        self.severities[code] = severity
+
+    def has_room(self, code: str) -> bool:
+        """Whether one more finding of this code would be listed."""
+        return len(self.listed[code]) < self.most
 
     def close(self) -> None:
         """Count what was to be said once; call when all parts are merged."""
@@ -133,8 +140,7 @@ class Collector:
         (rule,) = rules_for(subject)
         severity = self.findings.severities.get(rule.code) or self._severity(rule)
         if severity is not None and number:
-            self.findings.counts[rule.code][shard] += number
-            self.findings.severities[rule.code] = severity
+            self.findings.count(rule.code, severity, shard, number)
 
     def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
         """Keep one problem. The problem's own place is stronger."""
@@ -142,6 +148,9 @@ class Collector:
         if severity is None:
             return
         place = problem.place or place
+        if not problem.once and not self.findings.has_room(rule.code):
+            self.findings.count(rule.code, severity, place.shard, 1)  # of a million findings most
+            return
         finding = Finding(
             code=rule.code,
             severity=severity,

@@ -53,7 +53,7 @@ def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
 )
 def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
     """The first bytes are no record header, or those of some other kind of file."""
-    yield from _when(damage, DamageKind.FOREIGN)
+    return _when(damage, DamageKind.FOREIGN)
 
 
 @rule(
@@ -66,7 +66,7 @@ def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
 )
 def empty_file(damage: Damage) -> Iterator[Problem]:
     """The file has no bytes. In a numbered set this is SET005 instead."""
-    yield from _when(damage, DamageKind.EMPTY)
+    return _when(damage, DamageKind.EMPTY)
 
 
 @rule(
@@ -79,7 +79,7 @@ def empty_file(damage: Damage) -> Iterator[Problem]:
 )
 def length_checksum(damage: Damage) -> Iterator[Problem]:
     """The CRC-32C of a record's length differs from the stored one."""
-    yield from _when(damage, DamageKind.LENGTH_CRC)
+    return _when(damage, DamageKind.LENGTH_CRC)
 
 
 @rule(
@@ -92,7 +92,7 @@ def length_checksum(damage: Damage) -> Iterator[Problem]:
 )
 def data_checksum(damage: Damage) -> Iterator[Problem]:
     """The CRC-32C of a record's payload differs from the stored one."""
-    yield from _when(damage, DamageKind.DATA_CRC)
+    return _when(damage, DamageKind.DATA_CRC)
 
 
 @rule(
@@ -105,7 +105,7 @@ def data_checksum(damage: Damage) -> Iterator[Problem]:
 )
 def truncated_record(damage: Damage) -> Iterator[Problem]:
     """A record claims more bytes than the file has left, and no record follows."""
-    yield from _when(damage, DamageKind.TRUNCATED_RECORD)
+    return _when(damage, DamageKind.TRUNCATED_RECORD)
 
 
 @rule(
@@ -118,7 +118,7 @@ def truncated_record(damage: Damage) -> Iterator[Problem]:
 )
 def truncated_header(damage: Damage) -> Iterator[Problem]:
     """Fewer than twelve bytes follow the last record."""
-    yield from _when(damage, DamageKind.TRUNCATED_HEADER)
+    return _when(damage, DamageKind.TRUNCATED_HEADER)
 
 
 @rule(
@@ -131,7 +131,7 @@ def truncated_header(damage: Damage) -> Iterator[Problem]:
 )
 def forged_length(damage: Damage) -> Iterator[Problem]:
     """A length with a right checksum leads beyond the end although records follow."""
-    yield from _when(damage, DamageKind.FORGED_LENGTH)
+    return _when(damage, DamageKind.FORGED_LENGTH)
 
 
 @rule(
@@ -144,7 +144,7 @@ def forged_length(damage: Damage) -> Iterator[Problem]:
 )
 def trailing_zeros(damage: Damage) -> Iterator[Problem]:
     """Only zero bytes follow the last record."""
-    yield from _when(damage, DamageKind.TRAILING_ZEROS)
+    return _when(damage, DamageKind.TRAILING_ZEROS)
 
 
 @rule(
@@ -190,7 +190,7 @@ def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
 )
 def damaged_compression(damage: Damage) -> Iterator[Problem]:
     """A gzip or zlib stream has a damage or ends early."""
-    yield from _when(damage, DamageKind.COMPRESSION)
+    return _when(damage, DamageKind.COMPRESSION)
 
 
 @rule(
@@ -203,7 +203,7 @@ def damaged_compression(damage: Damage) -> Iterator[Problem]:
 )
 def oversize_record(damage: Damage) -> Iterator[Problem]:
     """A record has more bytes than may be held."""
-    yield from _when(damage, DamageKind.OVERSIZE)
+    return _when(damage, DamageKind.OVERSIZE)
 
 
 @rule(
