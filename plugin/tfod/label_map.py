@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,14 @@ from tfod.remote import is_url
 
 _LONGEST = 64 << 20
 _STEP = 1 << 20
+_NO_IDS: frozenset[int] = frozenset()
 _PACKAGED = Path(__file__).parent / "label_maps"
 _CHECKOUT = Path(__file__).parents[2] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
-# Datumaro's reader takes items without the word "item" in front; so do we.
-_BARE_ITEM = re.compile(r"(\A|[}\n])(\s*)\{")
+# Datumaro's reader takes items without the word "item" in front; so do we. Blanks are looked at
+# from their first one alone, or a million of them would be looked at a million times.
+_BRACE = re.compile(r"(?<!\s)(\s*)\{")
+_LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
 EMPTY_SUBSETS = "subsets without pictures:"
 """Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
@@ -107,6 +111,25 @@ class LabelMap:
     def _by_id(self) -> dict[int, LabelMapItem]:
         return {item.id: item for item in reversed(self.items)}
 
+    @functools.cached_property
+    def _ids_by_text(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for item in self.items:
+            for text in (item.name, item.display_name):
+                if text:
+                    found.setdefault(text, set()).add(item.id)
+        return found
+
+    @functools.cached_property
+    def id_range(self) -> tuple[int, int]:
+        """The smallest and the largest id; 0, 0 of an empty map."""
+        ids = self._by_id or (0,)
+        return min(ids), max(ids)
+
+    def ids_of(self, text: str) -> AbstractSet[int]:
+        """The ids of all classes that have this name or display name."""
+        return self._ids_by_text.get(text, _NO_IDS)
+
     def find(self, text: str) -> LabelMapItem | None:
         """The class that has this name, or else this display name."""
         return self._by_text.get(text)
@@ -166,7 +189,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         repaired = text.translate(_CURLY_QUOTES)
         if repaired != text:
             liberties.append("curly quotes are read as straight ones")
-        with_items = _BARE_ITEM.sub(r"\1\2item {", repaired)
+        with_items = _BRACE.sub(_as_item, repaired)
         if with_items != repaired:
             liberties.append("items without the word 'item' are read as items")
         try:
@@ -183,8 +206,16 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     ]
 
 
+def _as_item(brace: re.Match[str]) -> str:
+    """A brace that begins an item without its word: the first of the text, of a line, behind }."""
+    blanks, before = brace[1], brace.string[max(0, brace.start() - 1) : brace.start()]
+    return f"{blanks}item {{" if before in ("", "}") or "\n" in blanks else brace[0]
+
+
 def _parse(text: str, allow_unknown_field: bool = False) -> Any:
     message = _message_class()()
+    if _LONGEST_RUN in text:
+        raise text_format.ParseError(f"more than {len(_LONGEST_RUN)} backslashes in a row")
     try:
         text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
     except RecursionError:

@@ -26,7 +26,7 @@ def spell_as_the_map(draft: Draft) -> Iterator[Change]:
             continue
         meant = _names_alike(found, text)
         label = labels[number] if labels else 0
-        if len(meant) == 1 and (found.find_id(label) is None or label in _ids(found, meant[0])):
+        if len(meant) == 1 and (found.find_id(label) is None or label in found.ids_of(meant[0])):
             new[number] = meant[0]
     yield from _put_texts(draft, "LAB011", texts, new)
 
@@ -70,7 +70,7 @@ def _number(draft: Draft, code: str, is_meant: Callable[[LabelMap, int], bool]) 
     new = list(labels)
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
         item = found.find(text) if text and is_meant(found, label) else None
-        if item is not None and label not in _ids(found, text):
+        if item is not None and label not in found.ids_of(text):
             new[number] = item.id
     key = draft.roles.class_label
     if key and new != labels:
@@ -129,7 +129,3 @@ def _names_alike(label_map: LabelMap, text: str) -> list[str]:
             if name and folded(name) == wanted:
                 found[item.id] = name
     return list(found.values())
-
-
-def _ids(label_map: LabelMap, text: str) -> set[int]:
-    return {item.id for item in label_map.items if text in (item.name, item.display_name)}

@@ -5,7 +5,6 @@ A pair of class text and id is judged once, however many objects have it.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +15,13 @@ from tfod.label_map import LabelMap, LabelMapItem
 
 from tfod_validator.amounts import plural
 from tfod_validator.finding import Place, Problem, Severity
+from tfod_validator.near_names import NearNames
 from tfod_validator.rules.registry import rule
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
-_MOST_COMPARED = 100
+_MOST_KNOWN_MAPS = 16
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
@@ -107,9 +107,11 @@ def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
 )
 def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
     """Two classes have one id."""
-    for number, count in Counter(item.id for item in _items(file)).items():
-        if count > 1:
-            names = [repr(item.class_name) for item in _items(file) if item.id == number]
+    names_of: dict[int, list[str]] = {}
+    for item in _items(file):
+        names_of.setdefault(item.id, []).append(repr(item.class_name))
+    for number, names in names_of.items():
+        if len(names) > 1:
             yield Problem(f"id {number} is given to {', '.join(names)}", value=number)
 
 
@@ -123,9 +125,11 @@ def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
 )
 def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
     """Two classes have one name."""
-    for name, count in Counter(item.name for item in _items(file) if item.name).items():
-        if count > 1:
-            ids = [str(item.id) for item in _items(file) if item.name == name]
+    ids_of: dict[str, list[str]] = {}
+    for item in _items(file):
+        ids_of.setdefault(item.name, []).append(str(item.id))
+    for name, ids in ids_of.items():
+        if name and len(ids) > 1:
             yield Problem(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
 
 
@@ -157,14 +161,13 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
 def unknown_text(use: ClassUse) -> Iterator[Problem]:
     """A class text is neither a name nor a display name of the map."""
     if use.text and use.label_map and not use.label_map.find(use.text):
-        if _same_but_for_case(use.text, use.label_map):
+        known = _near_names(use.label_map)
+        if known.same(use.text):
             return
-        names = [item.class_name for item in use.label_map.items]
-        # Of a long map the comparison takes too long, should each record have another text.
-        near = difflib.get_close_matches(use.text, names, 1) if len(names) <= _MOST_COMPARED else []
-        hint = f", did you mean {near[0]!r}" if near else ""
+        near = known.nearest(use.text)
+        hint = f", did you mean {near!r}" if near else ""
         yield Problem(
-            f"class {use.text!r} is not in the label map{hint} ({_some(names)})",
+            f"class {use.text!r} is not in the label map{hint} ({_some(use.label_map.items)})",
             feature=keys.CLASS_TEXT,
             value=use.text,
         )
@@ -183,8 +186,8 @@ def unknown_id(use: ClassUse) -> Iterator[Problem]:
     label, label_map = use.label, use.label_map
     if label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
-    ids = sorted({item.id for item in label_map.items})
-    has = f"the map has {ids[0]} to {ids[-1]}" if ids else "the map is empty"
+    low, high = label_map.id_range
+    has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
     yield Problem(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
 
 
@@ -202,10 +205,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
         return
     item = use.label_map.find(use.text)
     # Several items may share a name; the id must belong to one of them.
-    ids = {
-        other.id for other in use.label_map.items if use.text in (other.name, other.display_name)
-    }
-    if item is None or use.label in ids:
+    if item is None or use.label in use.label_map.ids_of(use.text):
         return
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r}" if other else ""
@@ -262,7 +262,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = _same_but_for_case(use.text, use.label_map)
+    meant = _near_names(use.label_map).same(use.text)
     if meant:
         yield Problem(
             f"class {use.text!r} is {meant!r} in the label map", keys.CLASS_TEXT, use.text
@@ -390,15 +390,21 @@ def folded(text: str) -> str:
     return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
 
 
-def _same_but_for_case(text: str, label_map: LabelMap) -> str | None:
-    wanted = folded(text)
-    for item in label_map.items:
-        for name in (item.name, item.display_name):
-            if name and folded(name) == wanted:
-                return name
-    return None
+_known_maps: dict[int, tuple[LabelMap, NearNames]] = {}
 
 
-def _some(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(names[:most])
-    return f"it has {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")
+def _near_names(label_map: LabelMap) -> NearNames:
+    """The names of a map, looked through once: its hash would take as long as all of it."""
+    known = _known_maps.get(id(label_map))
+    if known is None:
+        if len(_known_maps) >= _MOST_KNOWN_MAPS:
+            _known_maps.clear()
+        names = (name for item in label_map.items for name in (item.name, item.display_name))
+        known = label_map, NearNames(filter(None, names), folded)
+        _known_maps[id(label_map)] = known  # with the map, or another might get its id
+    return known[1]
+
+
+def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
+    shown = ", ".join(item.class_name for item in items[:most])
+    return f"it has {shown}" + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -6,14 +6,16 @@ How CVAT finds the frame of a picture: ``match_dm_item`` and ``find_dataset_root
 
 from __future__ import annotations
 
-import difflib
 import enum
+import functools
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfod import keys
 
 from tfod_validator.finding import Place, Problem, Severity
+from tfod_validator.near_names import NearNames
 from tfod_validator.rules.registry import rule
 from tfod_validator.task import Frame
 
@@ -101,12 +103,9 @@ def unknown_label(used: ClassInUse) -> Iterator[Problem]:
     if used.text in used.labels:
         return
     near = nearest_label(used.text, used.labels)
-    names = sorted(used.labels)
-    listed = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
-        listed += f" and {len(names) - _NAMES_SHOWN} more"
     yield Problem(
-        f"class {used.text!r} of {_boxes(used.boxes)} is no label of the task, which has {listed}"
+        f"class {used.text!r} of {_boxes(used.boxes)} is no label of the task, which has "
+        + _listed(used.labels)
         + (f"; did you mean {near!r}?" if near else ""),
         feature=keys.CLASS_TEXT,
         value=used.text,
@@ -115,13 +114,21 @@ def unknown_label(used: ClassInUse) -> Iterator[Problem]:
 
 
 def nearest_label(text: str, labels: frozenset[str]) -> str | None:
-    """The label that was probably meant: the same but for case and spaces, or a similar one."""
-    names = sorted(labels)
-    for name in names:
-        if plain_letters(name) == plain_letters(text):
-            return name
-    similar = difflib.get_close_matches(text, names, n=1)
-    return similar[0] if similar else None
+    """The label that was probably meant: the same but for case and spaces, or a letter off."""
+    return _near_labels(labels).nearest(text)
+
+
+@functools.lru_cache(4)
+def _near_labels(labels: frozenset[str]) -> NearNames:
+    return NearNames(sorted(labels), plain_letters)
+
+
+@functools.lru_cache(4)
+def _listed(labels: frozenset[str]) -> str:
+    """The first labels of the task, for a message."""
+    listed = ", ".join(map(repr, heapq.nsmallest(_NAMES_SHOWN, labels)))
+    more = len(labels) - _NAMES_SHOWN
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 @rule(
