@@ -180,13 +180,16 @@ def _names(items: Sequence[LabelMapItem], by_display: bool) -> list[str]:
     """A name for each class, every one different."""
     names: list[str] = []
     taken: set[str] = set()
+    counts: Counter[str] = Counter()
     for item in items:
         wanted = (item.display_name if by_display else "") or item.class_name
         name = wanted
         if name in taken:
             name = item.class_name
-        while name in taken:
-            name = f"{wanted} ({item.id})" if name != f"{wanted} ({item.id})" else f"{name}'"
+        numbered = f"{wanted} ({item.id})"
+        while name in taken:  # names stay taken: none is tried twice
+            counts[numbered] += 1
+            name = numbered if counts[numbered] == 1 else f"{numbered}~{counts[numbered]}"
         taken.add(name)
         names.append(name)
     return names

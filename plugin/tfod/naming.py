@@ -51,6 +51,7 @@ class IdMaker:
 
     _ids: set[str] = field(default_factory=set)
     _paths: set[str] = field(default_factory=set)
+    _counts: dict[str, int] = field(default_factory=dict)  # the last number behind each root
 
     def make(self, path: str, fallback: str) -> str:
         """Make the id for a safe relative path, or from the fallback where that is empty."""
@@ -60,10 +61,10 @@ class IdMaker:
         name = root
         if name in self._ids and new_path and path:
             name = path
-        count = 1
+        # Ids stay taken: of a name that a million records have, no number is tried twice.
         while name in self._ids:
-            count += 1
-            name = f"{root}~{count}"
+            self._counts[root] = self._counts.get(root, 1) + 1
+            name = f"{root}~{self._counts[root]}"
         self._ids.add(name)
         return name
 

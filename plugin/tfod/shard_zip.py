@@ -12,7 +12,7 @@ import functools
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
@@ -27,6 +27,7 @@ _MOST_DIRECTORY_BYTES = 32 << 20
 # Deflate reaches 1032; annotations without pictures 10 to 50, the same record again and again 290.
 _MOST_RATIO = 200
 _RATIO_FROM = 4 << 20
+_SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
 _SEE = "look at the archive with: tfod check"
 
 
@@ -88,13 +89,22 @@ def find_member(path: str) -> ZipMember | None:
     Raises:
         ShardError: the archive is damaged, or the entry is one that should not be read.
     """
-    archive, inside = os.path.dirname(path), os.path.basename(path)
-    while archive and not os.path.lexists(archive):
-        archive, name = os.path.split(archive)
-        inside = f"{name}/{inside}"
-    if not os.path.isfile(archive) or not is_zip(archive):
+    archive = _archive_above(path)
+    if archive is None:
         return None
+    inside = path[len(archive) + 1 :].replace(os.sep, "/")
     return members(archive).get(os.path.join(archive, *inside.split("/")))
+
+
+def _archive_above(path: str) -> str | None:
+    """The zip that a path leads into.
+
+    From the top down: a path in a zip may have thousands of folders, above it there are few.
+    """
+    for place, letter in enumerate(path):
+        if place and letter in _SEPARATORS and not os.path.isdir(path[:place]):
+            return path[:place] if os.path.isfile(path[:place]) and is_zip(path[:place]) else None
+    return None
 
 
 def members(archive: str) -> Mapping[str, ZipMember]:
@@ -174,11 +184,19 @@ def files_in(folder: str) -> Iterator[str]:
     Raises:
         ShardError: the archive is damaged.
     """
-    archive = folder
-    while archive and not os.path.lexists(archive):
-        archive = os.path.dirname(archive)
-    if os.path.isfile(archive) and is_zip(archive):
-        yield from (path for path in members(archive) if os.path.dirname(path) == folder)
+    archive = _archive_above(os.path.join(folder, ""))
+    if archive is not None:
+        status = os.stat(archive)
+        identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+        yield from _members_by_folder(archive, *identity).get(folder, ())
+
+
+@functools.lru_cache(2)
+def _members_by_folder(archive: str, *identity: int) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for path in _members(archive, *identity):
+        found.setdefault(os.path.dirname(path), []).append(path)
+    return found
 
 
 class _MemberStream(EntryStream):

@@ -10,7 +10,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
 _MAX_DEPTH = 3
+_LABEL_MAP = "label_map"
 _MOST_MISSING = 1000
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
@@ -142,10 +143,13 @@ def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[S
     groups: dict[str, list[str]] = {}
     for path in sorted(paths):
         groups.setdefault(_subset_of(path, root, by_folder), []).append(path)
-    return [
-        ShardSet(subset, tuple(members), tuple(missing_of_sets(members)))
-        for subset, members in groups.items()
-    ]
+    sets: list[ShardSet] = []
+    left = _MOST_MISSING
+    for subset, members in groups.items():
+        missing = missing_of_sets(members, left)
+        left = max(0, left - len(missing))
+        sets.append(ShardSet(subset, tuple(members), tuple(missing)))
+    return sets
 
 
 def first_bytes_of(path: str) -> bytes:
@@ -193,35 +197,67 @@ def protobuf_texts_in(folder: str) -> list[str]:
     return sorted(path for path in files_in(folder) if path.endswith(".pbtxt"))
 
 
-def find_label_map(
-    shard: str, texts_in: Callable[[str], list[str]] = protobuf_texts_in
-) -> tuple[str | None, list[str]]:
-    """Find the label map that goes with a shard: beside it, or one folder up.
+def find_label_map(shard: str) -> tuple[str | None, list[str]]:
+    """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
+    found, rivals = LabelMapFinder().find(shard)
+    return found, list(rivals)
 
-    In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
-    ``*label*map*.pbtxt``, another ``*.pbtxt``.
+
+class LabelMapFinder:
+    """Finds the label maps of many shards; what a folder holds is looked at once.
 
     Args:
-        shard: path of the shard.
-        texts_in: lists a folder's ``.pbtxt`` files; a cached one spares thousands of listings.
-
-    Returns:
-        Its path or None, and the candidates of equal rank when there are several (then None).
+        texts_in: lists a folder's ``.pbtxt`` files.
     """
-    folder = folder_of(shard)
-    name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
-    places = [folder, folder_of(folder)]
-    # A zip is the top; so is a bucket.
-    for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
-        ranked: dict[int, list[str]] = {}
-        for path in texts_in(where):
-            rank = _label_map_rank(name_of(path).lower(), name.stem.lower())
-            if rank is not None:
-                ranked.setdefault(rank, []).append(path)
-        if ranked:
-            best = ranked[min(ranked)]
-            return (best[0], []) if len(best) == 1 else (None, best)
-    return None, []
+
+    def __init__(self, texts_in: Callable[[str], Sequence[str]] = protobuf_texts_in) -> None:
+        self._texts_in = texts_in
+        self._folders: dict[str, _Candidates] = {}
+
+    def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
+        """Find the label map that goes with a shard: beside it, or one folder up.
+
+        In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
+        ``*label*map*.pbtxt``, another ``*.pbtxt``.
+
+        Returns:
+            Its path or None, and the candidates of equal rank when there are several (then None).
+        """
+        folder = folder_of(shard)
+        name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
+        places = [folder, folder_of(folder)]
+        # A zip is the top; so is a bucket.
+        for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
+            if where not in self._folders:
+                self._folders[where] = _Candidates(self._texts_in(where))
+            best = self._folders[where].best(name.stem.lower())
+            if best:
+                return (best[0], ()) if len(best) == 1 else (None, best)
+        return None, ()
+
+
+class _Candidates:
+    """The label maps that lie in one folder, by what their names say."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        by_name: dict[str, list[str]] = {}
+        named: list[str] = []
+        others: list[str] = []
+        for path in paths:
+            root = name_of(path).lower()[: -len(".pbtxt")]
+            plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
+            by_name.setdefault(plain, []).append(path)
+            if "label" in plain and "map" in plain:
+                named.append(path)
+            # pipeline and graph files are protobuf text too
+            elif not re.search(r"graph|pipeline|config|solver|train_val", root):
+                others.append(path)
+        self._by_name = {name: tuple(found) for name, found in by_name.items()}
+        self._of_any = self._by_name.get(_LABEL_MAP) or tuple(named or others)
+
+    def best(self, stem: str) -> tuple[str, ...]:
+        """Those that fit a shard of this stem best; of all stems without one the same tuple."""
+        return self._by_name.get(f"{stem}_{_LABEL_MAP}") or self._of_any
 
 
 def is_named_label_map(path: str) -> bool:
@@ -290,19 +326,6 @@ def similar_file_names(shard: str, count: int) -> list[str]:
     return [f"{before}-{number:05d}-of-{count:05d}{behind}" for number in range(count)]
 
 
-def _label_map_rank(name: str, stem: str) -> int | None:
-    root = name[: -len(".pbtxt")]
-    plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", "label_map")
-    if plain == f"{stem}_label_map":
-        return 0
-    if plain == "label_map":
-        return 1
-    if "label" in plain and "map" in plain:
-        return 2
-    # pipeline and graph files are protobuf text too
-    return None if re.search(r"graph|pipeline|config|solver|train_val", root) else 3
-
-
 def _search(folder: str) -> list[str]:
     """All shards in a folder and the levels below it."""
     return [path for path in files_below(folder) if looks_like_shard(path)]
@@ -364,26 +387,29 @@ def _subset_of(path: str, root: str, by_folder: bool) -> str:
     return os.path.splitext(name_of(path))[0]
 
 
-def missing_of_sets(paths: list[str]) -> list[str]:
-    """Names that the numbering ``-of-N`` promises and that are not there; of many the first."""
+def missing_of_sets(paths: list[str], most: int = _MOST_MISSING) -> list[str]:
+    """Names that the numbering ``-of-N`` promises and that are not there; of many the first.
+
+    A name may promise any number, and there may be many such names: no more than ``most`` are
+    given, but one for each set.
+    """
     sets: dict[tuple[str, str, int], dict[int, str]] = {}
     for path in paths:
         name = parse_shard_name(path)
         if name is not None and name.total is not None and name.number is not None:
             key = (folder_of(path), name.stem, name.total)
             sets.setdefault(key, {})[name.number] = name_of(path)
-    missing = []
+    missing: list[str] = []
     for (_, _, total), there in sets.items():
         number, example = next(iter(there.items()))
         numbering = re.search(r"-(\d+)-of-", example)
         assert numbering is not None  # the name was taken apart by it
         digits = len(numbering[1])
         before, _, behind = example.partition(f"-{number:0{digits}d}-of-")
-        # A name may promise any number: only so many are looked for.
         absent = (other for other in range(total) if other not in there)
         missing += [
             f"{before}-{other:0{digits}d}-of-{behind}"
-            for other in itertools.islice(absent, _MOST_MISSING)
+            for other in itertools.islice(absent, max(1, most - len(missing)))
         ]
     return missing
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.errors import LabelMapError
-from tfod.label_map import decode_label_map
+from tfod.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.records import is_record_header
-from tfod.shards import ShardSet, find_label_map, group_shards, looks_like_shard
+from tfod.shards import LabelMapFinder, ShardSet, group_shards, looks_like_shard
 from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError
@@ -24,7 +24,6 @@ from tfod_validator.rules.archive import Composition, NestedArchive, RivalLabelM
 
 _ROOT = os.path.abspath(os.sep)
 _HEAD_BYTES = 512  # a tar's first header
-LONGEST_LABEL_MAP = 4 << 20
 _LABEL_MAP_EXTENSION = ".pbtxt"
 _NESTED_EXTENSIONS = {
     ".zip": "a zip archive",
@@ -171,15 +170,16 @@ def _match_label_maps(
     for path in sorted(texts):
         by_folder[os.path.dirname(path)].append(path)
     found: dict[str, Entry | None] = {}
-    rivalries: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    rivalries: dict[int, tuple[Sequence[str], list[str]]] = {}
     mapped = 0
+    finder = LabelMapFinder(lambda folder: by_folder.get(folder, ()))
     for shard in shards:
-        best, rivals = find_label_map(shard, lambda folder: by_folder.get(folder, []))
-        if rivals:
-            rivalries[tuple(rivals)].append(shard)
+        best, rivals = finder.find(shard)
+        if rivals:  # of a folder always the same tuple, which may be long
+            rivalries.setdefault(id(rivals), (rivals, []))[1].append(shard)
         found[shard] = texts[best] if best else None
         mapped += bool(best or rivals)
-    for names, claimants in rivalries.items():
+    for names, claimants in rivalries.values():
         readable = [texts[name] for name in names if _is_label_map(archive, texts[name])]
         if len(readable) == 1:  # the others are other protobuf texts, as OpenCV's graphs
             found.update(dict.fromkeys(claimants, readable[0]))

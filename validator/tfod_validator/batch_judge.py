@@ -57,7 +57,8 @@ class BatchJudge:
         result = self._result
         self._rows.add(batch.rows)
         boxes = batch.to_boxes()
-        for rule, problem in self._role_keys.in_own_words(judge(boxes)):
+        said = self._role_keys.in_own_words(judge(boxes)) if len(boxes.corners) else ()
+        for rule, problem in said:
             self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
         result.box_tally += BoxTally.of(boxes.corners)
         result.statistics.add_boxes(boxes.corners, boxes.counts)

@@ -72,6 +72,7 @@ def judge_together(
         roles: which features hold what.
     """
     tally = examination.tally
+    tally.figures.close()
     uses = tally.figures.uses
     settle_hanging_boxes(shards, collector)
     _judge_shards(shards, collector)

@@ -27,9 +27,9 @@ from tfod_validator.batch_judge import BatchJudge
 from tfod_validator.collector import Collector
 from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Problem
-from tfod_validator.layouts import Features, KnownLayout, Layouts
+from tfod_validator.layouts import Features, KnownLayout
 from tfod_validator.picture_bytes import decode_failure, looks_like
-from tfod_validator.role_keys import RoleKeys, Said
+from tfod_validator.role_keys import Said
 from tfod_validator.row_blocks import RowCollector, hash_of_bytes
 from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
@@ -78,8 +78,7 @@ class Examiner:
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
         self._numbered = numbered
-        self._layouts = Layouts(instructions.profile)
-        self._keys = RoleKeys(instructions.profile.roles)
+        self._layouts, self._keys = instructions.layouts, instructions.role_keys
         self._verdicts: dict[tuple[Any, ...], Said] = {}
         self._good_names: set[tuple[str, bool, str | None, str | None]] = set()
         self._batch = Batch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tfod.label_map import LabelMap
@@ -14,7 +15,9 @@ from tfod.remote import patience
 from tfod_validator.annotations import Annotations
 from tfod_validator.collector import Findings
 from tfod_validator.kinds import bound
+from tfod_validator.layouts import Layouts
 from tfod_validator.profile import Policy, Profile
+from tfod_validator.role_keys import RoleKeys
 from tfod_validator.statistics import Statistics
 
 Use: TypeAlias = "tuple[str | None, int | None]"
@@ -40,6 +43,18 @@ class Instructions:
     annotations: Annotations | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     patience: float = field(default_factory=patience)
+
+    # The same for all shards of a check, which are mostly alike; a zip may have 100,000.
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """What is known of the records' layouts so far."""
+        return Layouts(self.profile)
+
+    @cached_property
+    def role_keys(self) -> RoleKeys:
+        """The keys of the profile's roles."""
+        return RoleKeys(self.profile.roles)
 
 
 @dataclass
@@ -72,7 +87,12 @@ class Figures:
     def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
         mine = self.uses.setdefault(label_map, Counter())
         mine.update(uses)
-        self.uses[label_map] = bound(mine)
+        self.uses[label_map] = bound(mine, slack=2)
+
+    def close(self) -> None:
+        """Keep no more kinds than may be kept; call when all is added."""
+        self.uses = {name: bound(uses) for name, uses in self.uses.items()}
+        self.statistics.close()
 
 
 @dataclass

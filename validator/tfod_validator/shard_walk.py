@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tfod.label_map import load_label_map
+from tfod.label_map import LONGEST_LABEL_MAP, load_label_map
 from tfod.opening import open_shard
 from tfod.shards import parse_shard_name
 from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError
-from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
+from tfod_validator.archive_contents import look_through, read_entry
 from tfod_validator.collector import Collector
 from tfod_validator.rules.labels import LabelMapFile
 from tfod_validator.sources import Inventory, Location, ShardStream

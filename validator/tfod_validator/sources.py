@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
@@ -15,19 +14,17 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.headers import ShardPart
+from tfod.label_map import LONGEST_LABEL_MAP
 from tfod.remote import folder_of, is_url
 from tfod.remote_shards import look_for_shards
 from tfod.shards import (
+    LabelMapFinder,
     ShardSet,
-    find_label_map,
     find_shards,
     group_shards,
     missing_of_sets,
     parse_shard_name,
-    protobuf_texts_in,
 )
-
-from tfod_validator.archive_contents import LONGEST_LABEL_MAP
 
 if TYPE_CHECKING:
     from tfod.remote_stream import RemoteStream
@@ -154,18 +151,18 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
     """
     groups: list[ShardGroup] = []
     archives: list[Location] = []
-    texts_in = functools.cache(_none_in if has_label_map else protobuf_texts_in)
+    finder = LabelMapFinder(_none_in) if has_label_map else LabelMapFinder()
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
         for source in dict.fromkeys(sources):
             if source == STANDARD_INPUT:
                 if sys.stdin is None:
                     raise TfodError("standard input is closed; name a file")
                 location = _spool(sys.stdin.buffer, "<stdin>", scratch)
-                _add_file(location, groups, archives)
+                _add_file(location, groups, archives, finder)
             elif is_url(source):
-                _add_remote(source, scratch, groups, archives, texts_in)
+                _add_remote(source, scratch, groups, archives, finder)
             elif os.path.isfile(source):
-                _add_file(Location(source, source), groups, archives)
+                _add_file(Location(source, source), groups, archives, finder)
             else:
                 _add_found(source, groups, archives)
         yield Inventory(_join_sets(_once(groups)), _once_each(archives))
@@ -183,14 +180,16 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
     by_path = {os.path.join(_FOLDER, one.name): one for one in locations}
     texts = sorted(path for path in by_path if path.lower().endswith(_LABEL_MAP_ENDING))
     zips = [path for path, one in by_path.items() if path not in texts and is_archive(one)]
-    shards = [path for path in by_path if path not in (*texts, *zips)]
+    others = {*texts, *zips}
+    shards = [path for path in by_path if path not in others]
     if not shards and not zips:
         raise ShardsNotFoundError("there is neither a shard nor a zip among the files")
     groups = []
+    finder = LabelMapFinder(lambda _: texts)
     for one in group_shards(shards, _FOLDER):
         sources = []
         for path in one.paths:
-            found, rivals = find_label_map(path, lambda _: texts)
+            found, rivals = finder.find(path)
             name = parse_shard_name(path)
             sources.append(
                 ShardSource(
@@ -235,7 +234,12 @@ def _once_each(archives: Sequence[Location]) -> list[Location]:
     return list({os.path.realpath(one.path): one for one in reversed(archives)}.values())[::-1]
 
 
-def _add_file(location: Location, groups: list[ShardGroup], archives: list[Location]) -> None:
+def _add_file(
+    location: Location,
+    groups: list[ShardGroup],
+    archives: list[Location],
+    finder: LabelMapFinder,
+) -> None:
     """One file that was named: a zip by its bytes, or by its name, or else a shard."""
     if is_archive(location):
         archives.append(location)
@@ -243,7 +247,7 @@ def _add_file(location: Location, groups: list[ShardGroup], archives: list[Locat
     name = parse_shard_name(location.name)
     subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
     local = not location.remote and location.name == location.path
-    found, rivals = find_label_map(location.path) if local else (None, [])
+    found, rivals = finder.find(location.path) if local else (None, [])
     numbered = name is not None and name.total is not None
     shard = ShardSource(location, subset, found, tuple(rivals), numbered)
     groups.append(ShardGroup(subset, [shard], ()))
@@ -286,17 +290,17 @@ def _groups_of(
     sets: Sequence[ShardSet],
     locate: Callable[[str], Location],
     zips: Sequence[str] = (),
-    texts_in: Callable[[str], list[str]] | None = None,
+    finder: LabelMapFinder | None = None,
 ) -> Iterator[ShardGroup]:
     """Shards that were found, each with the label map beside it; zips are none."""
-    texts_in = texts_in or functools.cache(protobuf_texts_in)
+    finder = finder or LabelMapFinder()
     for one in sets:
         shards = []
         for path in one.paths:
             if path in zips:
                 continue
             name = parse_shard_name(path)
-            found, rivals = find_label_map(path, texts_in)
+            found, rivals = finder.find(path)
             numbered = name is not None and name.total is not None
             shards.append(ShardSource(locate(path), one.subset, found, tuple(rivals), numbered))
         yield ShardGroup(one.subset, shards, one.missing)
@@ -317,7 +321,7 @@ def _add_remote(
     scratch: str,
     groups: list[ShardGroup],
     archives: list[Location],
-    texts_in: Callable[[str], list[str]],
+    finder: LabelMapFinder,
 ) -> None:
     """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
     from tfod.remote_stream import RemoteStream  # needed for URLs alone
@@ -330,7 +334,7 @@ def _add_remote(
         _groups_of(
             sets,
             lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
-            texts_in=texts_in,
+            finder=finder,
         )
     )
     for url in found.zips:

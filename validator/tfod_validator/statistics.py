@@ -65,10 +65,14 @@ class Statistics:
         """Add the figures of another part of the data."""
         self.classes.update(other.classes)
         self.picture_sizes.update(other.picture_sizes)
-        self.picture_sizes = bound(self.picture_sizes)
+        self.picture_sizes = bound(self.picture_sizes, slack=2)
         self.boxes_in_picture += other.boxes_in_picture
         self.centres += other.centres
         self.sizes += other.sizes
+
+    def close(self) -> None:
+        """Keep no more picture sizes than may be kept; call when all is added."""
+        self.picture_sizes = bound(self.picture_sizes)
 
     def to_json(self) -> JsonValue:
         """As the report has it."""

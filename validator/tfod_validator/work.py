@@ -11,7 +11,7 @@ from tfod.compression import Compression, PeekedStream, ReadableStream
 from tfod.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.errors import LabelMapError
 from tfod.headers import ShardPart
-from tfod.label_map import decode_label_map
+from tfod.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.records import Record, read_record_stream, shard_compression
 from tfod.remote import folder_of, is_url, name_of, set_patience
 from tfod.remote_stream import RemoteStream
@@ -19,7 +19,7 @@ from tfod.shards import parse_shard_name
 from tfod.zip_directory import Entry
 
 from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
+from tfod_validator.archive_contents import look_through, read_entry
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.examine import Examiner
 from tfod_validator.examined import Instructions
@@ -40,6 +40,7 @@ _REPORT_EVERY = 256
 _REPORT_BYTES = 1 << 20
 _STEP = 1 << 18
 _PART_BITS = 24
+_MOST_NAMED = 100  # of missing shards; all are counted
 
 
 @dataclass(frozen=True)
@@ -332,8 +333,11 @@ def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[Numb
             stem = os.path.join(folder, name.stem)
             totals.setdefault(stem, {}).setdefault(name.total, name_of(path))
             there[stem] += 1
+    missing_of: dict[str, list[str]] = {}
+    for one in missing:
+        missing_of.setdefault(_stem_of(one), []).append(one)
     for stem, found in totals.items():
-        names = [one for one in missing if _stem_of(one) == os.path.basename(stem)]
+        names = missing_of.get(os.path.basename(stem), [])[:_MOST_NAMED]
         count = next(iter(found)) - there[stem] if len(found) == 1 else len(names)
         yield NumberedSet(stem, tuple(names), found, count if names else 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from tfod.classification import LabelProfile, encode_labelled_picture
@@ -27,6 +27,7 @@ from tfod.labels_file import LABELS_FILE, find_labels, labels_text
 from tfod.mapped_decoder import MappedRecord, decode_mapped
 from tfod.roles import classification_roles
 from tfod.shard_layout import OptionError
+from tfod.shards import LabelMapFinder
 from tfod.writer import ShardSetWriter
 
 # What follows from the picture, or from the label: channels, size, a vector of zeros and a one.
@@ -45,10 +46,10 @@ class ImageClassificationBase(CountedShardsBase):
     FIRST_ID = 0
 
     def _find_label_map(
-        self, shard: str, texts_in: Callable[[str], list[str]]
-    ) -> tuple[str | None, list[str]]:
+        self, shard: str, finder: LabelMapFinder
+    ) -> tuple[str | None, Sequence[str]]:
         labels = find_labels(shard)
-        return (labels, []) if labels else super()._find_label_map(shard, texts_in)
+        return (labels, ()) if labels else super()._find_label_map(shard, finder)
 
     def _decode(self, example: Example) -> MappedRecord:
         if self._roles is None:

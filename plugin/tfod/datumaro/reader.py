@@ -7,7 +7,7 @@ import functools
 import gc
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,11 +39,10 @@ from tfod.records import read_records
 from tfod.roles import Roles
 from tfod.shard_file import ShardIdentity, identify
 from tfod.shards import (
+    LabelMapFinder,
     ShardSet,
-    find_label_map,
     find_shards,
     is_named_label_map,
-    protobuf_texts_in,
 )
 
 _log = logging.getLogger(__name__)
@@ -137,29 +136,32 @@ class TfDetectionApiBase(ReadDataset):
     def _scopes(self, paths: list[str], wanted: str | None) -> dict[str, LabelScope]:
         maps: dict[str | None, LabelScope] = {}
         found: dict[str, LabelScope] = {}
-        texts_in = functools.cache(protobuf_texts_in)
+        finder = LabelMapFinder()
+        chosen: dict[int, str | None] = {}  # the finder gives all shards of a folder one tuple
         for path in paths:
             source: str | None = wanted
             if wanted is None:
-                source, rivals = self._find_label_map(path, texts_in)
+                source, rivals = self._find_label_map(path, finder)
                 if rivals:
-                    source = self._choose(tuple(rivals))
+                    if id(rivals) not in chosen:
+                        chosen[id(rivals)] = self._choose(rivals)
+                    source = chosen[id(rivals)]
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
         return found
 
     def _find_label_map(
-        self, shard: str, texts_in: Callable[[str], list[str]]
-    ) -> tuple[str | None, list[str]]:
-        return find_label_map(shard, texts_in)
+        self, shard: str, finder: LabelMapFinder
+    ) -> tuple[str | None, Sequence[str]]:
+        return finder.find(shard)
 
-    def _choose(self, rivals: tuple[str, ...]) -> str | None:
+    def _choose(self, rivals: Sequence[str]) -> str | None:
         """Of several files that could be the label map take the only one that is one."""
         readable = [one for one in rivals if _is_label_map(one)]
         if len(readable) == 1:
             return readable[0]
-        self._notes.ambiguous_label_maps.add(rivals)
+        self._notes.ambiguous_label_maps.add(tuple(rivals))
         return None
 
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:

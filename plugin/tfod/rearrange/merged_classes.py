@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 from tfod import keys
@@ -13,7 +12,7 @@ from tfod.example import Example, int64_feature
 from tfod.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, classes_of
 from tfod.rearrange.sound_shards import several_label_maps
-from tfod.shards import find_label_map, protobuf_texts_in
+from tfod.shards import LabelMapFinder
 
 _ID_LISTS = tuple(keys.IMAGE_ATTRIBUTES.values())
 
@@ -38,9 +37,9 @@ class MergedClasses:
         self._used: dict[int, str] = {}  # where a class was met first
         self._texts: dict[tuple[int, str], str] = {}
         self._new_ids: list[int] = []
-        texts_in = functools.cache(protobuf_texts_in)
+        finder = LabelMapFinder()
         for path in paths:
-            source, rivals = find_label_map(path, texts_in)
+            source, rivals = finder.find(path)
             if rivals:
                 self.notes.append(several_label_maps(path, rivals))
             if source not in self._scopes:

@@ -15,7 +15,7 @@ from tfod.opening import open_shard
 from tfod.record_batches import RecordBatch, read_batches
 from tfod.records import read_records, shard_compression
 from tfod.remote import folder_of
-from tfod.shards import ShardSet, find_label_map, protobuf_texts_in
+from tfod.shards import LabelMapFinder, ShardSet
 
 
 @contextlib.contextmanager
@@ -75,11 +75,11 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
     Raises:
         LabelMapError: they have several that differ.
     """
-    texts_in = functools.cache(protobuf_texts_in)
+    finder = LabelMapFinder()
     labels_for = functools.cache(_labels_for_folder)
     found: dict[str, None] = {}
     for path in paths:
-        label_map, rivals = find_label_map(path, texts_in)
+        label_map, rivals = finder.find(path)
         if rivals:
             notes.append(several_label_maps(path, rivals))
             continue

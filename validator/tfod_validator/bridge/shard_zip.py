@@ -9,11 +9,11 @@ from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
 from tfod.errors import TfodError
 from tfod.example import Example
-from tfod.label_map import LabelMap, load_label_map
+from tfod.label_map import LONGEST_LABEL_MAP, LabelMap, load_label_map
 from tfod.records import read_record_stream
 
 from tfod_validator.archive import Archive, ArchiveLimits
-from tfod_validator.archive_contents import LONGEST_LABEL_MAP, look_through, read_entry
+from tfod_validator.archive_contents import look_through, read_entry
 from tfod_validator.collector import Collector
 from tfod_validator.profile import Policy
 from tfod_validator.work import label_map_file

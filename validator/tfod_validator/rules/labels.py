@@ -22,6 +22,7 @@ _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
 _MOST_KNOWN_MAPS = 16
+_MOST_RIVALS = 8
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
@@ -76,7 +77,9 @@ class ClassesOfShards:
 def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
     """Shards with boxes have no label map beside them."""
     if shards.rivals:
-        names = ", ".join(shards.rivals)
+        names = ", ".join(shards.rivals[:_MOST_RIVALS])
+        more = len(shards.rivals) - _MOST_RIVALS
+        names += f" and {more} more" if more > 0 else ""
         remedy = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", remedy=remedy)
     elif shards.boxes:

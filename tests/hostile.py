@@ -1,0 +1,415 @@
+"""Inputs that ask for more work than they are long, each in any size, and a count of that work.
+
+A family takes a size in bytes and gives files by name. What is done with them is counted in steps
+of Python and in bytes that were handed to what loops in C, so that no clock is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from tfod.records import masked_crc32c
+from tfod.window import Window
+
+from tests.conftest import encode, objects
+from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
+from tests.zip_forge import Item, forge
+
+Files: TypeAlias = "Mapping[str, bytes]"
+FAMILIES: dict[str, Callable[[int], Files]] = {}
+_BYTES_A_STEP = 16
+
+
+def _family(make: Callable[[int], Files]) -> Callable[[int], Files]:
+    FAMILIES[make.__name__] = make
+    return make
+
+
+def write(folder: Path, family: str, size: int) -> Path:
+    """Write a family's files; gives the path that is to be read."""
+    folder.mkdir()
+    files = FAMILIES[family](size)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder / next(iter(files)) if len(files) == 1 else folder
+
+
+def growths(do: Callable[[Path], object], folder: Path, family: str, size: int) -> list[int]:
+    """By how many steps an input costs more when it grows, twice, by as much as it was before.
+
+    What costs something once falls out; of linear work the second is the double of the first.
+    """
+    do(write(folder / "first", family, size))  # what is loaded and remembered only once
+    steps = []
+    for number in (1, 2, 4):
+        path = write(folder / str(number), family, number * size)
+        with _counted() as count:
+            do(path)
+        steps.append(count[0])
+    return [steps[1] - steps[0], steps[2] - steps[1]]
+
+
+@contextmanager
+def _counted() -> Iterator[list[int]]:
+    """Counts the lines of Python that run in this thread, and bytes that C loops over."""
+    count = [0]
+
+    def trace(*_: object) -> Any:
+        count[0] += 1
+        return trace
+
+    before = sys.gettrace()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("tfod.records._crc32c", "tfod.headers.find_headers", "zlib.crc32"):
+            patch.setattr(name, _weighed(_found(name), count))
+        patch.setattr(Window, "refill", _weighed_refill(count))
+        sys.settrace(trace)
+        try:
+            yield count
+        finally:
+            sys.settrace(before)
+
+
+def _found(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.rpartition(".")
+    found: Callable[..., Any] = getattr(sys.modules[module], attribute)
+    return found
+
+
+def _weighed(function: Callable[..., Any], count: list[int]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def weighed(data: Any, *others: Any) -> Any:
+        count[0] += len(data) // _BYTES_A_STEP
+        return function(data, *others)
+
+    return weighed
+
+
+def _weighed_refill(count: list[int]) -> Callable[..., bool]:
+    refill = Window.refill
+
+    def weighed(window: Window, position: int, wanted: int) -> bool:
+        count[0] += (window.have - position) // _BYTES_A_STEP
+        return refill(window, position, wanted)
+
+    return weighed
+
+
+def _many(make: Callable[[int], bytes], size: int) -> bytes:
+    """So many pieces that they have this size."""
+    found = bytearray()
+    number = 0
+    while len(found) < size:
+        found += make(number)
+        number += 1
+    return bytes(found)
+
+
+def _plain(number: int) -> bytes:
+    return frame(encode({"image/filename": f"{number}.jpg", "image/height": 4, "image/width": 4}))
+
+
+def _header(length: int) -> bytes:
+    raw = length.to_bytes(8, "little")
+    return raw + masked_crc32c(raw).to_bytes(4, "little")
+
+
+# Framing
+
+
+@_family
+def headers_in_gzip(size: int) -> Files:
+    """The end is known to nobody, and each header claims what is there and more."""
+    return {"a.tfrecord.gz": gzip.compress(_many(lambda _: _header(200_000_000), size))}
+
+
+@_family
+def headers_between_records(size: int) -> Files:
+    claims = _many(lambda number: _header(200_000_000 + number) + frame(b"\n\0"), size)
+    return {"a.tfrecord.gz": gzip.compress(claims)}
+
+
+@_family
+def headers_of_a_file(size: int) -> Files:
+    return {"a.tfrecord": _plain(0) + _many(lambda _: _header(200_000_000), size)}
+
+
+@_family
+def junk_between_records(size: int) -> Files:
+    return {"a.tfrecord": _plain(0) + _many(lambda number: b"\xff" + _plain(number), size)}
+
+
+@_family
+def junk_between_empty_records(size: int) -> Files:
+    return {"a.tfrecord": _plain(0) + _many(lambda _: b"\xff" + frame(b""), size)}
+
+
+@_family
+def zeros_between_records(size: int) -> Files:
+    return {"a.tfrecord": _plain(0) + _many(lambda number: bytes(13) + _plain(number), size)}
+
+
+@_family
+def wrong_checksums(size: int) -> Files:
+    return {"a.tfrecord": _many(lambda _: _header(1) + b"\xff" * 5, size)}
+
+
+@_family
+def records_of_no_bytes(size: int) -> Files:
+    return {"a.tfrecord": _many(lambda _: frame(b""), size)}
+
+
+@_family
+def members_of_gzip(size: int) -> Files:
+    member = gzip.compress(b"", mtime=0)
+    return {"a.tfrecord.gz": gzip.compress(_plain(0)) + _many(lambda _: member, size)}
+
+
+# Records
+
+
+_NAME = entry("image/filename", field(1, field(1, b"a.jpg")))
+
+
+def _feature(key: str, value: bytes) -> Files:
+    return {"a.tfrecord": frame(field(1, _NAME + entry(key, value)))}
+
+
+@_family
+def unpacked_integers(size: int) -> Files:
+    return _feature("image/object/class/label", field(3, b"\x08\x01" * (size // 2)))
+
+
+@_family
+def integers_packed_one_by_one(size: int) -> Files:
+    return _feature("image/object/class/label", field(3, b"\x0a\x01\x01" * (size // 3)))
+
+
+@_family
+def unpacked_floats(size: int) -> Files:
+    return _feature("image/object/bbox/xmin", field(2, b"\x0d\0\0\0\0" * (size // 5)))
+
+
+@_family
+def empty_texts(size: int) -> Files:
+    return _feature("image/object/class/text", field(1, b"\x0a\0" * (size // 2)))
+
+
+@_family
+def lists_of_two_kinds(size: int) -> Files:
+    lists = field(1, field(1, b"cat")) + field(3, field(1, b"\1"))
+    return _feature("image/object/class/text", _many(lambda _: lists, size))
+
+
+@_family
+def nested_groups(size: int) -> Files:
+    groups = b"\x2b" * (size // 2) + b"\x2c" * (size // 2)
+    return {"a.tfrecord": frame(field(1, _NAME) + groups)}
+
+
+@_family
+def groups_in_records(size: int) -> Files:
+    groups = b"\x2b" * 50 + b"\x2c" * 50
+    return {"a.tfrecord": _many(lambda _: frame(field(1, _NAME) + groups), size)}
+
+
+@_family
+def unknown_fields(size: int) -> Files:
+    return {"a.tfrecord": frame(field(1, _NAME) + b"\x28\x01" * (size // 2))}
+
+
+@_family
+def features_one_by_one(size: int) -> Files:
+    return {"a.tfrecord": frame(_many(lambda _: field(1, _NAME), size))}
+
+
+@_family
+def keys_of_a_record(size: int) -> Files:
+    return {"a.tfrecord": frame(encode({f"k{number}": 1 for number in range(size // 18)}))}
+
+
+@_family
+def keys_of_records(size: int) -> Files:
+    return {"a.tfrecord": _many(lambda number: frame(encode({f"k{number}": 1})), size)}
+
+
+@_family
+def equal_names(size: int) -> Files:
+    return {"a.tfrecord": _many(lambda _: _plain(0), size)}
+
+
+@_family
+def long_names(size: int) -> Files:
+    names = ["a/" * (size // 6), "a." * (size // 6), "../" * (size // 9), " " * (size // 3) + "/"]
+    return {"a.tfrecord": b"".join(frame(encode({"image/filename": one})) for one in names)}
+
+
+@_family
+def segments_of_jpegs(size: int) -> Files:
+    encoded = jpeg()[:2] + b"\xff\xe0\0\0" * 4095
+    return {"a.tfrecord": _many(lambda _: frame(record(encoded=encoded)), size)}
+
+
+@_family
+def chunks_of_pngs(size: int) -> Files:
+    encoded = png()[:33] + b"\0\0\0\0eXIf\0\0\0\0" * 4095
+    return {"a.tfrecord": _many(lambda _: frame(record("b.png", encoded=encoded)), size)}
+
+
+@_family
+def equal_boxes(size: int) -> Files:
+    return {"a.tfrecord": frame(with_boxes([(0.1, 0.1, 0.5, 0.5)] * (size // 25), encoded=None))}
+
+
+@_family
+def masks_of_one_object(size: int) -> Files:
+    count = size // 120
+    boxes = objects([(0.1, 0.1, 0.5, 0.5)] * count, ["cat"] * count, [1] * count)
+    same = {"image/object/mask": [png((4, 4))] * count, "image/object/id": [1] * count}
+    return {"a.tfrecord": frame(encode({**features(encoded=None), **boxes, **same}))}
+
+
+# Label maps
+
+
+def _classes(texts: list[str], labels: list[int]) -> bytes:
+    found = b""
+    for start in range(0, len(texts), 50):
+        some, numbers = texts[start : start + 50], labels[start : start + 50]
+        boxes = [(0.1, 0.1, 0.5, 0.5)] * len(some)
+        found += frame(with_boxes(boxes, some, numbers, encoded=None))
+    return found
+
+
+def _items(count: int, name: str = "class{}", display: str = "", number: int = 0) -> bytes:
+    shown = f" display_name: '{display}'" if display else ""
+    return "".join(
+        f"item {{ id: {number or one + 1} name: '{name.format(one)}'{shown.format(one)} }}\n"
+        for one in range(count)
+    ).encode()
+
+
+@_family
+def items_against_texts(size: int) -> Files:
+    count = size // 100
+    shard = _classes([f"other{number}" for number in range(count)], [1] * count)
+    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
+
+
+@_family
+def items_against_long_texts(size: int) -> Files:
+    count = size // 400
+    texts = ["ab" * 100 + f"{number:x}" + "ba" * 50 for number in range(count)]
+    few = _items(50, "ba" * 100 + "{}" + "ab" * 50)
+    return {"a.tfrecord": _classes(texts, [1] * count), "label_map.pbtxt": few}
+
+
+@_family
+def items_against_spellings(size: int) -> Files:
+    count = size // 100
+    shard = _classes([f"Class {number}" for number in range(count)], [1] * count)
+    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
+
+
+@_family
+def items_against_ids(size: int) -> Files:
+    count = size // 100
+    shard = _classes([""] * count, [10**6 + number for number in range(count)])
+    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
+
+
+@_family
+def items_with_other_ids(size: int) -> Files:
+    count = size // 100
+    shard = _classes([f"class{one}" for one in range(count)], [one + 2 for one in range(count)])
+    return {"a.tfrecord": shard, "label_map.pbtxt": _items(count)}
+
+
+@_family
+def items_of_one_id(size: int) -> Files:
+    pairs = (_items(2, f"{pair}_{{}}", number=pair + 1) for pair in range(size // 70))
+    return {"a.tfrecord": _plain(0), "label_map.pbtxt": b"".join(pairs)}
+
+
+@_family
+def items_of_one_name(size: int) -> Files:
+    pairs = (_items(2, f"class{pair}") for pair in range(size // 70))
+    return {"a.tfrecord": _plain(0), "label_map.pbtxt": b"".join(pairs)}
+
+
+@_family
+def items_of_one_display_name(size: int) -> Files:
+    count = size // 120
+    items = _items(count, "name{}", "class{}") + _items(count, "class{}", "class0", number=1)
+    return {"a.tfrecord": _classes(["class1"], [1]), "label_map.pbtxt": items}
+
+
+@_family
+def unknown_fields_of_items(size: int) -> Files:
+    text = b"item { id: 1 name: 'cat' }\n" + b"x {}\n" * (size // 5)
+    return {"a.tfrecord": _plain(0), "label_map.pbtxt": text}
+
+
+# Zips
+
+
+def _zip(size: int, *items: Callable[[int], Item]) -> Files:
+    count = size // (160 * len(items))
+    return {"a.zip": forge(*(make(number) for make in items for number in range(count)))}
+
+
+@_family
+def shards_of_a_zip(size: int) -> Files:
+    return _zip(size, lambda number: Item(f"{number}.tfrecord", _plain(number)))
+
+
+@_family
+def entries_of_a_zip(size: int) -> Files:
+    return _zip(size, lambda number: Item(f"{number}.txt"))
+
+
+@_family
+def folders_of_a_zip(size: int) -> Files:
+    return _zip(size, lambda number: Item(f"d{number}/e/f/a.tfrecord", _plain(number)))
+
+
+@_family
+def deep_folders_of_a_zip(size: int) -> Files:
+    return {"a.zip": forge(Item("d/" * (size // 4) + "a.tfrecord", _plain(0)))}
+
+
+@_family
+def label_maps_of_a_zip(size: int) -> Files:
+    return _zip(
+        size,
+        lambda number: Item(f"{number}.tfrecord", _plain(number)),
+        lambda number: Item(f"label_map{number}.pbtxt", b"item { id: 1 name: 'cat' }"),
+    )
+
+
+@_family
+def incomplete_sets_of_a_zip(size: int) -> Files:
+    return _zip(size, lambda number: Item(f"a{number}-00000-of-99999", _plain(number)))
+
+
+@_family
+def incomplete_sets_in_folders(size: int) -> Files:
+    return _zip(size, lambda number: Item(f"d{number}/a-00000-of-99999", _plain(number)))
+
+
+@_family
+def entries_of_one_name(size: int) -> Files:
+    return _zip(size, lambda _: Item("a.tfrecord", _plain(0)))
+
+
+@_family
+def entries_at_one_place(size: int) -> Files:
+    one = Item("a.tfrecord", _plain(0), start=0)
+    return {"a.zip": forge(Item("a.tfrecord", _plain(0)), *[one] * (size // 60))}
