@@ -145,6 +145,7 @@ def test_too_many_classes_are_the_same_ones_however_they_are_shared(
             random.Random(part_bytes).shuffle(works)
             for work in works:
                 tally.add(do_work(work, instructions, lambda *_: None, RowStore(None)))
+            tally.figures.close()
             figures.append(tally.figures.uses[None])
     assert len(paths) == 8
     assert figures[0] == figures[1] == figures[2]
