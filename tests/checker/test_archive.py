@@ -463,6 +463,37 @@ def test_zip013(check: Check) -> None:
     assert message == "none of its 2 files is a TFRecord shard"
 
 
+@pytest.mark.parametrize(
+    ("names", "other"),
+    [
+        (["annotations.xml"], "CVAT for images or video"),
+        (["task_7/annotations.xml", "task_7/images/a.jpg"], "CVAT for images or video"),
+        (["annotations/instances_default.json", "images/a.jpg"], "COCO"),
+        (["train/_annotations.coco.json", "train/a.jpg"], "COCO"),
+        (["annotations/default.json", "images/default/a.jpg"], "Datumaro"),
+        (["obj.data", "obj.names", "train.txt", "obj_train_data/a.txt"], "YOLO"),
+        (["data.yaml", "labels/train/a.txt", "images/train/a.jpg"], "YOLO"),
+        (["a.txt", "a.jpg"], "YOLO"),
+        (["labelmap.txt", "Annotations/a.xml", "ImageSets/Main/default.txt"], "Pascal VOC"),
+        (["valid/a.xml", "valid/a.JPG"], "Pascal VOC"),
+    ],
+)
+def test_zip013_names_other_formats(check: Check, names: list[str], other: str) -> None:
+    (found,) = check(real_zip([(name, b"x") for name in names])).findings
+    assert found.code == "ZIP013"
+    said = f"this zip holds {other} annotations, not TFRecord"
+    assert (found.message, found.value) == (said, other)
+    assert found.remedy == "Export the annotations as TFRecord 1.0 instead."
+
+
+@pytest.mark.parametrize(
+    "names", [["a.jpg"], ["notes.txt", "a.jpg"], ["a.json"], ["maps/annotations.txt"], ["a.xml"]]
+)
+def test_zip013_near_other_formats(check: Check, names: list[str]) -> None:
+    (found,) = check(real_zip([(name, b"x") for name in names])).findings
+    assert found.code == "ZIP013" and "of its" in found.message and found.value is None
+
+
 def test_zip013_near_shards_by_content(check: Check, shard: bytes) -> None:
     checked = check(real_zip([("data", shard), ("zipped.bin", gzip.compress(shard))]))
     assert checked.codes == ["ZIP014"]

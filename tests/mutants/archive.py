@@ -151,6 +151,7 @@ def no_shard() -> Iterator[Mutant]:
     yield fail("nothing-at-all", forge(), **HOW)
     lacking = forge(Item("default.txt", b"x" * 40), Item("label_map.pbtxt", LABEL_MAP))
     yield fail("a-text", lacking, **HOW)
+    yield fail("of-another-format", forge(Item("annotations.xml", b"<annotations/>")), **HOW)
     yield near("shard-of-any-name", packed(name="default.data"), **HOW)
 
 

@@ -7,6 +7,7 @@ in place of a path on disk.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,17 @@ _MADE_OF_ZIP = frozenset(
         *(".docx", ".xlsx", ".pptx", ".odt", ".ods", ".epub", ".kmz"),
     )
 )
+# What people export in place of TFRecord: the name that CVAT's menu has, and a path that says so.
+_OTHER_FORMATS = (
+    ("COCO", r"(.*/)?((instances|person_keypoints|panoptic)_[^/]*|_annotations\.coco)\.json"),
+    ("Datumaro", r"(.*/)?annotations/[^/]*\.json"),
+    ("Pascal VOC", r"(.*/)?(annotations/.*\.xml|imagesets/.*\.txt)"),
+    ("YOLO", r"(.*/)?(obj\.(data|names)|(data|dataset)\.ya?ml|labels/.*\.txt)"),
+    ("CVAT for images or video", r"([^/]*/)?annotations\.xml"),
+)
+# Of a file beside each image, as Roboflow has them.
+_BESIDE_IMAGES = {".xml": "Pascal VOC", ".txt": "YOLO"}
+_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 _MACOS, _WINDOWS, _KDE = "macOS", "Windows", "KDE"
 _STRAY_NAMES = {
     ".ds_store": _MACOS,
@@ -129,6 +141,7 @@ def look_through(
                 mapped_shards=mapped,
                 stray_maps=tuple(entry.path for entry in others if _is_named_label_map(entry)),
                 needs_label_map=needs_label_map and bool(shards),
+                other_format=None if shards else other_format([one.path for one in others]),
             ),
             archive.place(),
         )
@@ -153,6 +166,18 @@ def nested_kind(entry: Entry, head: bytes) -> str | None:
         if head.startswith(magic):
             return kind
     return _NESTED_EXTENSIONS.get(extension)
+
+
+def other_format(paths: Sequence[str]) -> str | None:
+    """Which format of annotations a zip without shards is; None where its names do not say."""
+    for name, sign in _OTHER_FORMATS:
+        pattern = re.compile(sign, re.IGNORECASE)
+        if any(map(pattern.fullmatch, paths)):
+            return name
+    parts = [os.path.splitext(path) for path in paths]
+    images = {stem for stem, extension in parts if extension.lower() in _IMAGES}
+    beside = {extension.lower() for stem, extension in parts if stem in images}
+    return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
 
 
 def _match_label_maps(

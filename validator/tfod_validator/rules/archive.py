@@ -102,6 +102,7 @@ class Composition:
         mapped_shards: how many shards have a label map, or several that fit equally well.
         stray_maps: label maps that lie where none is looked for.
         needs_label_map: False where the user named one, or no shard can be read.
+        other_format: the format of annotations that it is, where there is no shard.
     """
 
     files: int
@@ -109,6 +110,7 @@ class Composition:
     mapped_shards: int
     stray_maps: tuple[str, ...]
     needs_label_map: bool
+    other_format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -334,13 +336,19 @@ def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
 )
 def no_shard(composition: Composition) -> Iterator[Problem]:
     """At least one entry is a shard."""
-    if not composition.shards:
-        files = composition.files
+    files, other = composition.files, composition.other_format
+    if composition.shards:
+        return
+    if other:
         yield Problem(
-            f"none of its {files} file{'s'[: files != 1]} is a TFRecord shard"
-            if files
-            else "it has no files in it"
+            f"this zip holds {other} annotations, not TFRecord",
+            value=other,
+            remedy="Export the annotations as TFRecord 1.0 instead.",
         )
+    elif files:
+        yield Problem(f"none of its {files} file{'s'[: files != 1]} is a TFRecord shard")
+    else:
+        yield Problem("it has no files in it")
 
 
 @rule(
