@@ -62,10 +62,10 @@ def test_one_verdict_for_each_receiver(
 
 def test_html_and_junit_say_for_whom(capsys: Any, outside: str) -> None:
     _, page = run(capsys, outside, "--for", "cvat", "--format", "html")
-    assert '<p class="verdict">Valid for CVAT</p>' in page
-    assert "<title>Valid for CVAT: " in page
+    assert '<h1 class="verdict">Ready for CVAT: ' in page
+    assert "<title>Ready for CVAT: " in page
     _, page = run(capsys, outside, "--format", "html")
-    assert '<p class="verdict">Invalid</p>' in page
+    assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
     _, document = run(capsys, outside, "--for", "training", "--format", "junit")
     assert '<property name="receiver" value="training" />' in document
 

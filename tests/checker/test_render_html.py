@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from tfod_validator.finding import Place
 from tfod_validator.render import render_html
+from tfod_validator.render.wording import page_advice
 from tfod_validator.report import Report
+from tfod_validator.rules import registry
 from tfod_validator.samples import Sample, Thumbnail, thumbnail
 
 from tests.checker.reports import (
@@ -95,11 +99,15 @@ def test_verdict_counts_remedies_and_sources() -> None:
     findings = [found("BOX903", f"box {n} is outside", record=n, offset=9 * n) for n in range(300)]
     text = page(make_report(findings, most=250, statistics=some_statistics())).text
     for words in (
-        "Invalid",
-        "300 errors, 0 warnings, 0 infos",
-        "1 shard, 1,204 records, 1,200 pictures, 1 box",
+        "300 errors in at least 250 of 1,204 images",
+        "What to do next Clip boxes to the picture.",
+        "a.record, record 3, byte 27",
+        "196 more images",
+        "and 50 more images, not shown here",
+        "error box outside the picture Clip boxes to the picture. 300 findings",
+        "What was checked: 1 file, 1 shard, 1,204 records",
         "Profile cvat : asked for",
-        "BOX903 box outside the picture",
+        "Rule BOX903 , from an issue",
         "The trainer stops on coordinates above 1.1.",
         "What to do: Clip boxes to the picture.",
         "195 more of these",
@@ -113,7 +121,8 @@ def test_verdict_counts_remedies_and_sources() -> None:
 
 def test_a_clean_report_and_an_empty_one() -> None:
     clean = page(make_report(statistics=some_statistics()))
-    assert "Valid" in clean.text and "Nothing found" in clean.text
+    assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
+    assert "check it for CVAT" in clean.text
     empty = page(make_report(sources=[]))
     assert "There were no records" in empty.text and "No file was read" in empty.text
 
@@ -158,12 +167,59 @@ def test_everything_from_the_shard_is_text() -> None:
         assert hostile in text
 
 
-def test_a_sample_is_shown_once_below_its_severest_rule() -> None:
-    findings = [found("LAB906", "x", record=1), found("BOX903", "y", record=1)]
+def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
+    findings = [
+        found("LAB906", "x", record=1, item="1.jpg"),
+        *(found("BOX903", f"box {n} is outside", record=1, item="1.jpg") for n in range(3)),
+        found("BOX903", "z", record=2, item="2.jpg"),
+        found("SET901", "b.record is missing"),
+    ]
     made = page(make_report(findings), sample(encoded(), codes=("LAB906", "BOX903")))
     assert len(made.all("image")) == 1
-    assert made.text.index("1.jpg") < made.text.index("Write the class as the label map has it")
-    assert {"href": "#LAB906", "class": "code"} in made.all("a")
+    assert "In the files a.record error A shard of the set is missing b.record is" in made.text
+    # The severest first, and each rule once.
+    assert (
+        "Image by image 1.jpg error Box outside the picture × 3 box 0 is outside "
+        "warning Class differs from the map by case or spaces x a.record, record 1"
+    ) in made.text
+    assert "2.jpg error Box outside the picture z a.record, record 2" in made.text
+    assert made.text.count("1.jpg error") == 1
+    targets = {one["href"] for one in made.all("a")}
+    assert targets == {"#LAB906", "#BOX903", "#SET901"}
+    assert targets <= {f"#{one['id']}" for one in made.all("div") if "id" in one}
+
+
+def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
+    boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
+    made = page(make_report(), sample(encoded(), boxes, codes=(), messages=(), classes=("a", "b")))
+    assert "Some of the images" in made.text and "Image by image" not in made.text
+    names = [one for one in made.all("text") if (one.get("class") or "").startswith("tag-text")]
+    assert len(names) == 2 and " b a 1.jpg a.record, record 1" in made.text
+
+
+@pytest.mark.parametrize(("boxes", "names"), [(24, 24), (25, 1)])
+def test_of_many_boxes_only_the_offending_ones_have_their_class_on_them(
+    boxes: int, names: int
+) -> None:
+    many = np.tile([0.1, 0.1, 0.2, 0.2], (boxes, 1))
+    one = sample(encoded(), many, offending={3}, classes=("person",) * boxes)
+    made = page(make_report([found("BOX903", "x", record=1)]), one)
+    tags = [one for one in made.all("text") if "tag-text" in (one.get("class") or "")]
+    assert len(tags) == names
+    assert [one["class"] for one in tags].count("tag-text bad") == 1
+
+
+def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
+    """Where the command line names an option, the page says what can be done there."""
+    sources = Path(registry.__file__).parent.glob("*.py")
+    calls = [one.value for path in sources for one in ast.walk(ast.parse(path.read_text()))
+             if isinstance(one, ast.keyword) and one.arg == "remedy"]  # fmt: skip
+    advice = [one.remedy for one in registry.all_rules().values()]
+    advice += [one.value for one in calls if isinstance(one, ast.Constant)]
+    options = re.compile(r"--(?!symlinks)[a-z]")  # which is zip's
+    told = [text for text in advice if options.search(text)]
+    assert len(told) >= 6
+    assert [text for text in map(page_advice, told) if options.search(text)] == []
 
 
 def test_boxes_are_drawn_over_the_picture() -> None:

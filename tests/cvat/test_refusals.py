@@ -329,3 +329,11 @@ def test_a_full_disk(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
     assert "No space left on device" in refuse(one_shard(record("a.jpg", "cat")))
+
+
+def test_a_zip_of_another_format_is_named(refuse) -> None:
+    text = refuse({"annotations/instances_default.json": b"{}", "images/a.jpg": b"x"})
+    assert text.startswith(
+        "this zip holds COCO annotations, not TFRecord: export the annotations as TFRecord 1.0 "
+        "instead"
+    )

@@ -17,7 +17,7 @@ from tfod_validator.service.store import Store
 from tfod_validator.service.validation import Outcome
 
 from tests.conftest import require
-from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
+from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard, with_boxes
 from tests.service.conftest import Service
 from tests.zip_forge import real_zip
 
@@ -29,6 +29,8 @@ ARGUMENTS = (
 )
 ATTACK = "<img src=x onerror=alert(1)>\"'&"
 PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 900}
+BAD = "1 error in 1 of 2 images"
 PATIENCE = 30_000
 """Milliseconds that the browser waits for something."""
 NAMED = {"mimeType": "application/zip"}
@@ -150,15 +152,16 @@ def waiting(start_service: Start) -> Service:
 def test_from_choosing_a_file_to_the_report(service: Service, open_page: Any) -> None:
     page = open_page()
     upload(page, service.url, ("anno.zip", bad()))
-    assert verdict(page) == "Invalid"
+    assert verdict(page) == BAD
     assert page.title() == "Invalid: anno.zip · tfod"
-    assert page.get_by_role("heading", name="box is inverted").is_visible()
+    page.get_by_role("link", name="Box is inverted").click()
     assert "What to do:" in page.locator("#BOX006").inner_text()
-    picture = page.locator("#BOX006 svg.picture")
-    assert picture.locator("image").count() == 1 and picture.locator(".bad").count() == 1
+    picture = page.locator(".card.error svg.picture")
+    assert picture.locator("image").count() == 1 and picture.locator("g.bad").count() == 1
+    assert picture.locator("text.bad").text_content() == "cat"
     assert picture.bounding_box()["width"] > 100
     assert page.locator(".charts .bar rect").count() >= 2
-    link = page.get_by_role("link", name="Larger picture")
+    link = page.get_by_role("link", name="Larger image")
     answer = page.request.get(page.evaluate("one => one.href", link.element_handle()))
     assert answer.headers["content-type"] == "image/jpeg" and answer.body()[:2] == b"\xff\xd8"
 
@@ -182,7 +185,7 @@ def test_dropped_files_are_collected_and_can_be_removed(service: Service, open_p
     page.get_by_role("button", name="Remove label_map.pbtxt").click()
     assert choosing.count() == 1
     page.get_by_role("button", name="Check", exact=True).click()
-    assert verdict(page) == "Valid"
+    assert verdict(page) == "Valid: 1 image, 2 boxes"
     assert "a.tfrecord" in page.title()
 
 
@@ -220,9 +223,88 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
         {"name": "labels.json", "mimeType": "application/json", "buffer": labels}
     )
     page.get_by_role("button", name="Check", exact=True).click()
-    assert verdict(page) == "Invalid for CVAT"
-    head = page.locator(".head").inner_text()
-    assert "Profile cvat" in head and "warnings fail, too" in head
+    assert verdict(page) == "Not ready for CVAT: 1 warning in 1 of 2 images"
+    assert "warnings fail, too" in page.locator(".head").inner_text()
+    page.get_by_text("What was checked").click()
+    assert "Profile cvat" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("button", "said"),
+    [
+        ("a good zip", "Ready for CVAT: 12 images, 34 boxes"),
+        ("a broken one", "Not ready for CVAT: 2 errors in 2 of 12 images"),
+    ],
+)
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_page_offers_zips_to_try(
+    service: Service, open_page: Any, button: str, said: str, scripts: bool
+) -> None:
+    page = open_page(java_script_enabled=scripts)
+    page.goto(service.url)
+    page.get_by_role("button", name=button).click()
+    page.wait_for_url("**/reports/*")
+    assert verdict(page) == said
+    assert page.locator(".card svg.picture image").count() >= 6
+
+
+def test_a_zip_of_another_format_is_named(service: Service, open_page: Any) -> None:
+    page = open_page()
+    coco = real_zip([("annotations/instances_default.json", b"{}")])
+    upload(page, service.url, ("coco.zip", coco))
+    assert verdict(page) == "This zip holds COCO annotations, not TFRecord"
+    assert (
+        page.locator(".next li").inner_text() == "Export the annotations as TFRecord 1.0 instead."
+    )
+
+
+def test_a_missing_label_map_is_to_be_uploaded(service: Service, open_page: Any) -> None:
+    """No option of the command line is named where there is none."""
+    page = open_page()
+    upload(page, service.url, ("a.tfrecord", shard(record())))
+    verdict(page)
+    page.get_by_text("No label map", exact=False).first.click()
+    said = page.locator("main").inner_text()
+    assert "Upload the label map (label_map.pbtxt) together with the shards." in said
+    assert "--label-map" not in said
+
+
+def crowd() -> bytes:
+    """38 images, in which 13 rules find something."""
+    inverted, outside, flat = (0.75, 0.2, 0.25, 0.7), (0.1, 0.1, 1.4, 0.9), (0.3, 0.2, 0.3, 0.8)
+    nearly, nan = (0.1, 0.1, 1.01, 0.9), (float("nan"), 0.1, 0.5, 0.9)
+    spoiled: list[dict[str, Any]] = [
+        {"boxes": [inverted]},
+        {"boxes": [outside]},
+        {"boxes": [flat]},
+        {"boxes": [nearly]},
+        {"boxes": [nan]},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)] * 2},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "text": ["cot"], "label": [1]},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "text": ["cat"], "label": [9]},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "height": 40, "width": 20},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "format": "png"},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "encoded": jpeg()[:-40]},
+        {"boxes": [(0.1, 0.1, 0.5, 0.5)], "filename": "../../a.jpg"},
+    ]
+    records = [
+        with_boxes(**{"name": f"street/camera 3/2024-05-17/frame_{n:06}.jpg", **spoiled[n % 12]})
+        for n in range(38)
+    ]
+    return zipped(*records)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_many_findings_fit_in_five_screens(
+    service: Service, open_page: Any, size: dict[str, int]
+) -> None:
+    page = open_page(viewport=size)
+    upload(page, service.url, ("anno.zip", crowd()))
+    assert verdict(page).endswith(" of 38 images")
+    assert page.locator(".rule").count() >= 13
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height <= 5 * size["height"]
+    assert fits(page)
 
 
 # Progress
@@ -261,7 +343,7 @@ def test_the_check_shows_how_far_it_is(waiting: Service, open_page: Any, events:
     )
     assert page.get_by_role("status").inner_text() == "50 percent checked"
     worker.end(key)
-    assert verdict(page) == "Invalid"
+    assert verdict(page) == BAD
     assert page.get_by_role("status").inner_text() == "Invalid: anno.zip · tfod"
     assert page.url == address and page.locator("progress").count() == 0
 
@@ -289,7 +371,7 @@ def test_the_link_can_be_copied_and_opened_elsewhere(service: Service, open_page
     assert copied == address == page.get_by_label("Link to this report").input_value()
     stranger = open_page()
     stranger.goto(copied)
-    assert verdict(stranger) == "Invalid"
+    assert verdict(stranger) == BAD
     stranger.goto(service.url)
     assert stranger.get_by_role("heading", name="Recent").count() == 0
 
@@ -322,7 +404,7 @@ def test_attacks_in_names_stay_text(service: Service, open_page: Any) -> None:
     page = open_page()
     name = f"{ATTACK}\u202egpj.zip"
     upload(page, service.url, (name, bad(ATTACK)))
-    assert verdict(page) == "Invalid"
+    assert verdict(page) == "2 errors in 1 of 2 images"
     shown = page.locator("main").inner_text()
     assert ATTACK in shown and r"\u202e" in shown and "\u202e" not in shown
     assert ATTACK in page.title()
@@ -378,7 +460,7 @@ def test_signing_in_and_out(start_service: Start, open_page: Any) -> None:
 def test_without_scripts(service: Service, open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
     address = upload(page, service.url, ("anno.zip", bad(ATTACK)))
-    assert verdict(page) == "Invalid"  # the page asks again by itself
+    assert verdict(page) == "2 errors in 1 of 2 images"  # the page asks again by itself
     assert page.locator("svg.picture").first.is_visible()
     assert page.get_by_label("Link to this report").input_value() == address
     assert page.get_by_role("button", name="Copy").count() == 0
@@ -395,7 +477,7 @@ def test_forms_work_without_https(start_service: Start, open_page: Any) -> None:
     url = service.url.replace("127.0.0.1", "tfod.test")
     page = open_page(java_script_enabled=False)
     assert upload(page, url, ("anno.zip", good())).startswith(url)
-    assert verdict(page) == "Valid"
+    assert verdict(page) == "Valid: 2 images, 4 boxes"
     page.get_by_text("Delete", exact=True).click()
     page.get_by_role("button", name="Delete it now").click()
     page.wait_for_url(url + "/")
@@ -416,6 +498,8 @@ def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
     assert focused() == "Skip to the content"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "for"
+    page.keyboard.press("Tab")
     assert focused() == "file"
     assert page.locator(".drop").evaluate("one => getComputedStyle(one).borderColor") != ""
     page.keyboard.press("Space")
@@ -429,7 +513,7 @@ def test_by_keyboard_alone(service: Service, open_page: Any) -> None:
             break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert verdict(page) == "Invalid"
+    assert verdict(page) == BAD
     visited = []
     while "Delete" not in visited:
         page.keyboard.press("Tab")

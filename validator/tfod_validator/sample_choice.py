@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
+from tfod.compression import ReadableStream
 from tfod.damage import HEADER_BYTES
 from tfod.errors import TfodError
 from tfod.example import Example
@@ -20,11 +22,15 @@ from tfod_validator.collector import Collector
 from tfod_validator.finding import Finding, Place
 from tfod_validator.profile import Policy
 from tfod_validator.report import Report
-from tfod_validator.sample_reading import read_sample
+from tfod_validator.sample_reading import read_name, read_sample
 from tfod_validator.samples import Sample
 from tfod_validator.sources import Inventory, Location
 
 _LARGEST_RECORD = 64 << 20
+_MOST_SOUND = 6
+"""Images of a valid report that are shown though nothing was found in them."""
+_FIRST_RECORDS = 40
+"""Records of a shard among which images with boxes are looked for."""
 _NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
@@ -49,9 +55,10 @@ class _Offence:
 
 
 def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int) -> list[Sample]:
-    """At most so many pictures with findings, with as many rules as possible among them.
+    """At most so many images with findings, with as many rules as possible among them.
 
-    What cannot be read again is left out.
+    A valid report has some without findings, too, for people to see that the boxes are where they
+    should be. What cannot be read again is left out.
     """
     chosen = _choose(report.findings, most)
     by_shard: dict[str, list[_Offence]] = {}
@@ -74,7 +81,50 @@ def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int
                         break
         except (OSError, TfodError):
             continue
+    if report.valid:
+        wanted_sound = min(_MOST_SOUND, most) - len(samples)
+        found = {(one.shard, one.record) for one in report.findings}
+        sound = (one for one in _sound(inventory, roles) if _key(one) not in found)
+        samples += islice(sound, max(0, wanted_sound))
     return samples
+
+
+def _key(sample: Sample) -> tuple[str, int | None]:
+    return sample.place.shard, sample.place.record
+
+
+def _sound(inventory: Inventory, roles: Roles) -> Iterator[Sample]:
+    """Images with boxes from the beginning of each shard."""
+    for location in inventory.locations:
+        try:
+            for shard, records in _shards_of(location, inventory):
+                for record in islice(records, _FIRST_RECORDS):
+                    example = Example(record, shard)
+                    place = Place(shard, record.number, record.offset, read_name(example, roles))
+                    sample = read_sample(example, place, roles)
+                    if sample.picture and len(sample.boxes):
+                        yield sample
+        except (OSError, TfodError):
+            continue
+
+
+def _shards_of(location: Location, inventory: Inventory) -> Iterator[tuple[str, Iterator[Record]]]:
+    """The shards of a file, which may be a zip, and their records."""
+    if location not in inventory.archives:
+        with location.open() as stream:
+            yield location.name, _records(stream, location.name)
+        return
+    silent = Collector(Policy(), 0)
+    with Archive(location.path, location.name, silent) as archive:
+        contents = look_through(archive, silent, needs_label_map=False)
+        for entry in contents.shards.values():
+            with archive.open(entry) as stream:
+                shard = archive.place(entry).shard
+                yield shard, _records(stream, shard)
+
+
+def _records(stream: ReadableStream, shard: str) -> Iterator[Record]:
+    return read_record_stream(stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD)
 
 
 def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
@@ -119,9 +169,7 @@ def _records_of(
         if not entries:
             raise ArchiveDamageError(f"{shard}: not found again")
         with archive.open(entries[0]) as stream:
-            yield read_record_stream(
-                stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
-            )
+            yield _records(stream, shard)
 
 
 def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[Record]:
@@ -129,9 +177,7 @@ def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterato
         has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
         if not has_places:
             stream.seek(0)
-            yield from read_record_stream(
-                stream, location.name, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
-            )
+            yield from _records(stream, location.name)
             return
         size = stream.size if isinstance(stream, RemoteStream) else location.size()
         for start, first, last in _runs(offences):

@@ -66,6 +66,12 @@ def _first(example: Example, key: str | None) -> bytes | None:
     return values[0] if values and values[0] else None
 
 
+def read_name(example: Example, roles: Roles) -> str | None:
+    """The image's file name; None where there is none."""
+    name = _first(example, roles.filename)
+    return name.decode("utf-8", "replace") if name else None
+
+
 def read_size(example: Example, key: str | None) -> int:
     """A height or a width in pixels; 0 where there is none that can be one."""
     try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfod_validator.render.fonts import Font, default_font
 from tfod_validator.render.pictures import drawn_boxes
-from tfod_validator.render.visible import visible
+from tfod_validator.render.visible import shortened_name
 from tfod_validator.samples import JPEG_QUALITY, Sample, shown_aspect, shrunk, why_no_picture
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _SHORTEST = 640
 """Pixels of the longer side, at least: lines and names need room."""
 _TINY = 16
 """Pixels of a box that gets a ring around it."""
-_LONGEST_NAME = 40
 _GREY, _WHITE, _BLACK = (138, 143, 152), (255, 255, 255), (16, 20, 24)
 _RED, _BLUE = (227, 0, 27), (127, 212, 255)
 
@@ -121,13 +120,6 @@ def _name(sample: Sample, number: int) -> str:
     """The number, too: the font may lack the letters of the class."""
     name = sample.classes[number] if number < len(sample.classes) else ""
     return f"{number} {shortened_name(name)}".rstrip()
-
-
-def shortened_name(name: str) -> str:
-    """A class as it is written into a picture."""
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME - 1] + "…"
-    return visible(name)
 
 
 def draw_name(

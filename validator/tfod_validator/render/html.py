@@ -17,10 +17,13 @@ from tfod.errors import TfodError, how_to_install
 from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding
 from tfod_validator.render import charts
+from tfod_validator.render.by_image import by_image
 from tfod_validator.render.groups import Group, group_findings
-from tfod_validator.render.pictures import Card, make_card
+from tfod_validator.render.next_steps import next_steps
+from tfod_validator.render.pictures import make_card
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import amounts, size, tally, unnamed_key, verdict_as_title
+from tfod_validator.render.wording import besides, headline, page_advice, size, unnamed_key
+from tfod_validator.repair.table import REPAIRED, handlings
 from tfod_validator.report import REPORT_VERSION, Report
 from tfod_validator.rules.registry import Rule
 from tfod_validator.samples import Sample
@@ -29,14 +32,16 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 AFTER_HEAD = "<!-- after the head -->"
-"""Stands in a body after verdict and totals; what a page offers to do may take its place."""
+"""Stands in a body after the verdict; what a page offers to do next may take its place."""
+_OPEN_CARDS = 4
 _OPEN_ROWS = 5
 _MOST_ROWS = 200
 _OPEN_BARS = 25
 _MOST_BARS = 500
 _OPEN_SOURCES = 10
 _MOST_SOURCES = 1000
-_SHORT_MESSAGES = 3
+_MOST_LINES = 3
+_MOST_IMAGES = 200
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,10 @@ class _Section:
     """A rule's findings as the page shows them: some at once, more on demand, the rest counted."""
 
     group: Group
-    cards: tuple[Card, ...]
     open: tuple[Finding, ...]
     folded: tuple[Finding, ...]
     rest: str
+    repair: str
 
     @property
     def shows(self) -> dict[str, bool]:
@@ -64,18 +69,20 @@ def render_html(
     samples: Sequence[Sample] = (),
     *,
     rules: Mapping[str, Rule] | None = None,
+    on_page: bool = False,
 ) -> str:
     """Write a report as an HTML page, to be saved as UTF-8.
 
     Args:
         report: the report.
-        samples: pictures to show; each is shown once, below the severest of its rules.
+        samples: images to show.
         rules: where titles, reasons and remedies come from; all rules by default.
+        on_page: whether it was made by the service, whose users have no options of a command line.
 
     Raises:
         TfodError: jinja2, or Pillow for the pictures, is not installed.
     """
-    return _render("report.html", report, _sections(group_findings(report, rules), samples))
+    return _render("report.html", report, group_findings(report, rules), samples, on_page=on_page)
 
 
 def render_body(
@@ -98,7 +105,8 @@ def render_body(
     Raises:
         TfodError: jinja2, or Pillow for the pictures, is not installed.
     """
-    return _render("body.html", report, _sections(group_findings(report, rules), samples, links))
+    groups = group_findings(report, rules)
+    return _render("body.html", report, groups, samples, links, on_page=True)
 
 
 def report_css() -> str:
@@ -106,18 +114,33 @@ def report_css() -> str:
     return files("tfod_validator.render").joinpath("templates/report.css").read_text("utf-8")
 
 
-def _render(name: str, report: Report, sections: Sequence[_Section]) -> str:
+def _render(
+    name: str,
+    report: Report,
+    groups: Sequence[Group],
+    samples: Sequence[Sample],
+    links: Sequence[str] = (),
+    *,
+    on_page: bool,
+) -> str:
+    links = links or [""] * len(samples)
+    cards = [make_card(one, link) for one, link in zip(samples, links, strict=True)]
+    found = by_image(report.findings, groups, cards)
     return render_template(
         name,
         report=report,
-        verdict=verdict_as_title(report),
-        tally=tally(report),
-        amounts=amounts(report),
-        sections=sections,
+        headline=headline(report),
+        besides=besides(report),
+        next_steps=next_steps(report),
+        sections=_sections(groups),
+        files=_folded(found.files, _OPEN_ROWS, _MOST_IMAGES),
+        images=_folded(found.images, _OPEN_CARDS, _MOST_IMAGES),
+        sound=found.sound,
+        advice=page_advice if on_page else str,
         charts=_charts(report),
         sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
         report_version=REPORT_VERSION,
-        short_messages=_SHORT_MESSAGES,
+        most_lines=_MOST_LINES,
         after_head=AFTER_HEAD,
     )
 
@@ -151,14 +174,8 @@ def _templates() -> Environment:
     return environment
 
 
-def _sections(
-    groups: Sequence[Group], samples: Sequence[Sample], links: Sequence[str] = ()
-) -> list[_Section]:
-    cards: dict[str, list[Card]] = {group.code: [] for group in groups}
-    for sample, link in zip(samples, links or [""] * len(samples), strict=True):
-        code = next((code for code in cards if code in sample.codes), None)
-        if code is not None:
-            cards[code].append(make_card(sample, link))
+def _sections(groups: Sequence[Group]) -> list[_Section]:
+    repairs = handlings()
     sections = []
     for group in groups:
         chosen = group.examples(_OPEN_ROWS)
@@ -167,10 +184,10 @@ def _sections(
         sections.append(
             _Section(
                 group=group,
-                cards=tuple(cards[group.code]),
                 open=tuple(chosen),
                 folded=tuple(folded),
                 rest=group.rest([*chosen, *folded]),
+                repair=repairs[group.code].sentence if group.code in REPAIRED else "",
             )
         )
     return sections

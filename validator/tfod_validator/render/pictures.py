@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfod_validator.render.visible import shortened_name
 from tfod_validator.samples import Sample, thumbnail
 
 _UNIT = 1000.0
@@ -17,9 +18,14 @@ _AIR = 0.03
 """Room around boxes that reach outside, so that their lines are seen."""
 _TINY = 0.025
 """A box smaller than this part of the picture gets a ring around it."""
-_TALLEST = 22.0
-"""Height of a card's picture at most, rem."""
+TALLEST = 12.0
+"""Height of an image of a report at most, rem."""
 MOST_DRAWN = 200
+_MOST_NAMED = 24
+_USUAL_WIDTH = 20.0
+"""Of an image on the page, rem."""
+_LETTER = 0.8
+"""Height of the names in an image, rem."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,21 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Tag:
+    """A name written into an image; ``end`` says that the text ends at ``x``.
+
+    ``number`` is the object's; ``x, y`` are in units of the overlay.
+    """
+
+    number: int
+    text: str
+    x: float
+    y: float
+    end: bool
+    offending: bool
+
+
+@dataclass(frozen=True)
 class Card:
     """A sample as the page shows it.
 
@@ -50,6 +71,8 @@ class Card:
         picture_height: see above.
         width, height: of the SVG at most, rem.
         marks: boxes, the offending ones last, on top of the others.
+        tags: the classes of the boxes, unless they are too many.
+        letter: height of the tags, in units of the overlay.
         undrawn: boxes that are too many, or not finite.
         link: where a larger picture is; empty for none.
     """
@@ -61,12 +84,24 @@ class Card:
     width: float
     height: float
     marks: tuple[Mark, ...]
+    tags: tuple[Tag, ...]
+    letter: float
     undrawn: int
     link: str
 
 
-def make_card(sample: Sample, link: str = "") -> Card:
-    """Prepare a sample for the page."""
+def make_card(
+    sample: Sample, link: str = "", *, most_named: int = _MOST_NAMED, tallest: float = TALLEST
+) -> Card:
+    """Prepare a sample for the page.
+
+    Args:
+        sample: what to show.
+        link: where a larger image is.
+        most_named: boxes of an image whose classes are written beside them; where there are more,
+            only those of the offending ones are.
+        tallest: height of the image at most, rem.
+    """
     small = thumbnail(sample)
     boxes, drawn = drawn_boxes(sample, reach=FARTHEST)
     left, top, right, bottom = extent(boxes[drawn])
@@ -75,14 +110,20 @@ def make_card(sample: Sample, link: str = "") -> Card:
     view_box = " ".join(
         f"{one:.0f}" for one in (left * _UNIT, top * height, wide * _UNIT, high * height)
     )
+    width = tallest * small.aspect * wide / high
+    letter = _LETTER * wide * _UNIT / min(_USUAL_WIDTH, width)
+    marks = tuple(_marks(sample, boxes, drawn, height))
+    sides = (left * _UNIT, top * height, right * _UNIT)
     return Card(
         sample=sample,
         uri=small.uri,
         view_box=view_box,
         picture_height=height,
-        width=_TALLEST * small.aspect * wide / high,
-        height=_TALLEST,
-        marks=tuple(_marks(sample, boxes, drawn, height)),
+        width=width,
+        height=tallest,
+        marks=marks,
+        tags=tuple(_tags(sample, marks, letter, sides, most_named)),
+        letter=letter,
         undrawn=len(boxes) - len(drawn),
         link=link,
     )
@@ -132,4 +173,30 @@ def _marks(sample: Sample, boxes: np.ndarray, drawn: list[int], height: float) -
             offending=offending,
             ring=((x1 + x2) / 2, (y1 + y2) / 2) if offending and tiny else None,
             top=(x1, y1, x2),
+        )
+
+
+def _tags(
+    sample: Sample,
+    marks: tuple[Mark, ...],
+    letter: float,
+    sides: tuple[float, float, float],
+    most_named: int,
+) -> Iterator[Tag]:
+    """The class of each box above its corner, or within it where there is no room."""
+    left, top, right = sides
+    for mark in marks:
+        name = sample.classes[mark.number] if mark.number < len(sample.classes) else ""
+        if not name or (len(marks) > most_named and not mark.offending):
+            continue
+        x, y, far = mark.top
+        end = x > left + 0.7 * (right - left)
+        inside = y - 1.3 * letter < top
+        yield Tag(
+            number=mark.number,
+            text=shortened_name(name),
+            x=min(far, right - letter / 2) if end else max(x, left + letter / 2),
+            y=y + 1.1 * letter if inside else y - 0.35 * letter,
+            end=end,
+            offending=mark.offending,
         )

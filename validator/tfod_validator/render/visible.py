@@ -17,12 +17,20 @@ _UNSEEN = re.compile(
     "]"
 )
 """Joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are written with them."""
+_LONGEST_NAME = 40
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
     r"""A text with its control characters spelled out: ``\x1b``, ``\u202e``, ``\n``."""
     return _UNSEEN.sub(_spell, text)
+
+
+def shortened_name(name: str) -> str:
+    """A class as it is written into an image."""
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME - 1] + "…"
+    return visible(name)
 
 
 def escape_json(document: str) -> str:

@@ -11,6 +11,18 @@ from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
+_ON_THE_PAGE = {
+    "Put label_map.pbtxt beside the shard, or pass --label-map.": "Upload the label map "
+    "(label_map.pbtxt) together with the shards.",
+    "Pass the right one with --label-map.": "Upload the right one alone with the shards.",
+    ", or name one with --label-map.": ", or upload one together with the zip.",
+    "Pass --profile with a profile of your own; tfod describe --as-profile writes one.": "If they "
+    "are meant to be like this, choose the layout of the records under Options.",
+    "Raise --max-record-bytes if such records are meant.": "If such records are meant, check them "
+    "with tfod on your own machine.",
+    ", or give its pictures with --images.": ".",
+}
+"""Advice that names options of the command line, and what a page says instead."""
 _UNITS = ("kB", "MB", "GB", "TB")
 
 
@@ -35,13 +47,46 @@ def verdict(report: Report) -> str:
     return ("VALID" if report.valid else "INVALID") + _for_whom(report)
 
 
-def verdict_as_title(report: Report) -> str:
-    """The same in small letters: ``Valid for CVAT``."""
-    return ("Valid" if report.valid else "Invalid") + _for_whom(report)
+def headline(report: Report) -> str:
+    """The verdict as a sentence: ``Ready for CVAT: 12 images, 24 boxes``.
+
+    Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
+    that concerns no image is named.
+    """
+    counts = report.counts
+    whom = _for_whom(report)
+    if report.valid:
+        ready = f"Ready{whom}" if whom else "Valid"
+        return f"{ready}: {plural(counts.records, 'image')}, {plural(counts.boxes, 'box')}"
+    refused = f"Not ready{whom}: " if whom else ""
+    levels = [one for one in SEVEREST_FIRST if one.rank >= report.fail_on.rank]
+    amounts = [(one, counts.by_severity.get(one, 0)) for one in levels]
+    numbers = " and ".join(plural(count, one.value) for one, count in amounts if count)
+    failing = [one for one in report.findings if one.severity in levels]
+    images = {(one.shard, one.record) for one in failing if one.record is not None}
+    if images:
+        lost = {(one.shard, one.record) for one in failing if one.code.startswith("TFR")}
+        least = "" if len(report.findings) == report.total else "at least "
+        total = max(counts.records + len(lost & images), len(images))
+        return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
+    if len(failing) == 1:
+        said = failing[0].message
+        return refused + said if refused else said[:1].upper() + said[1:]
+    return f"{refused}{numbers}"
 
 
 def _for_whom(report: Report) -> str:
     return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
+
+
+def besides(report: Report) -> str:
+    """What the headline leaves out: ``also 1 warning, 2 infos``; empty for nothing."""
+    others = [one for one in SEVEREST_FIRST if one.rank < report.fail_on.rank]
+    counts = [(one, report.counts.by_severity.get(one, 0)) for one in others]
+    found = [plural(count, one.value) for one, count in counts if count]
+    also = f"also {', '.join(found)}" if found and not report.valid else ", ".join(found)
+    fails = f"{report.fail_on.value}s fail, too" if report.fail_on is not Severity.ERROR else ""
+    return "; ".join(part for part in (also, fails) if part)
 
 
 def tally(report: Report) -> str:
@@ -84,3 +129,10 @@ def place_parts(finding: Finding) -> Iterator[str]:
         yield part + ("," if number < len(parts) else "")
     if finding.item and finding.item != finding.shard:
         yield f"({visible(finding.item)})"
+
+
+def page_advice(text: str) -> str:
+    """Advice for whoever reads it on the service's page, where there are no options to pass."""
+    for said, on_page in _ON_THE_PAGE.items():
+        text = text.replace(said, on_page)
+    return text

@@ -6,6 +6,7 @@ import errno
 import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flask import Request as FlaskRequest
@@ -66,6 +67,10 @@ OPTIONS = (
 _TEXTS_OR_FILES = tuple(
     Parameter(name, {"type": "string"}, "") for name in ("file", "cvat_labels", "cvat_xml")
 )
+EXAMPLES = ("good", "broken")
+"""Zips that the page offers to try."""
+# In the wheel, and in a clone.
+_EXAMPLE_FOLDERS = (Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples")
 _STEP = 1 << 20
 _FILE_TYPES = frozenset(("application/octet-stream", "application/zip", "application/gzip"))
 
@@ -154,6 +159,8 @@ def _form(request: FlaskRequest, incoming: Incoming) -> tuple[list[UploadedFile]
             file = incoming.new_file()
             file.write(text.encode("utf-8", "surrogatepass"))
             files.append(incoming.keep(file, role, role))
+        elif role == "example":
+            files.append(_example(incoming, text))
         elif role == "file":
             raise ProblemError(400, "file is a text; send a file: curl -F file=@anno.zip")
         elif text:
@@ -161,6 +168,17 @@ def _form(request: FlaskRequest, incoming: Incoming) -> tuple[list[UploadedFile]
     known = (*(one.name for one in OPTIONS), *request.args, "cvat_labels", "cvat_xml")
     require_known(values, tuple(Parameter(name, {}, "") for name in known))
     return files, values
+
+
+def _example(incoming: Incoming, name: str) -> UploadedFile:
+    """One of the zips that the page offers to try."""
+    if name not in EXAMPLES:
+        raise ProblemError(400, f"example is one of {', '.join(EXAMPLES)}.")
+    file_name = f"shapes_{name}.zip"
+    folder = next(one for one in _EXAMPLE_FOLDERS if (one / file_name).is_file())
+    file = incoming.new_file()
+    file.write((folder / file_name).read_bytes())
+    return incoming.keep(file, file_name, "file")
 
 
 def _body(request: FlaskRequest, incoming: Incoming) -> UploadedFile:

@@ -190,7 +190,7 @@ def _outcome(
     links = [f"../api/v1/validations/{key}/pictures/{number}" for number in range(len(samples))]
     documents = {
         REPORTS["json"]: as_json,
-        REPORTS["html"]: render_html(report, samples).encode("utf-8", "replace"),
+        REPORTS["html"]: render_html(report, samples, on_page=True).encode("utf-8", "replace"),
         REPORTS["junit"]: render_junit(report).encode("utf-8", "replace"),
         REPORTS["text"]: render_text(report, color=False).encode("utf-8", "replace"),
         BODY: render_body(report, samples, links=links).encode("utf-8", "replace"),

@@ -9,30 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from tfod.version import __version__
 
-from tfod_validator.render.drawn import shortened_name
 from tfod_validator.render.html import render_template
-from tfod_validator.render.pictures import Card, make_card
+from tfod_validator.render.pictures import MOST_DRAWN, Card, Tag, make_card
 from tfod_validator.samples import WIDEST, data_uri
 from tfod_validator.sheet.colours import spelled
 from tfod_validator.sheet.tile import Tile, mask_layer
 
+_TALLEST = 22.0
+"""Height of an image at most, rem."""
 _UNIT = 1000.0
 """Width of a picture in the units of its overlay, as :class:`Card` has it."""
-_USUAL_WIDTH = 20.0
-"""Of a picture on the page, rem."""
-_LETTER = 0.8
-"""Height of the names in a picture, rem."""
-
-
-@dataclass(frozen=True)
-class Tag:
-    """A class written into a picture; ``end`` says that the text ends at ``x``."""
-
-    text: str
-    x: float
-    y: float
-    colour: str
-    end: bool
 
 
 @dataclass(frozen=True)
@@ -53,18 +39,17 @@ class Figure:
         tile: what is shown.
         card: picture and boxes.
         outlines: path, colour and tooltip of each box.
+        tags: the classes, and their colours.
         masks: ``data:`` URI of a PNG over the picture; empty for none.
-        letter: height of the names and size of the keypoints, in units of the overlay.
         classes: name, colour and number of objects.
     """
 
     tile: Tile
     card: Card
     outlines: tuple[tuple[str, str, str], ...]
-    tags: tuple[Tag, ...]
+    tags: tuple[tuple[Tag, str], ...]
     points: tuple[Point, ...]
     masks: str
-    letter: float
     classes: tuple[tuple[str, str, int], ...]
 
 
@@ -92,45 +77,21 @@ def render_page(tiles: Iterable[Tile], title: str, columns: int) -> str:
 
 
 def _figure(tile: Tile) -> Figure:
-    card = make_card(tile.sample)
-    left, top, wide, _ = (float(part) for part in card.view_box.split())
-    letter = _LETTER * wide / min(_USUAL_WIDTH, card.width)
+    card = make_card(tile.sample, most_named=MOST_DRAWN, tallest=_TALLEST)
     return Figure(
         tile=tile,
         card=card,
         outlines=tuple(
             (mark.path, spelled(tile.colours[mark.number]), mark.label) for mark in card.marks
         ),
-        tags=tuple(_tags(tile, card, letter, (left, top, left + wide))),
+        tags=tuple((tag, spelled(tile.colours[tag.number])) for tag in card.tags),
         points=tuple(_points(tile, card)),
         masks=_masks(tile, card),
-        letter=letter,
         classes=tuple(
             (name, spelled(colour), count)
             for (name, colour), count in sorted(tile.classes.items(), key=lambda one: -one[1])
         ),
     )
-
-
-def _tags(
-    tile: Tile, card: Card, letter: float, sides: tuple[float, float, float]
-) -> Iterator[Tag]:
-    """The class of each box above its corner, or within it where there is no room."""
-    left, top, right = sides
-    for mark in card.marks:
-        name = shortened_name(tile.sample.classes[mark.number])
-        if not name:
-            continue
-        x, y, far = mark.top
-        end = x > left + 0.7 * (right - left)
-        inside = y - 1.3 * letter < top
-        yield Tag(
-            text=name,
-            x=min(far, right - letter / 2) if end else max(x, left + letter / 2),
-            y=y + 1.1 * letter if inside else y - 0.35 * letter,
-            colour=spelled(tile.colours[mark.number]),
-            end=end,
-        )
 
 
 def _points(tile: Tile, card: Card) -> Iterator[Point]:

@@ -15,12 +15,11 @@ from tfod_validator.render.drawn import (
     blank_field,
     draw_box,
     draw_name,
-    shortened_name,
     upright,
 )
 from tfod_validator.render.fonts import Font, font_for
 from tfod_validator.render.pictures import FARTHEST, drawn_boxes, extent
-from tfod_validator.render.visible import visible
+from tfod_validator.render.visible import shortened_name, visible
 from tfod_validator.samples import shown_aspect, shrunk, why_no_picture
 from tfod_validator.sheet.tile import Tile, mask_layer
 

@@ -23,7 +23,7 @@ from tfod_validator.profile import Profile
 from tfod_validator.render.drawn import Colour
 from tfod_validator.render.pictures import FARTHEST, MOST_DRAWN
 from tfod_validator.rules.labels import LabelMapFile
-from tfod_validator.sample_reading import read_sample
+from tfod_validator.sample_reading import read_name, read_sample
 from tfod_validator.samples import Sample, fits_into_memory
 from tfod_validator.sheet.colours import class_colour
 
@@ -65,7 +65,7 @@ class Tile:
 def make_tile(example: Example, profile: Profile, label_map: LabelMapFile | None) -> Tile:
     """Find what is to be seen of a record; what cannot be read is left out."""
     roles, record = profile.roles, example.record
-    place = Place(example.shard, record.number, record.offset, _name(example, roles.filename))
+    place = Place(example.shard, record.number, record.offset, read_name(example, roles))
     sample = read_sample(example, place, roles)
     if sample.picture and sniff_format(sample.picture[:16]) is None:
         sample = replace(sample, picture=_encoded_pixels(example, sample) or sample.picture)
@@ -85,14 +85,6 @@ def make_tile(example: Example, profile: Profile, label_map: LabelMapFile | None
         labels=_labels(detection, label_map.label_map if label_map else None),
         notes=notes,
     )
-
-
-def _name(example: Example, key: str | None) -> str | None:
-    try:
-        values = example.byte_strings(key) if key else []
-    except RecordError:
-        return None
-    return values[0].decode("utf-8", "replace") if values and values[0] else None
 
 
 def _ids(example: Example, key: str | None) -> list[int]:
