@@ -30,6 +30,7 @@ from tfod.errors import LabelMapError, ShardError
 from tfod.opening import open_shard
 from tfod.remote import is_url
 
+_BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LABEL_MAP = 4 << 20
 """Bytes; that of 20,000 classes of Open Images has 1.5 million."""
 _STEP = 1 << 20
@@ -173,8 +174,9 @@ def _escape(text: str) -> str:
 def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[str]]:
     """Parse a label map's text.
 
-    Curly quotes and items without the word ``item`` are no legal text format, but what is meant
-    is plain: they are read, and named in the second result.
+    Curly quotes, items without the word ``item``, fields of somebody's own and a byte order mark
+    are not legal text format, but what is meant is plain: they are read, and named in the second
+    result.
 
     Returns:
         The map, and the liberties that were taken, as sentences (usually none).
@@ -182,8 +184,10 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: the text is no label map, with line and column.
     """
-    text = text.removeprefix("\ufeff")
     liberties: list[str] = []
+    if text.startswith(_BYTE_ORDER_MARK):
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        liberties.append("a byte order mark is passed over; save the file as UTF-8 without one")
     try:
         message = _parse(text)
     except (text_format.ParseError, UnicodeError) as error:
@@ -200,7 +204,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
         if not message.item or not all(item.name or item.display_name for item in message.item):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
-        if not liberties:
+        if with_items == text:
             liberties.append(f"fields that are no part of a label map are not read ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
         f"{source}: {liberty}" for liberty in liberties
@@ -261,10 +265,10 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
     """Read a label map from a file's bytes. Returns and raises as :func:`parse_label_map`."""
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            text = data.decode("utf-16", "replace")
+            text = _BYTE_ORDER_MARK + data.decode("utf-16", "replace")
         else:
             raise LabelMapError(
                 f"{name} is no label map (byte {error.start} is not UTF-8); save it as UTF-8"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,11 @@ import pytest
 from tfod_validator.cli import main
 from tfod_validator.finding import Severity
 from tfod_validator.profile import OFF, READY, Policy, profile_of_features
-from tfod_validator.receivers import ANY, CVAT, TRAINING, receiver_and_profile
-from tfod_validator.rules.registry import all_rules
-from tfod_validator.task import Task
+from tfod_validator.receivers import ANY, CVAT, TRAINING, Receiver, receiver_and_profile
+from tfod_validator.rules.registry import Rule, all_rules
+from tfod_validator.task import Frame, Task
 
-from tests.checker.test_check import write
+from tests.checker.test_check import training, write
 from tests.conftest import encode, objects, picture
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -104,3 +106,125 @@ def test_the_user_then_the_receiver_then_the_profile() -> None:
     assert Policy({"BOX003": OFF}, said).severity(rule) is WARNING
     assert Policy({"BOX003": OFF}, said, {"BOX": ERROR}).severity(rule) is ERROR
     assert Policy({}, {}, {}).severity(rule) is ERROR
+
+
+SITUATIONS = (
+    (ANY, None),
+    (TRAINING, None),
+    (CVAT, None),
+    (CVAT, Task(frames=(Frame("a.jpg", 0, 20, 40),))),
+    (CVAT, Task(new_tasks=True)),
+)
+"""Whoever reads it; the OD API's trainer; CVAT: a task not known, a task, a project."""
+DIFFERENT = {
+    # It opens shards without a compression_type; tfod finds the compression by itself.
+    "TFR010": "WEWWW",
+    "TFR014": "IEIII",
+    # CVAT's import needs names and boxes alone, and cuts boxes at the edge.
+    "EXA003": "EEWWW",
+    "BOX003": "EEWWW",
+    "BOX012": "EEWWW",
+    # The class text decides; a label map is only asked for ids without one.
+    "LAB003": "EEWWW",
+    "LAB004": "EEWWW",
+    "LAB005": "EEWWW",
+    "LAB006": "EEWWW",
+    "LAB007": "EEWWW",
+    "LAB009": "EEWWW",
+    "LAB010": "EEWWW",
+    "LAB011": "EEWWW",
+    "LAB012": "EEWWW",
+    "LAB014": "EEWWW",
+    "LAB015": "EEWWW",
+    "SET004": "EEWWW",
+    # A task has its own images; of a project they become the tasks' frames.
+    "IMG001": "EE--E",
+    "IMG002": "EEW-E",
+    "IMG003": "EEW-W",
+    "IMG004": "WWW-W",
+    "IMG005": "EEW-W",
+    "IMG006": "EWW-E",
+    "IMG007": "WWW-W",
+    "IMG008": "WWW-W",
+    "IMG009": "EEW-E",
+    "IMG010": "WWW-W",
+    "IMG011": "WWW-W",
+    "IMG013": "WWW-W",
+    "IMG014": "EEW-W",
+    # The trainer reads height and width for masks of numbers alone, and no names.
+    "IMG012": "EWEEE",
+    "NAM001": "EWWWW",
+    "NAM006": "EWEEE",
+    "TSK001": "EWEEE",
+    "TSK002": "EWEEE",
+    "TSK003": "WWEEW",
+    "TSK004": "EWEEE",
+    "TSK006": "EWEEE",
+}
+"""The rules that are not equally severe to all, in the order of the situations; - is off."""
+
+
+def test_how_severe_each_rule_is_to_each_receiver() -> None:
+    found = {
+        code: "".join(_letter(rule, receiver, task) for receiver, task in SITUATIONS)
+        for code, rule in all_rules().items()
+    }
+    assert {code: said for code, said in found.items() if len(set(said)) > 1} == DIFFERENT
+
+
+def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
+    severity = Policy(receiver=receiver.severities(task)).severity(rule)
+    return severity.value[0].upper() if severity else "-"
+
+
+@pytest.mark.parametrize("receiver", ["training", "any"])
+@pytest.mark.parametrize(
+    ("changes", "label_map", "valid"),
+    [
+        ({}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [2]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [0]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [0]}, None, True),
+        ({"image/object/class/label": [0], "image/object/class/text": []}, None, False),
+        ({"image/object/class/text": ["dog"]}, "item { id: 1 name: 'cat' }", False),
+        ({"image/object/bbox/xmax": [0.1]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/bbox/xmax": [0.05]}, "item { id: 1 name: 'cat' }", False),
+        ({}, "item { id: 1 name: \u201ccat\u201d }", False),
+        ({}, "\ufeffitem { id: 1 name: 'cat' }", False),
+        ({"image/format": "raw"}, "item { id: 1 name: 'cat' }", False),
+    ],
+)
+def test_what_the_trainer_reads(
+    capsys: Any,
+    tmp_path: Path,
+    receiver: str,
+    changes: dict[str, Any],
+    label_map: str | None,
+    valid: bool,
+) -> None:
+    shard = write(tmp_path, "train", training(**changes))
+    if label_map is None:
+        (tmp_path / "label_map.pbtxt").unlink()
+    else:
+        (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
+    code, text = run(capsys, shard, "--for", receiver)
+    assert (code == 0) is valid, text
+
+
+def test_the_trainer_reads_no_compressed_shard(capsys: Any, tmp_path: Path) -> None:
+    """builders/dataset_builder.py opens them without a compression_type."""
+    shard = Path(write(tmp_path, "train", training()))
+    packed = shard.with_suffix(".tfrecord.gz")
+    packed.write_bytes(gzip.compress(shard.read_bytes()))
+    shard.unlink()
+    assert run(capsys, str(packed))[0] == 0
+    code, text = run(capsys, str(packed), "--for", "training")
+    assert (code, "TFR014 error" in text) == (1, True)
+
+
+def test_the_trainer_needs_no_size_and_no_name(capsys: Any, tmp_path: Path) -> None:
+    changes = {"image/height": 99, "image/width": 0, "image/filename": ""}
+    shard = write(tmp_path, "train", training(**changes))
+    assert run(capsys, shard, "--for", "training")[0] == 0
+    _, text = run(capsys, shard)
+    assert {"IMG006 error", "IMG012 error", "NAM001 error"} <= set(re.findall(r"\w+ error", text))

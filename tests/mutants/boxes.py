@@ -148,3 +148,17 @@ def swapped_axes() -> Iterator[Mutant]:
     yield near("over-the-edge", alone(0.25, 0.1, before(1.1), 0.5), "BOX004", options=TF)
     yield near("lower-than-that-allows", alone(0.25, 0.1, 1.2, 0.51), "BOX003", options=TF)
     yield near("left-of-the-picture", alone(-0.05, 0.1, 1.2, 0.5), "BOX003", options=TF)
+
+
+@mutants_of("BOX012")
+def mostly_flat() -> Iterator[Mutant]:
+    """A shard of ten boxes, each at a place of its own."""
+
+    def shard_with(flat: int) -> bytes:
+        rest = [(n / 20, 0.25, n / 20 + 0.5, 0.75) for n in range(flat, 10)]
+        boxes = [(n / 20, 0.5, n / 20, 0.5) for n in range(flat)] + rest
+        return shard(with_boxes(boxes, ["cat", "dog"] * 5, [1, 2] * 5))
+
+    yield fail("five-of-ten", shard_with(5), "BOX007", options=TF)
+    yield fail("all", shard_with(10), "BOX007", options=TF)
+    yield near("four-of-ten", shard_with(4), "BOX007", options=TF)

@@ -66,7 +66,6 @@ def does_not_decode() -> Iterator[Mutant]:
 @mutants_of("IMG004")
 def other_format() -> Iterator[Mutant]:
     yield fail("jpeg-called-png", pictured(jpeg(), format="png"), **HOW)
-    yield fail("raw", pictured(jpeg(), format="raw"), **HOW)
     yield fail("one-letter", pictured(jpeg(), format="jpeh"), **HOW)
     yield near("jpg", pictured(jpeg(), format="JPG"), options=TF)
     yield near("media-type", pictured(jpeg(), format="image/jpeg"), options=TF)
@@ -152,3 +151,10 @@ def palette() -> Iterator[Mutant]:
 
     yield fail("bmp-with-colours", bmp("P"), **HOW)
     yield near("bmp-with-grays", bmp("L"), options=TF)
+
+
+@mutants_of("IMG014")
+def raw() -> Iterator[Mutant]:
+    yield fail("raw", pictured(jpeg(), format="raw"), **HOW)
+    yield fail("capitals", pictured(jpeg(), format="RAW"), **HOW)
+    yield near("mixed-case", pictured(jpeg(), format="Raw"), "IMG004", options=TF)

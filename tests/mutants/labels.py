@@ -87,6 +87,7 @@ def unknown_text() -> Iterator[Mutant]:
 def unknown_id() -> Iterator[Mutant]:
     yield fail("next-id", numbered([1, 3]), **IN_RECORD)
     yield near("last-id", numbered([1, 2]), options=TF)
+    yield near("beside-a-text", used(["cat", "dog"], [1, 3]), "LAB008", options=TF)
 
 
 @mutants_of("LAB008")
@@ -99,7 +100,7 @@ def text_and_id_disagree() -> Iterator[Mutant]:
 @mutants_of("LAB009")
 def not_positive() -> Iterator[Mutant]:
     yield fail("minus-1", numbered([1, -1]), **IN_RECORD)
-    yield fail("zero", used(["cat", "dog"], [1, 0]), "LAB008", "LAB012", **IN_RECORD)
+    yield near("zero-beside-a-text", used(["cat", "dog"], [1, 0]), "LAB008", options=TF)
     background = b"item { id: 0 name: 'background' }" + LABEL_MAP
     yield near("background", numbered([1, 0], background), options=TF)
 
@@ -130,6 +131,8 @@ def counts_from_zero() -> Iterator[Mutant]:
     yield fail("0-and-1", zero, "LAB009", "LAB013", at=SHARD, options=TF)
     gap = folder(record(text=None, label=[0, 2]), record("b.png", text=None, label=[0, 2]))
     yield near("0-and-2", gap, "LAB009", "LAB013", options=TF)
+    texts = folder(record(label=[0, 1]), record("b.png", label=[0, 1]))
+    yield near("beside-texts", texts, "LAB008", options=TF)
 
 
 @mutants_of("LAB013")
@@ -152,6 +155,8 @@ def liberties() -> Iterator[Mutant]:
     curly = LABEL_MAP.decode().replace("'cat'", "\u201ccat\u201d")
     yield fail("curly-quotes", mapped(curly), **IN_MAP)
     yield fail("no-item", mapped(LABEL_MAP.replace(b"item {", b"{")), **IN_MAP)
+    yield fail("byte-order-mark", mapped(b"\xef\xbb\xbf" + LABEL_MAP), **IN_MAP)
+    yield fail("own-field", mapped(LABEL_MAP.replace(b"name:", b"colour: 'red' name:")), **IN_MAP)
     yield near("straight-quotes", mapped(LABEL_MAP.replace(b"'", b'"')), options=TF)
     within = LABEL_MAP.decode() + "item { id: 3 name: 'a \u201csign\u201d' }"
     yield near("curly-quotes-in-a-name", mapped(within), "LAB013", options=TF)
@@ -175,3 +180,13 @@ def nearly_equal_texts() -> Iterator[Mutant]:
     yield near("hyphen-between-digits", folder(numbers, label_map=signs), options=TF)
     plural = record(text=["traffic light", "traffic lights"], label=None)
     yield near("plural", folder(plural, label_map=None), "LAB001", options=TF)
+
+
+@mutants_of("LAB017")
+def not_positive_beside_a_text() -> Iterator[Mutant]:
+    zero = folder(record(label=[0, 1]), label_map=None)
+    yield fail("zero", zero, "LAB001", at=SHARD, record=0, options=TF)
+    minus = used(["cat", "bird"], [1, -1])
+    yield fail("minus-1-of-an-unknown-text", minus, "LAB006", **IN_RECORD)
+    yield near("one", folder(record(label=[1, 2]), label_map=None), "LAB001", options=TF)
+    yield near("text-of-the-map", used(["cat", "dog"], [1, 0]), "LAB008", options=TF)

@@ -8,6 +8,7 @@ from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import TF, first, jpeg, record, second, shard
 
 HOW = {"record": 0, "options": TF}
+NO_OBJECTS = dict.fromkeys(("xmin", "ymin", "xmax", "ymax", "text", "label"))
 
 
 def named(name: str) -> bytes:
@@ -26,6 +27,7 @@ def missing() -> Iterator[Mutant]:
     yield fail("blank", named(" "), **HOW)
     yield fail("no-feature", second(record(filename=None)), record=1, options=TF)
     yield near("one-letter", named("a"), "NAM003", options=TF)
+    yield near("no-objects", first(record(filename=None, **NO_OBJECTS)), options=TF)
 
 
 @mutants_of("NAM002")

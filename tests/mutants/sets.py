@@ -75,5 +75,5 @@ def empty_shard() -> Iterator[Mutant]:
     hollow = {**numbered(*names), names[1]: b""}
     yield fail("no-bytes-in-a-set", hollow, at=names[1], options=TF)
     nothing = together({"train.record": part(0), "val.record.gz": zipped(b"")})
-    yield fail("gzip-of-nothing", nothing, at="val.record.gz", options=TF)
+    yield fail("gzip-of-nothing", nothing, "TFR014", at="val.record.gz", options=TF)
     yield near("one-record-each", numbered(*names), options=TF)

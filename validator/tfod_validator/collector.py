@@ -67,6 +67,12 @@ class Findings:
             self.keep(finding)
         self.once.clear()
 
+    @property
+    def has_defects(self) -> bool:
+        """Whether there are any but infos."""
+        said = (*self.severities.values(), *(one.severity for one in self.once.values()))
+        return any(one is not Severity.INFO for one in said)
+
     def by_code(self) -> dict[str, int]:
         """True number of findings of each code."""
         return {code: sum(counts.values()) for code, counts in sorted(self.counts.items())}

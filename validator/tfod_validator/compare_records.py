@@ -18,6 +18,7 @@ from tfod_validator.frames import PictureRow, judge_task
 from tfod_validator.hanging_boxes import settle_hanging_boxes
 from tfod_validator.repeats import Repeats, find_repeats, judge_repeats, look_up, wanted_rows
 from tfod_validator.row_blocks import RowBlock, RowFacts, RowPlace
+from tfod_validator.rules.boxes import FlatBoxes
 from tfod_validator.rules.dataset import EmptyShard, KeysOfShards, LabelMaps
 from tfod_validator.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod_validator.tally import ShardSummary, Tally
@@ -92,13 +93,15 @@ def judge_together(
 
 
 def _judge_shards(shards: Sequence[ShardSummary], collector: Collector) -> None:
-    """Shards without a record that nothing was said about, and shards without a label map."""
+    """Shards without a record that nothing was said about, without a label map, with flat boxes."""
+    flat = collector.findings.counts.get("BOX007", Counter())
     for shard in shards:
         place = Place(shard.name)
-        if not shard.records and not shard.has_findings and shard.is_whole:
+        if not shard.records and not shard.has_defects and shard.is_whole:
             collector.judge(EmptyShard(numbered=False), place)
         if shard.label_map is None and not shard.in_archive:
             collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
+        collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
 
 
 def _judge_classes(

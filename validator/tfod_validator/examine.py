@@ -166,8 +166,8 @@ class Examiner:
         picture, format_ = 0, None
         if keys.encoded is not None:
             format_, size, picture = self._look_at_picture(buffer, features, layout, size)
-        self._look_at_names(filename, source_id, format_, features, layout)
         sides, boxes, texts, labels = self._objects(buffer, features, layout, size)
+        self._look_at_names(filename, source_id, format_, features, layout, bool(boxes))
         for key, count in layout.counted:
             if key in features and count not in (None, value_count(buffer, features[key])):
                 self._shape_is_wrong = True
@@ -265,6 +265,7 @@ class Examiner:
         format_: str | None,
         features: Features,
         layout: KnownLayout,
+        has_objects: bool,
     ) -> None:
         keys = self._keys.names
         if keys.filename is None:
@@ -286,7 +287,10 @@ class Examiner:
             known = filename.rpartition(".")[2], has_id, source_id_key, format_
             if known in self._good_names:
                 return
-        said = list(judge(NameFacts(filename, filename_key, source_id, source_id_key, format_)))
+        names = NameFacts(
+            filename, filename_key, source_id, source_id_key, format_, has_objects=has_objects
+        )
+        said = list(judge(names))
         if said:
             self._keep(said)
         elif known is not None and len(self._good_names) < _MOST_REMEMBERED:

@@ -36,8 +36,9 @@ class Receiver:
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
 _CVAT: Severities = {
-    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX007", "NAM001", "SET004"), Severity.WARNING),
+    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
     "LAB002": Severity.ERROR,
+    "LAB013": Severity.INFO,
 }
 _WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, "IMG012": Severity.ERROR}
 # CVAT would attach the image to the frame of that number without a word.
@@ -70,9 +71,21 @@ def _is_numbered_alike(task: Task) -> bool:
     return task.video and all(one.name == f"frame_{one.number:06d}" for one in frames)
 
 
+# The OD API's trainer, by its own code; each rule's source says where.
+_TRAINING: Severities = {
+    # It opens shards without a compression_type.
+    **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
+    # CVAT's layout has no images, and the trainer's decoder stops at the first record.
+    "IMG001": Severity.ERROR,
+    # Height and width are read for masks of numbers alone, names for nothing.
+    **dict.fromkeys(("IMG006", "IMG012", "NAM001", "NAM006"), Severity.WARNING),
+    # What another program would do with the same zip.
+    **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
+}
+
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
-TRAINING = Receiver("training", "training", lambda _: {})
+TRAINING = Receiver("training", "training", lambda _: _TRAINING)
 
 RECEIVERS = {one.name: one for one in (CVAT, TRAINING, ANY)}
 """The receivers by name, in the order in which they are offered."""

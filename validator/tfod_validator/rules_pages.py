@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from tfod_validator.profile import READY, Policy
+from tfod_validator.receivers import RECEIVERS
 from tfod_validator.repair.table import REPAIRED, handlings
 from tfod_validator.rules.registry import FAMILIES, Rule
 
@@ -43,6 +44,8 @@ def full_text(rule: Rule) -> str:
         parts.insert(2, ("Repair", f"{_REPAIR} {handlings()[rule.code].sentence}"))
     if changes := profile_changes(rule):
         parts.append(("Profiles", ", ".join(f"{said} in {name}" for name, said in changes)))
+    if changes := receiver_changes(rule):
+        parts.append(("For", ", ".join(f"{said} for {name}" for name, said in changes)))
     for title, said in parts:
         lines += textwrap.wrap(
             said,
@@ -62,6 +65,16 @@ def profile_changes(rule: Rule) -> list[tuple[str, str]]:
         severity = Policy(profile.severities).severity(rule)
         if severity is not rule.severity:
             found.append((profile.name, severity.value if severity else "off"))
+    return found
+
+
+def receiver_changes(rule: Rule) -> list[tuple[str, str]]:
+    """The receivers that judge a rule otherwise, and how; to CVAT where no task is known."""
+    found = []
+    for receiver in RECEIVERS.values():
+        severity = Policy(receiver=receiver.severities(None)).severity(rule)
+        if severity is not rule.severity:
+            found.append((receiver.name, severity.value if severity else "off"))
     return found
 
 
@@ -107,6 +120,9 @@ def _family_page(family: str, rules: list[Rule]) -> str:
         if changes := profile_changes(rule):
             listed = ", ".join(f"{said} in `{name}`" for name, said in changes)
             lines.append(f"Profiles: {listed}.")
+        if changes := receiver_changes(rule):
+            listed = ", ".join(f"{said} with `--for {name}`" for name, said in changes)
+            lines.append(f"Receivers: {listed}.")
         lines.append(f"Source: {_markdown(rule.source)}")
     return "\n\n".join(lines) + "\n"
 

@@ -32,7 +32,7 @@ class ShardSummary:
         is_whole: whether the archive's entry could be read to its end.
         records, pictures, boxes: what was read.
         keys: the features that its records have.
-        has_findings: whether anything was said of it.
+        has_defects: whether anything was said of it but infos.
         box_tally: whether its boxes look like pixels.
     """
 
@@ -48,7 +48,7 @@ class ShardSummary:
     pictures: int = 0
     boxes: int = 0
     keys: frozenset[str] = frozenset()
-    has_findings: bool = False
+    has_defects: bool = False
     box_tally: BoxTally = field(default_factory=BoxTally)
 
     def with_examined(self, examined: Examined) -> ShardSummary:
@@ -59,7 +59,7 @@ class ShardSummary:
             pictures=examined.pictures,
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
-            has_findings=bool(examined.findings.counts or examined.findings.once),
+            has_defects=examined.findings.has_defects,
             box_tally=examined.box_tally,
         )
 
@@ -71,7 +71,7 @@ class ShardSummary:
             pictures=self.pictures + following.pictures,
             boxes=self.boxes + following.boxes,
             keys=self.keys | following.keys,
-            has_findings=self.has_findings or following.has_findings,
+            has_defects=self.has_defects or following.has_defects,
             box_tally=self.box_tally + following.box_tally,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tfod.example import int64_feature, text_feature
 from tfod.label_map import LabelMap, LabelMapItem
@@ -44,37 +44,20 @@ def name_by_id(draft: Draft) -> Iterator[Change]:
     yield from _put_texts(draft, "LAB010", texts, new)
 
 
-@mends("LAB009")
-def number_by_text(draft: Draft) -> Iterator[Change]:
-    """An id that is none beside a text that the map knows."""
-    yield from _number(draft, "LAB009", lambda _, label: label <= 0)
-
-
-@mends("LAB007")
-def number_in_the_map(draft: Draft) -> Iterator[Change]:
-    """An id that the map has not beside a text that it knows."""
-    yield from _number(draft, "LAB007", lambda found, label: not found.find_id(label))
-
-
 @mends("LAB008")
 def follow_the_text(draft: Draft) -> Iterator[Change]:
-    """An id of another class than the text."""
-    yield from _number(draft, "LAB008", lambda found, label: found.find_id(label) is not None)
-
-
-def _number(draft: Draft, code: str, is_meant: Callable[[LabelMap, int], bool]) -> Iterator[Change]:
-    """Give the ids that are meant the number of their text."""
+    """An id other than that of the text."""
     found, texts, labels = _classes(draft)
     if found is None or not texts or not labels:
         return
     new = list(labels)
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        item = found.find(text) if text and is_meant(found, label) else None
+        item = found.find(text) if text else None
         if item is not None and label not in found.ids_of(text):
             new[number] = item.id
     key = draft.roles.class_label
     if key and new != labels:
-        yield put(draft, code, key, int64_feature(new), _told(key, labels, new))
+        yield put(draft, "LAB008", key, int64_feature(new), _told(key, labels, new))
 
 
 @mends("LAB014")

@@ -13,7 +13,7 @@ from tfod_validator.finding import JsonValue
 from tfod_validator.repair.changes import Change
 from tfod_validator.repair.draft import Draft
 from tfod_validator.repair.menders import mends
-from tfod_validator.rules.images import check_format, check_positive_size, check_size
+from tfod_validator.rules.images import check_format, check_positive_size, check_raw, check_size
 
 _SHOWN = 80
 
@@ -65,6 +65,14 @@ def write_format(draft: Draft) -> Iterator[Change]:
     key = draft.roles.format
     if key and any(True for _ in check_format(draft.facts)):
         yield put(draft, "IMG004", key, derived(draft, key))
+
+
+@mends("IMG014")
+def write_format_of_raw(draft: Draft) -> Iterator[Change]:
+    """The bytes are no pixels."""
+    key = draft.roles.format
+    if key and any(True for _ in check_raw(draft.facts)):
+        yield put(draft, "IMG014", key, derived(draft, key))
 
 
 @mends("IMG006")

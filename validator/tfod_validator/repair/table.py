@@ -40,10 +40,12 @@ _WHOLLY: Mapping[str, str] = {
     "BOX004": "The box is clipped to the picture; an object of which nothing is left is removed.",
     "BOX006": "The coordinates are put in order.",
     "BOX007": "The object is removed from all lists of objects.",
+    "BOX012": "The objects without area are removed, as of BOX007.",
     "LAB008": "The id becomes the one that the label map gives to the text.",
     "LAB015": "The label map is written anew in the legal spelling, without its comments.",
     "IMG004": "image/format says what the bytes are.",
     "IMG008": "The digest of the picture is written.",
+    "IMG014": "image/format says what the bytes are.",
 }
 _PARTLY: Mapping[str, str] = {
     "EXA003": "Format, height and width are taken from the picture, its digest is computed, and "
@@ -59,10 +61,6 @@ _PARTLY: Mapping[str, str] = {
     "mask too.",
     "LAB001": "A label map is written where the texts and ids of the records define it: every "
     "object has both, and no two pairs contradict each other.",
-    "LAB007": "The id becomes the one that the label map gives to the text; without a text it "
-    "stays.",
-    "LAB009": "The id becomes the one that the label map gives to the text; without a text it "
-    "stays.",
     "LAB010": "The text becomes the name of the id in the label map; an object of id 0 has no "
     "class, and stays.",
     "LAB011": "The text is spelled as in the label map, unless two of its classes are as near, or "
@@ -86,6 +84,7 @@ _NOT: Mapping[str, str] = {
     "TFR012": "Such a record is not read; the repair stops, and --max-record-bytes raises the "
     "limit.",
     "TFR013": "What cannot be read cannot be copied; the repair stops.",
+    "TFR014": "Files keep their names and their compression.",
     "EXA002": "Which of its frames belong to a picture is not known.",
     "EXA008": "A key that means nothing here may mean something elsewhere.",
     "EXA009": "In which encoding it was written is not known.",
@@ -102,9 +101,12 @@ _NOT: Mapping[str, str] = {
     "LAB004": "Which of the ids the class has is not known.",
     "LAB005": "New ids would change what trained models and other shards mean.",
     "LAB006": "Whether the map lacks a class or the text has a slip is not known.",
+    "LAB007": "Which class is meant is not known.",
+    "LAB009": "Which class is meant is not known.",
     "LAB012": "New ids would change what trained models and other shards mean.",
     "LAB013": "Nothing is wrong.",
     "LAB016": "Which spelling is meant is not known; a label map that has one of them decides.",
+    "LAB017": "Which id the text has is not known without a label map that has it.",
     "IMG001": "The picture is elsewhere.",
     "IMG002": "The picture is elsewhere.",
     "IMG003": "The picture is to be taken from its source again.",

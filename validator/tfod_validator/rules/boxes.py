@@ -25,6 +25,8 @@ MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
+_MANY = 10
+"""Boxes of a shard of which most may be judged; of a few, one by one is enough."""
 _OBJECT = "image/object/bbox"
 
 
@@ -33,6 +35,14 @@ class ListLengths:
     """How many values each list over a record's objects has, by key."""
 
     lengths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class FlatBoxes:
+    """How many boxes a shard has, and how many of them are without area."""
+
+    flat: int
+    boxes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +157,11 @@ def different_lengths(lists: ListLengths) -> Iterator[Problem]:
     "BOX002",
     Severity.ERROR,
     "coordinate is not a number",
-    why="One NaN in a batch makes the loss NaN, and the model is lost.",
+    why="The trainer drops a box with NaN without a word, and one infinite coordinate makes the "
+    "loss NaN.",
     remedy="Find the division by zero or the missing value in the script that wrote the box.",
-    source="IEEE 754; tensorflow/models#1881",
+    source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
+    "tensorflow/models#1881",
 )
 def not_finite(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate is NaN or infinite."""
@@ -229,9 +241,10 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
     "BOX006",
     Severity.ERROR,
     "box is inverted",
-    why="Its width or height is negative; the loss becomes NaN or the box is dropped.",
+    why="The trainer stops at it: it asserts that ymax >= ymin and xmax >= xmin. Before that was "
+    "added the loss became NaN.",
     remedy="Write the smaller coordinate as xmin or ymin.",
-    source="tensorflow/models#1881; tensorflow/models#5474",
+    source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
 def inverted(boxes: Boxes) -> Iterator[Problem]:
     """The right edge lies left of the left one, or the lower above the upper one."""
@@ -246,11 +259,13 @@ def inverted(boxes: Boxes) -> Iterator[Problem]:
 
 @rule(
     "BOX007",
-    Severity.ERROR,
+    Severity.WARNING,
     "box without area",
-    why="The logarithm of its size is infinite: the loss becomes NaN.",
+    why="It overlaps no anchor, so nothing is learnt from it, or a model that matches every box is "
+    "taught a size of 1e-8. Training goes on: the box coder adds that to the size.",
     remedy="Leave the object out, or give it its real extent.",
-    source="tensorflow/models: box_coders/faster_rcnn_box_coder.py takes the logarithm",
+    source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
+    "assert_or_prune_invalid_boxes lets it pass",
 )
 def no_area(boxes: Boxes) -> Iterator[Problem]:
     """Width or height is exactly zero."""
@@ -378,3 +393,18 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
             feature=_OBJECT,
             row=row,
         )
+
+
+@rule(
+    "BOX012",
+    Severity.ERROR,
+    "most boxes have no area",
+    why="Single ones are slips; of so many the script that wrote them is wrong, and there is "
+    "nothing to learn from them.",
+    remedy="Look at the script: it may write one corner twice, or divide whole numbers.",
+    source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
+)
+def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
+    """At least half of the boxes, of ten or more, are without area (BOX007)."""
+    if boxes.boxes >= _MANY and 2 * boxes.flat >= boxes.boxes:
+        yield Problem(f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area")

@@ -15,6 +15,9 @@ from tfod_validator.rules.registry import rule
 
 _FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
 _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
+_BUILDER = (
+    "tensorflow/models: builders/dataset_builder.py, TFRecordDataset without compression_type"
+)
 
 
 @dataclass(frozen=True)
@@ -164,9 +167,10 @@ def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
     "TFR010",
     Severity.WARNING,
     "compressed without saying so",
-    why="TensorFlow does not notice compression by itself and reports a corrupted record.",
+    why="TensorFlow does not notice compression by itself and reports a corrupted record; the OD "
+    "API's trainer never says it.",
     remedy="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
-    source="tensorflow/tensorflow#13463 (one of its users)",
+    source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
 def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
     """The bytes are GZIP or ZLIB, the name does not tell."""
@@ -217,3 +221,19 @@ def oversize_record(damage: Damage) -> Iterator[Problem]:
 def unreadable(shard: Unreadable) -> Iterator[Problem]:
     """Opening or reading failed."""
     yield Problem(f"cannot be read: {shard.reason}", once=True)  # not by each of its parts
+
+
+@rule(
+    "TFR014",
+    Severity.INFO,
+    "compressed",
+    why="The OD API's trainer does not read it, whatever its name: it names no compression to "
+    "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
+    remedy="For the OD API write it without compression: tfod reshard --compression none.",
+    source=_BUILDER,
+)
+def compression_that_says_so(shard: CompressedShard) -> Iterator[Problem]:
+    """The bytes are GZIP or ZLIB, as the name says."""
+    if shard.said:
+        name = shard.compression.upper()
+        yield Problem(f"the shard is compressed with {name}", value=name)

@@ -139,33 +139,25 @@ def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
     "IMG004",
     Severity.WARNING,
     "the format is another than image/format says",
-    why=(
-        "TensorFlow goes by the bytes, except for 'raw', which makes the TF Object Detection API "
-        "take them for pixels; other readers name files by the format."
-    ),
+    why="TensorFlow goes by the bytes; other readers name files by the format.",
     remedy="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
 )
 def check_format(facts: PictureFacts) -> Iterator[Problem]:
     """The bytes are of one format, and image/format says another."""
     header, said = facts.header, facts.declared_format
-    if header is None or not said:
+    if header is None or not said or said in _RAW:
         return
-    if said in ("raw", "RAW"):
-        yield Problem(
-            f"image/format says {said!r}, so the TF Object Detection API takes the bytes of this "
-            f"{FORMAT_TITLES[header.format]} for pixels and fails on their shape",
-            feature=keys.FORMAT,
-            value=said,
-            remedy=f"Write {header.format!r} into image/format.",
-        )
-    elif _known_format(said) != header.format:
+    if _known_format(said) != header.format:
         yield Problem(
             f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
             feature=keys.FORMAT,
             value=said,
             remedy=f"Write {header.format!r} into image/format.",
         )
+
+
+_RAW = ("raw", "RAW")
 
 
 def _known_format(said: str) -> str:
@@ -416,4 +408,25 @@ def check_palette(facts: PictureFacts) -> Iterator[Problem]:
             "it takes the indices for gray values",
             feature=keys.ENCODED,
             value="bmp",
+        )
+
+
+@rule(
+    "IMG014",
+    Severity.ERROR,
+    "an encoded image is declared as raw pixels",
+    why="The decoder of the TF Object Detection API takes the bytes for pixels where image/format "
+    "is 'raw' or 'RAW', and stops at their shape.",
+    remedy="Write the format that the bytes are into image/format.",
+    source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
+)
+def check_raw(facts: PictureFacts) -> Iterator[Problem]:
+    """The bytes have the header of an image, and image/format says that they are pixels."""
+    header, said = facts.header, facts.declared_format
+    if header is not None and said in _RAW:
+        yield Problem(
+            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
+            feature=keys.FORMAT,
+            value=said,
+            remedy=f"Write {header.format!r} into image/format.",
         )

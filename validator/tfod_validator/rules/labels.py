@@ -1,6 +1,8 @@
 """LAB: classes of objects, and the label map that gives them their ids.
 
-A pair of class text and id is judged once, however many objects have it.
+A pair of class text and id is judged once, however many objects have it. The text decides, for the
+OD API's decoder (``BackupHandler``: ids are looked at only in records without a text), for CVAT and
+for Datumaro: an id beside a text that the label map has is never an error to them.
 """
 
 from __future__ import annotations
@@ -157,9 +159,9 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
     "LAB006",
     Severity.ERROR,
     "class is not in the label map",
-    why="The decoder looks the text up and gets -1, without an error.",
+    why="The decoder looks the text up and gets -1; the trainer drops the object without a word.",
     remedy="Add the class to the label map, or correct the text in the records.",
-    source=_DECODER,
+    source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 def unknown_text(use: ClassUse) -> Iterator[Problem]:
     """A class text is neither a name nor a display name of the map."""
@@ -180,14 +182,15 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
     "LAB007",
     Severity.ERROR,
     "id is not in the label map",
-    why="A class beyond the map breaks the one-hot encoding, or trains another class.",
+    why="A class beyond the map has no place in the one-hot encoding: the object is trained as "
+    "nothing, and the evaluation stops at it.",
     remedy="Add the id to the label map, or correct the ids in the records.",
-    source=_DECODER,
+    source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
 def unknown_id(use: ClassUse) -> Iterator[Problem]:
-    """An id above 0 that the map has not."""
+    """An id above 0 that the map has not, and no text that would decide in its place."""
     label, label_map = use.label, use.label_map
-    if label is None or label <= 0 or not label_map or label_map.find_id(label):
+    if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
     low, high = label_map.id_range
     has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
@@ -196,11 +199,12 @@ def unknown_id(use: ClassUse) -> Iterator[Problem]:
 
 @rule(
     "LAB008",
-    Severity.ERROR,
+    Severity.WARNING,
     "text and id disagree",
-    why="The OD API trains the text, Model Garden the id: two models of one dataset.",
+    why="The OD API, CVAT and Datumaro go by the text, Model Garden and EfficientDet by the id: "
+    "two models of one dataset.",
     remedy="Write the id that the label map gives to the text.",
-    source=f"{_DECODER}; official/vision/dataloaders/tf_example_decoder.py",
+    source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
 )
 def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
     """The map gives the text another id."""
@@ -226,16 +230,18 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
     "id is 0 or negative",
     why="0 is the background: the object is not trained, or is trained as nothing.",
     remedy="Count classes from 1.",
-    source=f"{_UTIL}; tensorflow/models#1765",
+    source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
 def not_positive(use: ClassUse) -> Iterator[Problem]:
-    """An object has an id below 1."""
-    if use.label is None or use.label > 0:
-        return
-    item = use.label_map.find_id(use.label) if use.label_map else None
-    if item is None or use.label < 0 or _BACKGROUND not in (item.name, item.display_name):
-        name = f" (class {use.text!r})" if use.text else ""
-        yield Problem(f"id {use.label} is no class{name}", keys.CLASS_LABEL, use.label)
+    """An object has an id below 1, and no text that would decide in its place."""
+    if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
+        yield Problem(f"id {use.label} is no class", keys.CLASS_LABEL, use.label)
+
+
+def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
+    item = label_map.find_id(label) if label_map else None
+    is_background = item is not None and _BACKGROUND in (item.name, item.display_name)
+    return label < 0 or (label == 0 and not is_background)
 
 
 @rule(
@@ -257,9 +263,9 @@ def empty_text(use: ClassUse) -> Iterator[Problem]:
     "LAB011",
     Severity.ERROR,
     "class differs from the label map by case or spaces",
-    why="Texts are compared letter by letter: the object gets the class -1.",
+    why="Texts are compared letter by letter: the object gets the class -1 and is dropped.",
     remedy="Write the class exactly as in the label map.",
-    source=_DECODER,
+    source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
@@ -281,11 +287,11 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
 def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
-    """Id 0 is in use, and the ids are 0, 1, 2, … without a gap."""
+    """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
     zero = classes.label_map.find_id(0) if classes.label_map else None
     if zero is not None and _BACKGROUND in (zero.name, zero.display_name):
         return
-    ids = sorted({label for text, label in classes.uses if label is not None and text != ""})
+    ids = sorted({label for text, label in classes.uses if label is not None and text is None})
     if len(ids) > 1 and ids == list(range(len(ids))):
         yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
 
@@ -318,9 +324,11 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     "LAB014",
     Severity.ERROR,
     "object without a class",
-    why="CVAT refuses it: 'annotation has no label'.",
+    why="The trainer pads the missing classes with zeros, which are no class, and CVAT refuses the "
+    "annotation.",
     remedy="Write image/object/class/text, or class/label and a label map.",
-    source="opencv/cvat: apps/dataset_manager/bindings.py",
+    source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
+    "apps/dataset_manager/bindings.py",
 )
 def no_class(use: ClassUse) -> Iterator[Problem]:
     """An object has neither a text nor an id."""
@@ -330,11 +338,11 @@ def no_class(use: ClassUse) -> Iterator[Problem]:
 
 @rule(
     "LAB015",
-    Severity.WARNING,
-    "label map is no legal text format",
-    why="tfod reads it, the trainer's protobuf does not.",
+    Severity.ERROR,
+    "label map is not in protobuf's text format",
+    why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
     remedy="Use straight quotes, 'item {' before each class, and no other fields.",
-    source="protobuf.dev/reference/protobuf/textformat-spec",
+    source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 def liberties(file: LabelMapFile) -> Iterator[Problem]:
     """What is meant is plain, but it is not what protobuf reads."""
@@ -379,6 +387,23 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
                 keys.CLASS_TEXT,
                 list(texts.values()),
             )
+
+
+@rule(
+    "LAB017",
+    Severity.WARNING,
+    "id is 0 or negative beside a text",
+    why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
+    "and EfficientDet, take 0 for the background.",
+    remedy="Count classes from 1, or write a label map that has the texts.",
+    source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
+)
+def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
+    """As LAB009, where a text decides; LAB008 says it of a text that the label map has."""
+    if not use.text or use.label is None or (use.label_map and use.label_map.find(use.text)):
+        return
+    if _is_not_positive(use.label, use.label_map):
+        yield Problem(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:

@@ -23,7 +23,8 @@ class NameFacts(NamedTuple):
     """The names of a record. None is a feature that is not there, or that has no value.
 
     The keys are None where another rule has told that the feature is missing. ``format`` is that
-    of the encoded bytes, None where there are none or they are unknown.
+    of the encoded bytes, None where there are none or they are unknown. ``has_objects`` is whether
+    the record has any.
     """
 
     filename: str | None
@@ -31,6 +32,7 @@ class NameFacts(NamedTuple):
     source_id: str | None
     source_id_key: str | None
     format: str | None
+    has_objects: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,14 @@ class SameSourceId:
     "NAM001",
     Severity.ERROR,
     "file name missing",
-    why="CVAT and Datumaro match pictures by name; this one cannot be found.",
+    why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
+    "trainer does not look at it.",
     remedy="Write the picture's file name.",
-    source=_MATCH,
+    source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
 )
 def missing(names: NameFacts) -> Iterator[Problem]:
-    """There is no file name, or an empty one."""
-    if names.filename_key and not (names.filename or "").strip():
+    """A record with objects has no file name, or an empty one."""
+    if names.has_objects and names.filename_key and not (names.filename or "").strip():
         what = "is missing" if names.filename is None else "is empty"
         yield Problem(f"{names.filename_key} {what}", names.filename_key)
 

@@ -34,7 +34,7 @@ from tfod_validator.render import AFTER_HEAD, report_css
 from tfod_validator.render.visible import visible
 from tfod_validator.render.wording import size
 from tfod_validator.rules.registry import FAMILIES, all_rules
-from tfod_validator.rules_pages import by_family, profile_changes
+from tfod_validator.rules_pages import by_family, profile_changes, receiver_changes
 from tfod_validator.service import api_docs, intake, openapi, security, uploads
 from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.problems import ProblemError
@@ -126,7 +126,11 @@ def rules() -> str:
     """What is checked."""
     known = list(all_rules().values())
     families = [
-        (family, FAMILIES[family], [(rule, profile_changes(rule)) for rule in members])
+        (
+            family,
+            FAMILIES[family],
+            [(rule, profile_changes(rule), receiver_changes(rule)) for rule in members],
+        )
         for family, members in by_family(known)
     ]
     return render_template("rules.html", families=families, count=len(known))
