@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from PIL import Image, ImageFile
 from tfod.errors import TfodError
 from tfod.picture import PictureHeader, read_picture_header
 from tfod_validator import picture_bytes
-from tfod_validator.finding import Place, Problem
+from tfod_validator.check import check_sources
+from tfod_validator.finding import Place, Problem, Severity
 from tfod_validator.picture_bytes import DecodeFailure, decode_failure, looks_like
 from tfod_validator.rules.images import (
     PictureFacts,
@@ -21,7 +23,8 @@ from tfod_validator.rules.images import (
 )
 from tfod_validator.rules.registry import judge
 
-from tests.picture_kinds import bmp, exif_jpeg, picture_of, png, saved
+from tests.mutants.sound import jpeg, shard, with_boxes
+from tests.picture_kinds import bmp, exif_block, exif_jpeg, picture_of, png, saved, with_segment
 
 JPEG = PictureHeader("jpeg", 100, 200, 3, 8, 1, True, "")
 
@@ -175,6 +178,48 @@ class TestOrientation:
     @pytest.mark.parametrize("orientation", range(2, 9))
     def test_fires(self, orientation: int) -> None:
         assert said(of(exif_jpeg(orientation)))["IMG007"].value == orientation
+
+    def test_the_size_of_the_turned_image_is_an_error(self) -> None:
+        turned = JPEG._replace(orientation=6)
+        problem = said(facts(turned, declared_height=200, declared_width=100))["IMG007"]
+        assert problem.severity is Severity.ERROR
+        assert "the record's size is that of the turned picture, 200 x 100" in problem.message
+        for size in ((100, 200), (None, None), (200, 200)):
+            how = dict(zip(("declared_height", "declared_width"), size, strict=True))
+            assert said(facts(turned, **how))["IMG007"].severity is None
+        upside_down = JPEG._replace(orientation=3)
+        problem = said(facts(upside_down, declared_height=200, declared_width=100))["IMG007"]
+        assert problem.severity is None
+
+    @pytest.mark.parametrize(
+        ("boxes", "is_error"),
+        [
+            ([(0.1, 0.2, 0.4, 1.8)], True),
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.1, 0.1)], True),
+            ([(0.1, 0.2, 0.6, 1.8)], False),  # fits neither
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.9, 0.1)], False),  # nor do these together
+            ([(0.1, 0.2, 0.4, 0.9)], False),  # fits both
+            ([(0.1, 0.2, 0.4, 1.01)], False),  # carelessness
+            ([(float("nan"), 0.2, 0.4, 1.8)], False),
+            ([(-0.5, 0.2, 0.4, 1.8)], False),
+            ([], False),
+        ],
+    )
+    @pytest.mark.parametrize("orientation", [3, 5, 6, 7, 8])
+    def test_boxes_that_fit_only_the_turned_image_are_an_error(
+        self, tmp_path: Path, boxes: list[tuple[float, ...]], is_error: bool, orientation: int
+    ) -> None:
+        """An image of 40 by 20; another, whose boxes fit both, is only warned of."""
+        exif = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
+        records = with_boxes(boxes, encoded=exif), with_boxes([], encoded=exif, filename="b.jpg")
+        (tmp_path / "a.tfrecord").write_bytes(shard(*records))
+        report = check_sources([str(tmp_path)])
+        (first, second) = [one for one in report.findings if one.code == "IMG007"]
+        is_error = is_error and orientation >= 5
+        assert first.severity is (Severity.ERROR if is_error else Severity.WARNING)
+        assert second.severity is Severity.WARNING
+        assert report.severities["IMG007"] is first.severity
+        assert ("its boxes fit only the turned picture, 40 x 20" in first.message) is is_error
 
     def test_near_miss(self) -> None:
         assert "IMG007" not in said(of(exif_jpeg(1)))

@@ -93,6 +93,8 @@ def turned() -> Iterator[Mutant]:
 
     yield fail("by-a-quarter", pictured(exif(6)), **HOW)
     yield fail("mirrored", pictured(exif(2)), **HOW)
+    turned_size = pictured(exif(6), height=WIDTH, width=HEIGHT)
+    yield fail("size-of-the-turned-image", turned_size, "IMG006", **HOW)
     yield near("upright", pictured(exif(1)), options=TF)
 
 

@@ -24,7 +24,7 @@ class Findings:
     Attributes:
         listed: findings of each code, at most as many as may be listed in all.
         counts: how many there really are, by code and shard.
-        severities: of each code that fired.
+        severities: of each code that fired, the worst.
         once: findings that are said once for each code, shard and feature, not counted yet.
     """
 
@@ -41,7 +41,8 @@ class Findings:
             mine.extend(findings[: self.most - len(mine)])
         for code, counts in other.counts.items():
             self.counts[code].update(counts)
-        self.severities.update(other.severities)
+        for code, severity in other.severities.items():
+            self._set_severity(code, severity)
         for key, finding in other.once.items():
             if len(self.once) < _MOST_ONCE:
                 self.once.setdefault(key, finding)
@@ -55,11 +56,15 @@ class Findings:
     def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
         """Count findings that are not listed."""
         self.counts[code][shard] += number
-        self.severities[code] = severity
+        self._set_severity(code, severity)
 
     def has_room(self, code: str) -> bool:
         """Whether one more finding of this code would be listed."""
         return len(self.listed[code]) < self.most
+
+    def _set_severity(self, code: str, severity: Severity) -> None:
+        known = self.severities.setdefault(code, severity)
+        self.severities[code] = max(known, severity, key=lambda one: one.rank)
 
     def close(self) -> None:
         """Count what was to be said once; call when all parts are merged."""

@@ -35,7 +35,7 @@ from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
 from tfod_validator.rules.framing import EmptyRecord
-from tfod_validator.rules.images import PictureFacts, Sha256Facts
+from tfod_validator.rules.images import PictureFacts, Sha256Facts, need_a_turn
 from tfod_validator.rules.names import NameFacts
 from tfod_validator.rules.registry import Rule, judge
 from tfod_validator.values import (
@@ -90,6 +90,7 @@ class Examiner:
         self._item: str | None = None
         self._shape_is_wrong = False
         self._pending: list[tuple[Rule, Problem]] = []
+        self._facts: tuple[Any, ...] | None = None
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
             from tfod_validator.tensorflow_engine import TensorFlowParser
@@ -163,10 +164,14 @@ class Examiner:
             self._integer(buffer, features, keys.height),
             self._integer(buffer, features, keys.width),
         )
-        picture, format_ = 0, None
+        picture, format_, self._facts = 0, None, None
         if keys.encoded is not None:
             format_, size, picture = self._look_at_picture(buffer, features, layout, size)
         sides, boxes, texts, labels = self._objects(buffer, features, layout, size)
+        if self._facts is not None:
+            header = self._facts[1]
+            turn = header is not None and header.orientation >= 5 and need_a_turn(sides, header)
+            self._judge_facts((*self._facts, None, turn))
         self._look_at_names(filename, source_id, format_, features, layout, bool(boxes))
         for key, count in layout.counted:
             if key in features and count not in (None, value_count(buffer, features[key])):
@@ -211,7 +216,7 @@ class Examiner:
     def _look_at_picture(
         self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
     ) -> tuple[str | None, Size, int]:
-        """Judge the encoded picture.
+        """Judge the encoded picture, but for the facts that are judged when its boxes are known.
 
         Returns:
             Its format, its size where the record says none, and the hash of its bytes.
@@ -229,9 +234,7 @@ class Examiner:
         header = read_picture_header(buffer, start, end) if end > start else None
         declared = self._recurring_text(buffer, features, roles.format)
         look = looks_like(buffer, start, end) if header is None and end > start else ""
-        self._judge_facts(
-            (-1 if header is not None else end - start, header, look, declared, *size)
-        )
+        self._facts = (-1 if header is not None else end - start, header, look, declared, *size)
         checksum = self._name(buffer, features, roles.sha256)
         if end == start:
             return None, size, 0

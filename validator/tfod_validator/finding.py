@@ -55,7 +55,8 @@ class Problem:
         row: which record of a batch, when the subject is a batch.
         once: to be said once for each shard and feature, at the first record that has it.
         severity: in place of the rule's own, where this case is worse; what a profile, a receiver
-            or the user says of the rule is stronger. All cases of one check have the same.
+            or the user says of the rule is stronger. A check counts all cases of a rule as its
+            worst.
     """
 
     message: str

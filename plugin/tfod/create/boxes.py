@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.create.orientation import UPRIGHT, turned_back
 from tfod.create.policy import OddBoxes
 from tfod.create.tally import Refusal, Tally
+from tfod.orientation import UPRIGHT, boxes_turned_back
 
 ROUNDING = 1e-5
 """By how much of the image's side a box may pass the edge before it is said to: rounding."""
@@ -108,7 +108,5 @@ def normalized(boxes: np.ndarray, size: tuple[int, int], orientation: int = UPRI
         float32 of shape (n, 4).
     """
     height, width = size
-    points = (boxes / (width, height, width, height)).reshape(-1, 2, 2)
-    points = turned_back(points, orientation)
-    found = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
+    found = boxes_turned_back(boxes / (width, height, width, height), orientation)
     return found.astype(np.float32)

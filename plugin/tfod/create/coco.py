@@ -22,9 +22,9 @@ from tfod.coco import numbers, quoted, read_coco, real_number, scalar, sound_coc
 from tfod.corners import Corners
 from tfod.create.boxes import normalized, sound_boxes
 from tfod.create.coco_classes import Categories, Classes, category_names, choose_classes
-from tfod.create.coco_keypoints import KeypointFile, keypoints_turned_back, read_keypoints
+from tfod.create.coco_keypoints import KeypointFile, read_keypoints
 from tfod.create.coco_masks import draw_segmentation
-from tfod.create.orientation import Frame, frame_of, mask_turned_back
+from tfod.create.frames import Frame, frame_of
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
 from tfod.create.policy import STRICT, Policy
@@ -32,6 +32,7 @@ from tfod.create.tally import Tally
 from tfod.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.errors import TfodError
 from tfod.naming import safe_relative_path
+from tfod.orientation import keypoints_turned_back, mask_turned_back
 from tfod.png import encode_mask_png
 from tfod.raster import fill_box
 

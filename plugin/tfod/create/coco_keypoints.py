@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfod.coco import read_coco, scalar, sound_coco, whole_number
-from tfod.create.orientation import turned_back
 from tfod.detection import Keypoints
 from tfod.errors import TfodError
 
@@ -85,15 +84,6 @@ class KeypointFile:
                 f"{where}: keypoints are not {len(places)} times x, y and visibility; correct them"
             )
         return places, values.reshape(-1, _VALUES)
-
-
-def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
-    """Keypoints of an image as EXIF shows it, of its stored pixels; unlabelled ones stay 0, 0."""
-    if keypoints is None:
-        return None
-    labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
-    xy = np.where(labelled, turned_back(keypoints.xy, orientation), keypoints.xy)
-    return replace(keypoints, xy=xy.astype(np.float32))
 
 
 def read_keypoints(path: str) -> KeypointFile:

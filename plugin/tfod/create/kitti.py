@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.create.boxes import normalized, sound_boxes
+from tfod.create.frames import frame_of
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.create.orientation import frame_of
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
 from tfod.create.policy import STRICT, Policy

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfod.create.boxes import normalized, sound_boxes
+from tfod.create.frames import frame_of
 from tfod.create.label_maps import choose_label_map, shipped_label_map
 from tfod.create.open_images_csv import BoxRow, LabelRow, PictureRows, box_rows, label_rows
-from tfod.create.orientation import frame_of
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
 from tfod.create.policy import STRICT, Policy

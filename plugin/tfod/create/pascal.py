@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfod.create.boxes import normalized, sound_boxes
+from tfod.create.frames import Frame, frame_of
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.create.orientation import Frame, frame_of
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pascal_images import ImageFinder
 from tfod.create.pictures import read_picture

@@ -10,7 +10,7 @@ import attr
 
 from tfod.datumaro.lines import AnnotationType, annotation
 from tfod.errors import TfodError
-from tfod.label_map import Keypoint, LabelMap, LabelMapItem
+from tfod.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,14 @@ def export_classes(
     """Give every label its id and every keypoint its place.
 
     Ids come from ``wanted`` (the user's label map), else from the label map that the categories
-    were read from (if its format counts from ``first_id`` too), else they are ``first_id`` and
-    those that follow; a label that the map lacks gets the next free id.
+    were read from (if its format counts from ``first_id`` too), else they are VOC's for VOC's
+    classes, else ``first_id`` and those that follow; a label that the map lacks gets the next free
+    id.
     """
     labels = categories.get(AnnotationType.label) or ()
     names = [label.name for label in labels]
     own = getattr(labels, "label_map", None) if _first_id(labels) == first_id else None
-    source = wanted or own or LabelMap()
+    source = wanted or own or (_vocs_own(names) if first_id == 1 else None) or LabelMap()
     found = [source.find(name) or _by_bare_id(source, name) for name in names]
     items: list[LabelMapItem] = []
     # A user's map is kept whole: it may serve other shards too.
@@ -152,6 +153,19 @@ def export_classes(
     order = sorted([*items, *rest], key=lambda item: item.id)
     unlabelled_id = -1 if any(item.id == 0 for item in order) else 0
     return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names, unlabelled_id)
+
+
+def _vocs_own(names: Sequence[str]) -> LabelMap | None:
+    """VOC's ids where all of its classes are there, and its background, which Datumaro counts too.
+
+    So it reads a dataset without labelmap.txt, and would give aeroplane the id 2.
+    """
+    if "aeroplane" not in names:  # which most do not have, and no file is read
+        return None
+    shipped, _ = load_label_map("voc2007")
+    if not {item.name for item in shipped.items} <= set(names):
+        return None
+    return LabelMap((LabelMapItem(0, "background"), *shipped.items))
 
 
 def _first_id(labels: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from tfod.datumaro.folder import (
     our_shards,
     text_without_comments,
 )
-from tfod.datumaro.objects import ObjectBuilder
+from tfod.datumaro.objects import ExportedObjects, ObjectBuilder
 from tfod.datumaro.options import (
     ExportOptions,
     LabelKey,
@@ -35,6 +36,8 @@ from tfod.detection import Detection
 from tfod.detection_encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.label_map import LabelMap, comment_on_empty
+from tfod.orientation import QUARTER, UPRIGHT
+from tfod.picture import read_picture_header
 from tfod.shard_layout import OptionError
 from tfod.writer import ShardSetWriter
 
@@ -108,6 +111,7 @@ class TfDetectionApiExporter(ShardExporter):
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
         self._objects = ObjectBuilder(classes, self._options.save_masks, self._report_annotation)
+        self._turned: defaultdict[str, list[str]] = defaultdict(list)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
     def _shard_sets(self) -> ShardSets:
@@ -216,6 +220,7 @@ class TfDetectionApiExporter(ShardExporter):
         objects = self._objects.build(item.annotations, size or (1, 1))
         attributes = dict(item.attributes)
         filename = self._pictures.filename(item, media, encoded)
+        objects, size = self._turned_back(objects, size, encoded, filename)
         if attributes.get("filename") == filename:
             del attributes["filename"]
         # create_coco writes COCO's number of the picture, the other scripts its file name.
@@ -251,8 +256,37 @@ class TfDetectionApiExporter(ShardExporter):
             image_extra=attributes,
         )
 
+    def _turned_back(
+        self,
+        objects: ExportedObjects,
+        size: tuple[int, int] | None,
+        encoded: bytes | None,
+        filename: str,
+    ) -> tuple[ExportedObjects, tuple[int, int] | None]:
+        """Objects and size of the stored pixels, where they are of the image as it is shown.
+
+        That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
+        turns by a quarter.
+        """
+        header = read_picture_header(encoded, 0, len(encoded)) if encoded else None
+        if header is None or header.orientation == UPRIGHT or not len(objects.boxes):
+            return objects, size
+        stored, turn = (header.height, header.width), header.orientation
+        if turn >= QUARTER and stored[0] != stored[1] and size in (stored, stored[::-1]):
+            if size == stored:
+                return objects, size
+            self._turned["turned back to the stored pixels"].append(filename)
+            return objects.turned_back(turn), stored
+        self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
+        return objects, size
+
     def _losses(self) -> list[str]:
         losses = self._objects.losses()
+        losses += [
+            f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
+            f"{names[0]})"
+            for what, names in self._turned.items()
+        ]
         if self._roboflow:
             losses += self._roboflow.losses(self._objects.unsaved_masks)
         return losses

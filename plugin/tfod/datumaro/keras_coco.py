@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from tfod.counted_names import file_names, find_files
 from tfod.datumaro import lines
-from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.coco_source import CocoSource
 from tfod.datumaro.counted_shards import CountedShardsBase
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
@@ -50,7 +51,8 @@ class KerasCocoImporter(ShardImporter):
 class KerasCocoExporter(ShardExporter):
     """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map.
 
-    Pictures are always written: a record without one is none here.
+    Pictures are always written: a record without one is none here. What is still as a COCO file
+    has it gets its area, box and class id exactly.
     """
 
     NAME = "tf_keras_coco"
@@ -66,6 +68,12 @@ class KerasCocoExporter(ShardExporter):
         self, extractor: Any, save_dir: str, *, save_media: bool | None = None, **options: Any
     ) -> None:
         super().__init__(extractor, save_dir, save_media=True, **options)
+
+    def _export_classes(self) -> ExportClasses:
+        self._source = CocoSource.of(self._extractor)
+        if self._label_map or self._source is None:
+            return super()._export_classes()
+        return export_classes(self._extractor.categories(), self._source.label_map, self.FIRST_ID)
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
@@ -100,20 +108,22 @@ class KerasCocoExporter(ShardExporter):
         if not found:
             return ()
         media, encoded = self._pictures.required(item)
-        annotations = [
-            Annotation(
-                self._numbers.of_object(one),
-                NO_CLASS if one.label is None else self._classes.of(one.label).label,
-                _x_y_width_height(one),
-                _area(one),
-            )
-            for one in found
-        ]
+        annotations = [self._annotation(one, item.subset) for one in found]
         size = media_size(media, encoded)
         if size is not None:
             self._objects.count_outside([one.corners for one in found], size)
         path = self._pictures.filename(item, media, encoded)
         return encode_annotations(encoded, path, image_id, annotations)
+
+    def _annotation(self, one: ExportedObject, subset: str) -> Annotation:
+        of_class = None if one.label is None else self._classes.of(one.label)
+        box, area = _x_y_width_height(one), _area(one)
+        if self._source is not None:
+            said = self._source.find(subset, _object_number(one))
+            if said is not None and said.is_still(of_class.text if of_class else None, one.corners):
+                box, area = said.box, said.area
+        label = NO_CLASS if of_class is None else of_class.label
+        return Annotation(self._numbers.of_object(one), label, box, area)
 
     def _count_losses(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
         self._without_objects += not found
@@ -152,11 +162,13 @@ class _Numbers:
     """Ids of pictures and of annotations.
 
     They are those that the dataset has, if each is there once in its subset; else they are counted
-    from 1.
+    from 1. Datumaro has 0 for an annotation without an id, so one of them is an id where others
+    have some.
     """
 
     def __init__(self, dataset: Any, classes: ExportClasses) -> None:
         self._keeps_pictures = self._keeps_objects = True
+        has_ids = False
         self._pictures = self._objects = 0
         seen: set[tuple[str, str, int]] = set()
         builder = ObjectBuilder(classes, False, lambda reason: None)
@@ -164,9 +176,10 @@ class _Numbers:
             self._keeps_pictures &= _is_new(seen, ("picture", item.subset, _picture_number(item)))
             with contextlib.suppress(TfodError):  # said when the item is written
                 for one in builder.objects(item.annotations)[0]:
-                    self._keeps_objects &= _is_new(
-                        seen, ("object", item.subset, _object_number(one))
-                    )
+                    number = _object_number(one)
+                    has_ids |= number > 0
+                    self._keeps_objects &= _is_new(seen, ("object", item.subset, number))
+        self._keeps_objects &= has_ids
 
     def of_picture(self, item: Any) -> int:
         """The id of the next picture."""
@@ -180,14 +193,14 @@ class _Numbers:
 
 
 def _is_new(seen: set[tuple[str, str, int]], number: tuple[str, str, int]) -> bool:
-    is_new = number[2] > 0 and number not in seen
+    is_new = number[2] >= 0 and number not in seen
     seen.add(number)
     return is_new
 
 
 def _picture_number(item: Any) -> int:
     number = item.attributes.get("id")
-    return number if isinstance(number, int) else 0
+    return number if isinstance(number, int) else -1
 
 
 def _object_number(one: ExportedObject) -> int:

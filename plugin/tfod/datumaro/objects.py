@@ -13,9 +13,11 @@ import numpy as np
 from tfod.attributes import is_attribute_value
 from tfod.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.datumaro.categories import ExportClasses
-from tfod.datumaro.lines import AnnotationType, encode_image
+from tfod.datumaro.lines import AnnotationType, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
+from tfod.orientation import boxes_turned_back, keypoints_turned_back, mask_turned_back
+from tfod.png import encode_mask_png
 from tfod.raster import box_outline, ellipse_outline, fill_box
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
@@ -55,6 +57,24 @@ class ExportedObjects:
     attributes: dict[str, list[AttributeValue]]
     image_labels: list[ImageLabel]
     captions: list[str] = field(default_factory=list)
+
+    def turned_back(self, orientation: int) -> ExportedObjects:
+        """The objects of an image as its EXIF orientation shows it, on its stored pixels."""
+        masks = self.masks
+        if masks is not None:
+            masks = [one and _mask_turned_back(one, orientation) for one in masks]
+        return replace(
+            self,
+            boxes=boxes_turned_back(self.boxes, orientation).astype(np.float32),
+            masks=masks,
+            keypoints=keypoints_turned_back(self.keypoints, orientation),
+        )
+
+
+def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
+    pixels = np.asarray(decode_image(bytes(mask.data)))
+    pixels = pixels.max(axis=2) if pixels.ndim > 2 else pixels
+    return PngMask(encode_mask_png(mask_turned_back(pixels, orientation)))
 
 
 class ObjectBuilder:

@@ -6,10 +6,11 @@ What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 from tfod import keys
 from tfod.picture import FORMAT_OF_EXTENSION, PictureHeader
 
@@ -33,6 +34,8 @@ class PictureFacts(NamedTuple):
         declared_height: ``image/height``, pixels.
         declared_width: ``image/width``, pixels.
         declared_channels: ``image/channels``, or what a profile calls it.
+        boxes_need_a_turn: whether there are boxes that reach outside the image as it is stored, and
+            all fit it turned by a quarter.
     """
 
     size: int
@@ -42,6 +45,7 @@ class PictureFacts(NamedTuple):
     declared_height: int | None = None
     declared_width: int | None = None
     declared_channels: int | None = None
+    boxes_need_a_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ def check_size(facts: PictureFacts) -> Iterator[Problem]:
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
         remedy = "Exchange image/height and image/width, and check how the boxes were normalized."
-        if header.orientation >= 5:
+        if header.orientation >= _QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
             remedy = _TURN
     yield Problem(
@@ -227,6 +231,7 @@ def check_size(facts: PictureFacts) -> Iterator[Problem]:
     )
 
 
+_QUARTER = 5  # from this orientation on height and width are exchanged
 _TURN = (
     "Turn the pixels as the orientation says (PIL.ImageOps.exif_transpose) and encode them again."
 )
@@ -246,7 +251,8 @@ def _said_size(height: int | None, width: int | None) -> str:
     "the picture is to be turned before it is looked at",
     why=(
         "Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
-        "the turned picture; TensorFlow does not turn it."
+        "the turned picture; TensorFlow does not turn it. Where the record's size or its boxes "
+        "fit only the turned picture they certainly were, which is an error."
     ),
     remedy=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
@@ -256,13 +262,43 @@ def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
     header = facts.header
     if header is None or header.orientation == 1:
         return
-    yield Problem(
+    message = (
         f"the EXIF orientation is {header.orientation}: people see it "
-        f"{_TURNED[header.orientation]}, TensorFlow does not",
+        f"{_TURNED[header.orientation]}, TensorFlow does not"
+    )
+    shown = (header.width, header.height) if header.orientation >= _QUARTER else None
+    exchanged = header.height != header.width and shown == (
+        facts.declared_height,
+        facts.declared_width,
+    )
+    is_error = exchanged or (shown is not None and facts.boxes_need_a_turn)
+    if is_error:
+        said = "the record's size is that of" if exchanged else "its boxes fit only"
+        message += f"; {said} the turned picture, {header.width} x {header.height}"
+    yield Problem(
+        message,
         feature=keys.ENCODED,
         value=header.orientation,
+        severity=Severity.ERROR if is_error else None,
     )
 
+
+def need_a_turn(sides: Sequence[bytes], header: PictureHeader) -> bool:
+    """Whether boxes reach outside the picture as it is stored, and all fit it turned by a quarter.
+
+    Args:
+        sides: ``xmin, ymin, xmax, ymax`` of all boxes, each the bytes of little-endian float32.
+        header: of the picture.
+    """
+    corners = np.stack([np.frombuffer(side, "<f4") for side in sides]).astype(np.float64)
+    furthest = corners[2:].max(axis=1, initial=0)
+    if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:
+        return False
+    stored = np.array([header.width, header.height], np.float64)
+    return bool((furthest * stored <= stored[::-1] * (1 + _SLOPPY)).all())
+
+
+_SLOPPY = 0.02  # of a side: so far boxes reach outside by carelessness
 
 _TURNED = {
     2: "mirrored",

@@ -1,4 +1,4 @@
-"""EXIF orientation: annotations of the image as it is shown, turned back to its stored pixels.
+"""In which frame an image was annotated: as its EXIF orientation shows it, or as it is stored.
 
 Browsers, CVAT and labelme turn an image as its EXIF says, other tools show the pixels as they are
 stored; TensorFlow's decoders read no EXIF. The size that the annotation gives tells the two apart
@@ -15,11 +15,8 @@ import numpy as np
 from tfod.create.pictures import Picture
 from tfod.create.policy import ExifOrientation
 from tfod.create.tally import Refusal, Tally
+from tfod.orientation import QUARTER, UPRIGHT
 
-UPRIGHT = 1
-"""The orientation of an image that is shown as it is stored."""
-
-_QUARTER = 5  # from this value on height and width are exchanged
 _TURNED_BACK = (
     "images annotated as their EXIF orientation shows them, their annotations turned back to the "
     "stored pixels"
@@ -84,7 +81,7 @@ def frame_of(
     stored, turn = (picture.height, picture.width), picture.orientation
     exchanged = stored[::-1]
     follows = _agrees(said, stored), _agrees(said, exchanged)
-    by_quarter = turn >= _QUARTER
+    by_quarter = turn >= QUARTER
     is_turned = False
     if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
         if choice is not ExifOrientation.IGNORED:
@@ -105,40 +102,6 @@ def frame_of(
         tally.add(_TURNED_BACK, f"{where}: orientation {turn}")
     own = exchanged if is_turned and by_quarter else stored
     return Frame(turn if is_turned else UPRIGHT, own, (said[0] or own[0], said[1] or own[1]))
-
-
-def turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
-    """Normalized points of an image as EXIF shows it, as points of its stored pixels.
-
-    Args:
-        points: x, y in the last axis.
-        orientation: that was applied.
-
-    Source: CIPA DC-008, tag 0x0112.
-    """
-    x, y = points[..., 0], points[..., 1]
-    back = {
-        2: (1 - x, y),
-        3: (1 - x, 1 - y),
-        4: (x, 1 - y),
-        5: (y, x),
-        6: (y, 1 - x),
-        7: (1 - y, 1 - x),
-        8: (1 - y, x),
-    }
-    return np.stack(back[orientation], axis=-1) if orientation in back else points
-
-
-def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
-    """A mask of an image as EXIF shows it, as one of its stored pixels, rows first."""
-    if orientation >= _QUARTER:
-        mask, orientation = mask.T, _TRANSPOSED[orientation]
-    rows, columns = _FLIPPED.get(orientation, (1, 1))
-    return mask[::rows, ::columns]
-
-
-_TRANSPOSED = {5: 1, 6: 4, 7: 3, 8: 2}  # what is left to do when rows and columns are exchanged
-_FLIPPED = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}
 
 
 def _agrees(said: tuple[int | None, int | None], size: tuple[int, int]) -> bool:

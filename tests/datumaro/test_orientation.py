@@ -1,0 +1,99 @@
+"""Images with an EXIF orientation: what goes into a record is of the stored pixels."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datumaro.components.dataset import Dataset
+from PIL import Image
+from tfod.detection import Detection
+from tfod.stream import read_detections
+
+STORED, SHOWN = (200, 100), (100, 200)
+BOX = (10, 20, 40, 120)
+
+
+def exported(folder: Path, orientation: int, size: tuple[int, int], **options: bool) -> Detection:
+    """A COCO dataset of one image, through Datumaro."""
+    images, annotations = folder / "coco" / "images" / "train", folder / "coco" / "annotations"
+    images.mkdir(parents=True)
+    annotations.mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", STORED, "teal").save(images / "a.jpg", exif=exif)
+    left, top, right, bottom = BOX
+    one = {
+        "id": 1,
+        "image_id": 1,
+        "category_id": 1,
+        "iscrowd": 0,
+        "bbox": [left, top, right - left, bottom - top],
+        "segmentation": [[left, top, right, top, right, bottom]] if options else [],
+        "area": 1500,
+    }
+    found = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": size[0], "height": size[1]}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [one],
+    }
+    (annotations / "instances_train.json").write_text(json.dumps(found))
+    dataset = Dataset.import_from(str(folder / "coco"), "coco")
+    dataset.export(str(folder / "out"), "tf_detection_api", save_media=True, **options)
+    (detection,) = read_detections(str(folder / "out"))
+    return detection
+
+
+@pytest.mark.parametrize(
+    ("orientation", "box"),
+    [
+        (5, [0.1, 0.1, 0.6, 0.4]),
+        (6, [0.1, 0.6, 0.6, 0.9]),
+        (7, [0.4, 0.6, 0.9, 0.9]),
+        (8, [0.4, 0.1, 0.9, 0.4]),
+    ],
+)
+def test_boxes_of_the_turned_image_are_turned_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, orientation: int, box: list[float]
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        one = exported(tmp_path, orientation, SHOWN)
+    assert (one.width, one.height) == STORED
+    assert one.boxes == pytest.approx(np.array([box], np.float32))
+    assert "turned back to the stored pixels: 1 (the first: a.jpg)" in caplog.text
+
+
+def test_masks_are_turned_back(tmp_path: Path) -> None:
+    one = exported(tmp_path, 6, SHOWN, save_masks=True)
+    assert one.masks is not None
+    (mask,) = one.masks
+    assert mask is not None
+    with Image.open(io.BytesIO(mask.data)) as image:
+        pixels = np.asarray(image)
+    assert pixels.shape == STORED[::-1]
+    rows, columns = np.nonzero(pixels)
+    box = [columns.min() / 200, rows.min() / 100, (columns.max() + 1) / 200, (rows.max() + 1) / 100]
+    assert box == pytest.approx([0.1, 0.6, 0.6, 0.9], abs=0.011)
+    assert pixels[rows.min() + 1, columns.min() + 1]
+    assert not pixels[rows.max() - 1, columns.max() - 9]
+
+
+def test_boxes_of_the_stored_pixels_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        one = exported(tmp_path, 6, STORED)
+    assert one.boxes == pytest.approx(np.array([[0.05, 0.2, 0.2, 1.2]], np.float32))
+    assert "EXIF" not in caplog.text
+
+
+def test_what_the_size_does_not_tell_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        exported(tmp_path, 3, STORED)
+    assert (
+        "EXIF orientation, taken to be of the stored pixels, which nothing tells: 1" in caplog.text
+    )
