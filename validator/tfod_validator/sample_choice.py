@@ -27,7 +27,8 @@ from tfod_validator.samples import Sample
 from tfod_validator.sources import Inventory, Location
 
 _LARGEST_RECORD = 64 << 20
-_MOST_SOUND = 6
+_ABOUT_CLASSES = ("LAB", "TSK")
+_MOST_SOUND = 4
 """Images of a valid report that are shown though nothing was found in them."""
 _FIRST_RECORDS = 40
 """Records of a shard among which images with boxes are looked for."""
@@ -52,6 +53,12 @@ class _Offence:
         values = [one.value for one in self.findings if isinstance(one.value, dict)]
         numbers = [value.get("object") for value in values]
         return frozenset(number for number in numbers if isinstance(number, int))
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The classes that the findings are about."""
+        about = (one.value for one in self.findings if one.code[:3] in _ABOUT_CLASSES)
+        return frozenset(value for value in about if isinstance(value, str))
 
 
 def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int) -> list[Sample]:
@@ -213,9 +220,11 @@ def _ignore(_: object) -> None:
 
 def _sample(example: Example, offence: _Offence, roles: Roles) -> Sample:
     """A record with what was found about it."""
+    sample = read_sample(example, offence.place, roles)
+    classes = {n for n, name in enumerate(sample.classes) if name in offence.classes}
     return replace(
-        read_sample(example, offence.place, roles),
+        sample,
         codes=offence.codes,
         messages=tuple(one.message for one in offence.findings),
-        offending=offence.objects,
+        offending=offence.objects | classes,
     )

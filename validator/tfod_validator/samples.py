@@ -109,7 +109,7 @@ def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
 
 def why_no_picture(sample: Sample) -> str:
     """What a placeholder says."""
-    return "picture does not decode" if sample.picture else "no picture in the record"
+    return "image does not decode" if sample.picture else "no image in the record"
 
 
 def shrunk(sample: Sample, longest: int) -> Shrunk | None:

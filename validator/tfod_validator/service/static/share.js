@@ -1,4 +1,4 @@
-// Buttons that copy what is in a field.
+// On the page of a report: buttons that copy what is in a field, links that open what is folded.
 function showButtons() {
   document.querySelectorAll("[data-copy]").forEach((button) => {
     button.hidden = false;
@@ -20,9 +20,17 @@ async function copy(button) {
   }, 3000);
 }
 
+// Not every browser opens what is around the target of a link.
+function unfold(link) {
+  const folded = document.getElementById(link.hash.slice(1))?.closest("details");
+  if (folded) folded.open = true;
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) copy(button);
+  const link = event.target.closest("main a[href^='#']");
+  if (link) unfold(link);
 });
 document.addEventListener("replaced", showButtons);
 showButtons();
