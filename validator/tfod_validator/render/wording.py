@@ -21,6 +21,7 @@ _ON_THE_PAGE = {
     "Raise --max-record-bytes if such records are meant.": "If such records are meant, check them "
     "with tfod on your own machine.",
     ", or give its pictures with --images.": ".",
+    " without compression: tfod reshard --compression none.": " without compression.",
 }
 """Advice that names options of the command line, and what a page says instead."""
 _UNITS = ("kB", "MB", "GB", "TB")
