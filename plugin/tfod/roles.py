@@ -75,6 +75,15 @@ KERAS_COCO = Roles.only(
 )
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
+SLIM_CLASSIFICATION = Roles.only(
+    encoded=keys.ENCODED,
+    format=keys.FORMAT,
+    height=keys.HEIGHT,
+    width=keys.WIDTH,
+    image_class_label=keys.IMAGE_CLASS_LABEL,
+)
+"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
+
 IMAGE_CLASSIFICATION = Roles.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"
 )

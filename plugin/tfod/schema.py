@@ -98,7 +98,7 @@ CVAT: FeatureDescription = {
 
 TF_DETECTION_API: FeatureDescription = {
     keys.ENCODED: _ENCODED,
-    keys.FORMAT: _FORMAT,
+    keys.FORMAT: _one(Kind.BYTES, _FORMAT.meaning, b"jpeg"),
     keys.FILENAME: _one(Kind.BYTES, _FILENAME.meaning, b""),
     keys.SHA256: _one(Kind.BYTES, "SHA-256 of image/encoded in lower-case hexadecimal", b""),
     keys.SOURCE_ID: _one(Kind.BYTES, "the picture's id, unique in the dataset", b""),
@@ -153,6 +153,15 @@ KERAS_COCO: FeatureDescription = {
 }
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
+SLIM_CLASSIFICATION: FeatureDescription = {
+    keys.ENCODED: _ENCODED,
+    keys.FORMAT: _one(Kind.BYTES, _FORMAT.meaning, b"jpeg"),
+    keys.IMAGE_CLASS_LABEL: _one(Kind.INT64, "class of the image"),
+    keys.HEIGHT: _one(Kind.INT64, "pixels", 0),
+    keys.WIDTH: _one(Kind.INT64, "pixels", 0),
+}
+"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
+
 IMAGE_CLASSIFICATION: FeatureDescription = {
     "height": _HEIGHT,
     "width": _WIDTH,
@@ -177,6 +186,7 @@ PROFILES: Mapping[str, FeatureDescription] = {
     "roboflow": ROBOFLOW,
     "open_images": OPEN_IMAGES,
     "keras_coco": KERAS_COCO,
+    "slim_classification": SLIM_CLASSIFICATION,
     "image_classification": IMAGE_CLASSIFICATION,
     "image_label": IMAGE_LABEL,
 }

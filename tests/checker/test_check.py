@@ -592,3 +592,20 @@ def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
     assert report["profile"]["name"] == "keras_coco"
     (found,) = [one for one in report["findings"] if one["code"] == "BOX006"]
     assert found["feature"] == "bbox"
+
+
+def test_what_fits_no_profile_is_said_once_with_its_keys(check: Check, tmp_path: Path) -> None:
+    """DeepLab's segmentation has all keys that Roboflow's images have, and no boxes."""
+    deeplab = {
+        **picture("a.jpg", 20, 40),
+        "image/encoded": jpeg(),
+        "image/format": "jpeg",
+        "image/segmentation/class/encoded": b"PNG",
+    }
+    labelled = {"height": 1, "width": 1, "label": 0, "img_raw": b"x"}
+    for features in (deeplab, labelled):
+        shard = write(tmp_path, "x", *[encode(features)] * 30)
+        code, out, _ = check(shard, "--format", "json")
+        (finding,) = json.loads(out)["findings"]
+        assert (code, finding["code"]) == (1, "EXA010")
+        assert finding["message"].endswith(f"their features are {', '.join(features)}")

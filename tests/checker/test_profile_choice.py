@@ -42,6 +42,15 @@ def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> Sample:
     return sample_of(Example.from_bytes(encode(features)))
 
 
+SIZE = {"image/height": 1, "image/width": 1}
+SLIM = {"image/class/label": [0]}
+DEEPLAB = {
+    **picture(),
+    **ENCODED,
+    "image/channels": 3,
+    "image/segmentation/class/encoded": b"PNG",
+    "image/segmentation/class/format": "png",
+}
 NAMED = picture() | {"image/source_id": "a.jpg"}
 NO_SIZE = ("image/height", "image/width", "image/format")
 
@@ -110,6 +119,9 @@ NO_SIZE = ("image/height", "image/width", "image/format")
             sample({"height": 1, "width": 1, "depth": 3, "label": 0, "image_raw": b"x"}),
             "image_classification",
         ),
+        ("TF-Slim", sample(ENCODED, SLIM, SIZE), "slim_classification"),
+        ("TF-Slim without a size", sample(ENCODED, SLIM), "slim_classification"),
+        ("DeepLab's with boxes", sample(NAMED, DEEPLAB, BOXES), "tf_detection_api"),
         (
             "many scripts",
             sample({"height": 1, "width": 1, "channels": 3, "label": 0, "image": b"x"}),
@@ -128,7 +140,7 @@ def test_writers(writer: str, record: Sample, profile: str) -> None:
     [
         (
             [sample(NAMED, ENCODED, BOXES)],
-            "best fit: image/encoded and image/format are there, with 12 of its "
+            "best fit: image/encoded is there, with 12 of its "
             f"{len(READY['tf_detection_api'].features)} features",
         ),
         (
@@ -145,19 +157,23 @@ def test_writers(writer: str, record: Sample, profile: str) -> None:
             [sample(picture(), ENCODED, BOXES)],
             "best fit: all 5 required features are there, with 11 of its 11 features",
         ),
-        ([sample(NAMED, ENCODED, without=("image/format",))], "nearest: image/format is missing"),
+        (
+            [sample(NAMED, ENCODED, without=("image/format",))],
+            "best fit: image/encoded is there, with 5 of its "
+            f"{len(READY['tf_detection_api'].features)} features",
+        ),
         (
             [sample(BOXES)],
             "nearest: image/filename, image/source_id, image/height and image/width are missing",
         ),
         (
-            # One has the picture, another the format.
-            [sample(NAMED, ENCODED, without=(key,)) for key in ("image/format", "image/encoded")],
-            "nearest: few records have all of image/encoded and image/format",
-        ),
-        (
-            [sample(KERAS, {"area": 3})],  # an int64 where a float is required
-            "nearest: area is missing",
+            # Each has the half of what CVAT's layout has.
+            [
+                sample(NAMED, without=("image/filename", "image/height")),
+                sample(NAMED, without=("image/source_id", "image/width")),
+            ],
+            "nearest: few records have all of image/filename, image/source_id, image/height and "
+            "image/width",
         ),
     ],
 )
@@ -173,6 +189,13 @@ def test_reasons(samples: list[Sample], reason: str) -> None:
         [sample({})],
         [sample({"fare": 1.5, "cabin_id": 3})],
         [sample({"height": 1, "width": 1})],
+        # Half of the tutorial's keys, and all but one: nothing says what they mean.
+        [sample({"height": 1, "width": 1, "label": 0})],
+        [sample({"height": 1, "width": 1, "label": 0, "image_raw": b"x"})],
+        [sample({"width": 1, "height": 1, "label": 0, "img": b"x"})],
+        [sample(KERAS, {"area": 3})],  # an int64 where a float is required
+        [sample(DEEPLAB)],
+        [sample(NAMED, {"image/lidar": [0.5]})],
         [{key: (None, False) for key in READY["tf_detection_api"].features if key not in BOX}],
     ],
 )

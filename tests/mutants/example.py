@@ -21,7 +21,7 @@ from tests.mutants.sound import (
     shard,
 )
 
-CVAT = {"profile": "cvat"}
+CVAT, ROBOFLOW = {"profile": "cvat"}, {"profile": "roboflow"}
 WIDTH_KEY = "image/width"
 
 
@@ -59,11 +59,12 @@ def sequence_example() -> Iterator[Mutant]:
 @mutants_of("EXA003")
 def missing_feature() -> Iterator[Mutant]:
     yield fail("no-picture", first(record(encoded=None)), record=0, options=TF)
-    yield fail("no-format", second(record(format=None)), record=1, options=TF)
+    yield fail("no-format", second(record(format=None)), record=1, options=ROBOFLOW)
     nothing = encode_example({**encoded_features(), "image/format": b""})
-    yield fail("format-without-a-list", second(nothing), "EXA006", record=1, options=TF)
+    yield fail("format-without-a-list", second(nothing), "EXA006", record=1, options=ROBOFLOW)
     yield fail("no-width-for-cvat", first(record(width=None)), record=0, options=CVAT)
     yield near("no-checksum", first(record(sha256=None)), options=TF)
+    yield near("no-format-for-the-trainer", second(record(format=None)), options=TF)
     yield near("no-width", first(record(width=None)), options=TF)
 
 
@@ -136,8 +137,10 @@ def no_profile() -> Iterator[Mutant]:
 @mutants_of("EXA011")
 def refused() -> Iterator[Mutant]:
     asked = {**TF, "engine": "tensorflow"}
+    of_roboflow = {**ROBOFLOW, "engine": "tensorflow"}
     yield fail("width-as-float", first(record(width=40.0)), "EXA004", record=0, options=asked)
-    yield fail("no-format", second(record(format=None)), "EXA003", record=1, options=asked)
+    bare = second(record(format=None))
+    yield fail("no-format", bare, "EXA003", record=1, options=of_roboflow)
     yield near("width-not-packed", first(odd(width=b"\x1a\2\x08\x28")), options=asked)
     nan = float_feature([float("nan"), 0.5])
     yield near("not-a-number", first(odd(xmin=nan)), "BOX002", options=asked)

@@ -120,6 +120,15 @@ READY = {
             pictures=True,
         ),
         Profile(
+            "slim_classification",
+            "images with one label, as TF-Slim writes them",
+            PROFILES["slim_classification"],
+            roles=roles.SLIM_CLASSIFICATION,
+            severities=_NO_NAMES,
+            speaks_against=(*keys.BOX, keys.SOURCE_ID),
+            pictures=True,
+        ),
+        Profile(
             "image_classification",
             "pictures with one label, as in TensorFlow's tutorial",
             PROFILES["image_classification"],

@@ -15,12 +15,14 @@ from tfod_validator.profile import READY, Profile
 Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
 """The keys of one record, each with its kind and whether it has values (bytes: a non-empty one)."""
 
-_UNLIKE_OTHERS = ("keras_coco", "image_classification", "image_label")
-"""They share no keys with the rest, so that they are certain where they fit."""
+_EXACTLY = ("keras_coco", "image_classification", "image_label", "slim_classification")
+"""They fit wholly or not at all: what lacks one of their keys is of a kind that is not known."""
 _WITH_PICTURES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
 _WITHOUT_PICTURES = ("cvat",)
 _MOST_NAMES = 3
+_KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
+"""Keys that a record of detection may have, with or without objects."""
 
 
 def sample_of(example: Example) -> Sample:
@@ -44,18 +46,21 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
     """The ready profile that fits best, and why; None when none is near.
 
     A profile fits when at least half of the records have all its required features, of the right
-    kind, and no record has a key that speaks against it. Where none fits, the nearest one is
-    taken, if half of its required features or its boxes are there.
+    kind, no record has a key that speaks against it, and what is about objects has some, or
+    nothing else: DeepLab's segmentation has all that Roboflow's images have, and no boxes.
+    Where none fits, the nearest of the OD API's own is taken, if half of its required features or
+    its boxes are there.
     """
     if not samples:
         return None
     pictures = sum(one.get(keys.ENCODED) == (Kind.BYTES, True) for one in samples)
     most_have = 2 * pictures >= len(samples)
-    preferred = _UNLIKE_OTHERS + (_WITH_PICTURES if most_have else _WITHOUT_PICTURES)
+    preferred = _WITH_PICTURES if most_have else _WITHOUT_PICTURES
+    exact = [_Fit.of(READY[name], samples) for name in _EXACTLY]
     fits = [_Fit.of(READY[name], samples) for name in preferred]
     # Keys of pictures may be there without pictures, as in Datumaro's own test data.
     rest = [_Fit.of(READY[name], samples) for name in _WITH_PICTURES if name not in preferred]
-    for fit in (*fits, *rest):
+    for fit in (*exact, *fits, *rest):
         if fit.is_whole:
             return fit.profile, fit.reason(pictures)
     # Of equally near ones the widest: it asks for the least.
@@ -74,6 +79,7 @@ class _Fit:
         against: keys that speak against it and are there.
         present: how many of its features are there in any record.
         has_box: all its box keys are there in any record.
+        has_others: there are keys that mean nothing to it or to the OD API.
     """
 
     profile: Profile
@@ -83,6 +89,7 @@ class _Fit:
     against: tuple[str, ...]
     present: int
     has_box: bool
+    has_others: bool
 
     @classmethod
     def of(cls, profile: Profile, samples: Sequence[Sample]) -> _Fit:
@@ -103,15 +110,23 @@ class _Fit:
                 any(_has(one, key, spec.kind) for one in samples) for key, spec in features.items()
             ),
             has_box=bool(box) and all(any(key in one for one in samples) for key in box),
+            has_others=any(
+                key not in features and not _is_known(key) for one in samples for key in one
+            ),
         )
 
     @property
     def is_whole(self) -> bool:
-        return self.is_together and not self.against
+        return self.is_together and not self.against and self.is_likely
 
     @property
     def is_near(self) -> bool:
-        return self.has_box or 2 * len(self.missing) <= len(self.required)
+        return self.has_box or (self.is_likely and 2 * len(self.missing) <= len(self.required))
+
+    @property
+    def is_likely(self) -> bool:
+        """Records without objects are those of a detection dataset if they hold nothing else."""
+        return not self.profile.roles.box or self.has_box or not self.has_others
 
     @property
     def lacks(self) -> int:
@@ -125,22 +140,29 @@ class _Fit:
         else:
             what = f"all {len(self.required)} required features"
         return (
-            f"best fit: {without}{what} are there, with {self.present} of its "
-            f"{len(self.profile.features)} features"
+            f"best fit: {without}{what} {_are(len(self.required))} there, with "
+            f"{self.present} of its {len(self.profile.features)} features"
         )
 
     def shortfall(self) -> str:
         """What keeps the nearest profile from fitting, for the report."""
         if self.missing:
-            verb = "is" if len(self.missing) == 1 else "are"
-            return f"nearest: {_enumerated(self.missing)} {verb} missing"
+            return f"nearest: {_enumerated(self.missing)} {_are(len(self.missing))} missing"
         if self.against:
             return f"nearest: {_enumerated(self.against)} would not be there"
         return f"nearest: few records have all of {_enumerated(self.required)}"
 
 
+def _is_known(key: str) -> bool:
+    return key in _KNOWN or key.startswith(keys.ATTRIBUTE_PREFIX)
+
+
 def _has(sample: Sample, key: str, kind: Kind) -> bool:
     return sample.get(key, (None, False))[0] is kind
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _enumerated(names: Sequence[str]) -> str:

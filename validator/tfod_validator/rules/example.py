@@ -15,6 +15,7 @@ from tfod_validator.rules.registry import rule
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
 _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"
 _SHOWN = 60
+_KEYS_SHOWN = 24
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,8 @@ def not_utf8(text: NotText) -> Iterator[Problem]:
 def no_profile(shards: NoProfile) -> Iterator[Problem]:
     """The keys resemble no ready profile."""
     names = [_shown(key) for key in shards.features]
-    some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    more = len(names) - _KEYS_SHOWN
+    some = ", ".join(names[:_KEYS_SHOWN]) + (f" and {more} more" if more > 0 else "")
     yield Problem(f"these records fit no profile; their features are {some or 'none'}")
 
 
