@@ -162,3 +162,18 @@ def mostly_flat() -> Iterator[Mutant]:
     yield fail("five-of-ten", shard_with(5), "BOX007", options=TF)
     yield fail("all", shard_with(10), "BOX007", options=TF)
     yield near("four-of-ten", shard_with(4), "BOX007", options=TF)
+
+
+@mutants_of("BOX013")
+def permuted_columns() -> Iterator[Mutant]:
+    true = [(n / 16, (7 - n) / 16, n / 16 + 0.25, (7 - n) / 16 + 0.5) for n in range(8)]
+
+    def mixed_up(count: int) -> bytes:
+        swapped = [(box[2], box[1], box[0], box[3]) for box in true[:count]]
+        return first(with_boxes([*swapped, *true[count:]]))
+
+    classes = {"text": ["cat", "dog"] * 4, "label": [1, 2] * 4}
+    alone = with_boxes([(box[2], box[1], box[0], box[3]) for box in true], **classes)
+    yield fail("xmin-and-xmax-exchanged", shard(alone), "BOX006", options=TF)
+    yield near("but-not-in-half-of-them", mixed_up(4), "BOX006", options=TF)
+    yield near("three-boxes", mixed_up(3), "BOX006", options=TF)

@@ -123,15 +123,15 @@ def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_many_changes_are_counted_and_few_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = [with_boxes([(0.5, 0.25, 0.25, 0.5)] * 1, filename=f"{n}.jpg") for n in range(1200)]
+    many = [with_boxes([(0.5, 0.25, 1.05, 0.5)], filename=f"{n}.jpg") for n in range(1200)]
     write_records(tmp_path / "in", "a", many)
     folder(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
     run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
     said = capsys.readouterr().out
-    assert "BOX006 mended: box is inverted (1,200)\n" in said
-    assert said.count(" put in order: ") == 3 and "  and 1,197 more\n" in said
+    assert "BOX004 mended: box reaches beyond the picture (1,200)\n" in said
+    assert said.count(" clipped to the picture: ") == 3 and "  and 1,197 more\n" in said
     report = json.loads((tmp_path / "r.json").read_text())
-    assert len(report["changes"]) == report["counts"]["by_code"]["BOX006"] == 1200
+    assert len(report["changes"]) == report["counts"]["by_code"]["BOX004"] == 1200
 
 
 def test_layout_names_and_compression_stay(tmp_path: Path) -> None:

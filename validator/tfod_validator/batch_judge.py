@@ -11,6 +11,7 @@ from tfod.pixel_boxes import BoxTally
 
 from tfod_validator.annotations import Annotations
 from tfod_validator.batch import Batch
+from tfod_validator.box_columns import BoxColumns
 from tfod_validator.collector import Collector
 from tfod_validator.comparison import compare
 from tfod_validator.examined import Examined, Use
@@ -61,6 +62,7 @@ class BatchJudge:
         for rule, problem in said:
             self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
         result.box_tally += BoxTally.of(boxes.corners)
+        result.columns += BoxColumns.of(boxes)
         result.statistics.add_boxes(boxes.corners, boxes.counts)
         result.statistics.add_pictures(boxes.height, boxes.width)
         self._judge_classes(batch)

@@ -17,10 +17,12 @@ from tfod_validator.finding import Place
 from tfod_validator.frames import PictureRow, judge_task
 from tfod_validator.hanging_boxes import settle_hanging_boxes
 from tfod_validator.repeats import Repeats, find_repeats, judge_repeats, look_up, wanted_rows
+from tfod_validator.role_keys import RoleKeys
 from tfod_validator.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod_validator.rules.boxes import FlatBoxes
 from tfod_validator.rules.dataset import EmptyShard, KeysOfShards, LabelMaps
 from tfod_validator.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
+from tfod_validator.rules.registry import judge
 from tfod_validator.tally import ShardSummary, Tally
 from tfod_validator.task import Task
 
@@ -76,7 +78,7 @@ def judge_together(
     tally.figures.close()
     uses = tally.figures.uses
     settle_hanging_boxes(shards, collector)
-    _judge_shards(shards, collector)
+    _judge_shards(shards, collector, RoleKeys(roles))
     _judge_classes(shards, uses, label_maps, collector)
     _judge_label_maps(shards, label_maps, collector)
     _judge_keys(shards, collector)
@@ -92,8 +94,10 @@ def judge_together(
         collector.judge(missing, Place(annotations.source))
 
 
-def _judge_shards(shards: Sequence[ShardSummary], collector: Collector) -> None:
-    """Shards without a record that nothing was said about, without a label map, with flat boxes."""
+def _judge_shards(
+    shards: Sequence[ShardSummary], collector: Collector, role_keys: RoleKeys
+) -> None:
+    """What a shard as a whole shows: no record, no label map, flat boxes, permuted columns."""
     flat = collector.findings.counts.get("BOX007", Counter())
     for shard in shards:
         place = Place(shard.name)
@@ -102,6 +106,7 @@ def _judge_shards(shards: Sequence[ShardSummary], collector: Collector) -> None:
         if shard.label_map is None and not shard.in_archive:
             collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
         collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
+        collector.add_all(role_keys.in_own_words(judge(shard.columns)), place)
 
 
 def _judge_classes(

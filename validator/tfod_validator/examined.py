@@ -13,6 +13,7 @@ from tfod.pixel_boxes import BoxTally
 from tfod.remote import patience
 
 from tfod_validator.annotations import Annotations
+from tfod_validator.box_columns import BoxColumns
 from tfod_validator.collector import Findings
 from tfod_validator.kinds import bound
 from tfod_validator.layouts import Layouts
@@ -108,6 +109,7 @@ class Examined:
         keys: the features that records have.
         seen: places of the annotations' pictures that a record has the name of.
         box_tally: whether the boxes look like pixels.
+        columns: what the boxes say of their columns.
     """
 
     shard: str
@@ -120,3 +122,4 @@ class Examined:
     keys: set[str] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     box_tally: BoxTally = field(default_factory=BoxTally)
+    columns: BoxColumns = field(default_factory=BoxColumns)

@@ -7,12 +7,14 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tfod.errors import TfodError
 from tfod.writer import AtomicFile
 
 from tfod_validator.amounts import plural
+from tfod_validator.box_columns import ColumnOrder
 from tfod_validator.finding import Place
 from tfod_validator.profile_file import load_profile
 from tfod_validator.render.groups import group_findings
@@ -26,6 +28,7 @@ from tfod_validator.rules.registry import all_rules
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1
+EXIT_REFUSED = 2
 _REPORT_VERSION = 1
 _SHOWN = 3
 
@@ -57,6 +60,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--skip", type=_codes, default=frozenset(), metavar="CODES", help="those not to mend"
     )
+    columns = parser.add_mutually_exclusive_group()
+    for name, when in (("--columns", "as fractions"), ("--pixel-columns", "in pixels")):
+        columns.add_argument(
+            name,
+            dest="columns",
+            type=partial(_columns, in_pixels=name == "--pixel-columns"),
+            metavar="KEY=STORED,…",
+            help=f"columns that the writer of the boxes mixed up {when}; xmin=ymin,ymin=xmin says "
+            "that what is stored under ymin is xmin; tfod check names them (BOX013)",
+        )
+    parser.add_argument(
+        "--max-dropped",
+        type=_share,
+        default=Options.max_dropped,
+        metavar="PERCENT",
+        help="refuse to remove more than this share of the objects (default: 5)",
+    )
     parser.add_argument(
         "--max-record-bytes",
         type=_count,
@@ -80,6 +100,19 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
+    try:
+        return ColumnOrder.parse(text, in_pixels)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _share(text: str) -> float:
+    if not text.isascii() or not text.isdigit() or int(text) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percent from 0 to 100")
+    return int(text) / 100
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit code.
 
@@ -92,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = repair(arguments.source, output, options, write)
         close(outcome)
     print("\n".join(_text(outcome)))
+    if outcome.refused:
+        return EXIT_REFUSED
     return EXIT_REPAIRED if outcome.remaining.valid else EXIT_LEFT
 
 
@@ -111,6 +146,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         max_record_bytes=arguments.max_record_bytes,
         overwrite=arguments.overwrite,
         report=arguments.report,
+        columns=arguments.columns,
+        max_dropped=arguments.max_dropped,
     )
 
 
@@ -181,6 +218,8 @@ def _text(outcome: Outcome) -> Iterator[str]:
         f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read, "
         f"{outcome.written:,} {'written to ' + outcome.output if outcome.output else 'left'}"
     )
+    for why in outcome.refused:
+        yield f"\nRefused without --dry-run: {visible(why)}"
     rules = all_rules()
     for code, rule in rules.items():
         count = tally.by_code[code]

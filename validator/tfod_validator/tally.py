@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfod.pixel_boxes import BoxTally
 
+from tfod_validator.box_columns import BoxColumns
 from tfod_validator.collector import Findings
 from tfod_validator.examined import Examined, Figures
 from tfod_validator.row_blocks import RowBlock
@@ -34,6 +35,7 @@ class ShardSummary:
         keys: the features that its records have.
         has_defects: whether anything was said of it but infos.
         box_tally: whether its boxes look like pixels.
+        columns: what its boxes say of their columns.
     """
 
     work: int
@@ -50,6 +52,7 @@ class ShardSummary:
     keys: frozenset[str] = frozenset()
     has_defects: bool = False
     box_tally: BoxTally = field(default_factory=BoxTally)
+    columns: BoxColumns = field(default_factory=BoxColumns)
 
     def with_examined(self, examined: Examined) -> ShardSummary:
         """The same with what its records have shown."""
@@ -61,6 +64,7 @@ class ShardSummary:
             keys=frozenset(examined.keys),
             has_defects=examined.findings.has_defects,
             box_tally=examined.box_tally,
+            columns=examined.columns,
         )
 
     def joined(self, following: ShardSummary) -> ShardSummary:
@@ -73,6 +77,7 @@ class ShardSummary:
             keys=self.keys | following.keys,
             has_defects=self.has_defects or following.has_defects,
             box_tally=self.box_tally + following.box_tally,
+            columns=self.columns + following.columns,
         )
 
 

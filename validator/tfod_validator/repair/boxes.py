@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from tfod.errors import TfodError
 
+from tfod_validator.amounts import plural
+from tfod_validator.box_columns import ROUNDING, BoxColumns, ColumnOrder, is_many
 from tfod_validator.finding import JsonValue
 from tfod_validator.repair.changes import Change
 from tfod_validator.repair.draft import FAR, Draft
@@ -17,7 +20,58 @@ from tfod_validator.repair.objects import (
     own_attributes,
 )
 from tfod_validator.role_keys import BOX_PREFIX
-from tfod_validator.rules.boxes import ROUNDING
+
+ONE_BY_ONE = frozenset({"BOX003", "BOX004", "BOX006"})
+"""Repairs that give a box other coordinates, which is right where it is a slip of that box."""
+
+
+def why_not_one_by_one(columns: BoxColumns, codes: frozenset[str]) -> str | None:
+    """Why the boxes of a shard are not to be repaired one by one; None where they may be.
+
+    Args:
+        columns: of the boxes as the repair found them.
+        codes: of the rules whose findings are to be repaired.
+    """
+    orders = [str(order) for order in columns.candidates]
+    if orders and codes & ONE_BY_ONE:
+        skip = ",".join(sorted(codes & ONE_BY_ONE))
+        return (
+            f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside, and "
+            f"none is with other columns: pass {' or '.join(orders)}, and look at the result with "
+            f"tfod show; or pass --skip {skip} to leave them"
+        )
+    if is_many(columns.inverted, columns.boxes) and "BOX006" in codes:
+        return (
+            f"{columns.inverted:,} of {columns.boxes:,} boxes are inverted, which are too many for "
+            "slips of single boxes; correct the script that wrote them, pass --columns if you know "
+            "which of their columns it mixed up, or --skip BOX006 to leave them"
+        )
+    return None
+
+
+def read_columns(draft: Draft, order: ColumnOrder) -> Iterator[Change]:
+    """Read the boxes of a record in another order of their columns.
+
+    Raises:
+        TfodError: the columns were mixed up in pixels, and the size of the image is not known.
+    """
+    boxes = draft.objects
+    if boxes is None:
+        return
+    sizes = boxes.width[boxes.rows], boxes.height[boxes.rows]
+    if order.in_pixels and not all(np.isfinite(size).all() for size in sizes):
+        name = draft.text(draft.roles.filename) or "a record without a file name"
+        raise TfodError(f"--pixel-columns: the size of the image is not known of {name}")
+    after = order.read(boxes.corners, *sizes)
+    draft.set_boxes(after)
+    yield Change(
+        "BOX013",
+        f"{plural(len(after), 'box')} read by {order}: the first, "
+        f"{_spelled(boxes.corners[0])}, became {_spelled(after[0])}",
+        feature=BOX_PREFIX,
+        before=[_json(number, box) for number, box in enumerate(boxes.corners)],
+        after=[_json(number, box) for number, box in enumerate(after)],
+    )
 
 
 @mends("BOX002")

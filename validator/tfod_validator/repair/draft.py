@@ -19,8 +19,9 @@ from tfod.picture_header import PictureHeader
 from tfod.rewrite import rewrite_example
 from tfod.wire import Kind
 
+from tfod_validator.box_columns import ROUNDING, TOLERATED
 from tfod_validator.profile import Profile
-from tfod_validator.rules.boxes import ROUNDING, TOLERATED, Boxes, swapped_axes
+from tfod_validator.rules.boxes import Boxes, swapped_axes
 from tfod_validator.rules.images import PictureFacts, check_size
 
 _NO_TEXTS: Sequence[bytes] = ()

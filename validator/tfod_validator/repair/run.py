@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -15,6 +16,7 @@ from tfod.shards import find_shards, group_shards
 from tfod.writer import AtomicFile
 
 from tfod_validator.amounts import plural
+from tfod_validator.box_columns import ColumnOrder
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.compare_records import class_names, examination_of, judge_together
 from tfod_validator.conclusion import conclude
@@ -23,6 +25,7 @@ from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.profile import OFF, Policy, Profile
 from tfod_validator.receivers import ANY
+from tfod_validator.repair.boxes import why_not_one_by_one
 from tfod_validator.repair.changes import Change, Tally
 from tfod_validator.repair.label_maps import map_from_uses
 from tfod_validator.repair.layout import LABEL_MAP, Layout
@@ -57,6 +60,8 @@ class Options:
         max_record_bytes: a larger record ends the repair.
         overwrite: whether files of the result may replace others.
         report: a file that is written besides; it must be none of the source or the result.
+        columns: in which order to read the columns of all boxes; None for the usual one.
+        max_dropped: the repair is refused where a larger share of the objects would be removed.
     """
 
     profile: Profile | None = None
@@ -66,6 +71,8 @@ class Options:
     max_record_bytes: int = 256 << 20
     overwrite: bool = False
     report: str | None = None
+    columns: ColumnOrder | None = None
+    max_dropped: float = 0.05
 
     def codes(self, policy: Policy) -> frozenset[str]:
         """The rules whose findings are to be repaired."""
@@ -90,6 +97,7 @@ class Outcome:
         label_maps: the label maps of the result, by path.
         tally: the changes.
         remaining: what a check of the result says.
+        refused: why a repair that writes would be refused; empty for one that would not.
     """
 
     source: str
@@ -100,6 +108,11 @@ class Outcome:
     label_maps: Sequence[str]
     tally: Tally
     remaining: Report
+    refused: Sequence[str] = ()
+
+
+class RepairRefusedError(TfodError):
+    """The repair would do more harm than good."""
 
 
 def repair(
@@ -120,6 +133,7 @@ def repair(
     Raises:
         TfodError: it cannot be done: nothing was found, a file cannot be read or written, or is
             there already.
+        RepairRefusedError: many boxes are inverted or would be removed.
         OSError: a shard cannot be read.
     """
     with take_inventory([source]) as inventory:
@@ -161,6 +175,7 @@ class _Run:
     _results: list[_Repaired] = field(default_factory=list)
     _label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
     _rivals: set[str] = field(default_factory=set)
+    _refused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         options, self._began = self.options, time.monotonic()
@@ -168,10 +183,10 @@ class _Run:
         profile, self._chosen, self._unknown = profile_of(options.profile, self.inventory, limit)
         self._policy = Policy(profile.severities, user=_OF_NO_FOLDER)
         self._collector = Collector(self._policy, _MOST_FINDINGS)
-        self._orders = Orders(profile, options.codes(self._policy), limit)
+        self._orders = Orders(profile, options.codes(self._policy), limit, options.columns)
         self._instructions = Instructions(profile, self._policy, _MOST_FINDINGS, limit)
         self._layout = Layout.of(self.source, self.output)
-        self._read = self._written = 0
+        self._read = self._written = self._objects = 0
 
     def plan(self) -> None:
         """Hold that every file of the result may be written, before any is.
@@ -228,6 +243,7 @@ class _Run:
         seen: dict[str, set[bytes]] = {}
         for shard in walk_shards(self.inventory, self.options.label_map, self._collector):
             self._repair_shard(shard, seen.setdefault(shard.subset, set()))
+        self._require_few_dropped()
         self._make_label_map()
         remaining = self._remaining()
         replace_together(self._files)
@@ -240,7 +256,25 @@ class _Run:
             label_maps=[*self._label_maps],
             tally=self.tally,
             remaining=remaining,
+            refused=self._refused,
         )
+
+    def _require_few_dropped(self) -> None:
+        """A set without its objects is valid, and useless."""
+        dropped, objects = self.tally.objects_dropped, self._objects
+        if dropped > self.options.max_dropped * objects:
+            share, most = math.ceil(100 * dropped / objects), self.options.max_dropped * 100
+            self._refuse(
+                f"{dropped:,} of {plural(objects, 'object')} ({share} %) would be removed, more "
+                f"than {most:.0f} %; look at them with --dry-run, then pass --max-dropped {share} "
+                "to remove them"
+            )
+
+    def _refuse(self, why: str) -> None:
+        """What only says what it would do says this, too."""
+        if self.output is not None:
+            raise RepairRefusedError(f"{why}; nothing was written")
+        self._refused.append(why)
 
     def discard(self) -> None:
         """Remove what was not published."""
@@ -267,6 +301,10 @@ class _Run:
         repair.run(file)
         if file is not None:
             file.complete()
+        why = why_not_one_by_one(repair.columns, self._orders.codes)
+        if why is not None:
+            self._refuse(f"{shard.name}: {why}")
+        self._objects += repair.objects
         self._read += repair.read
         self._written += repair.written
         summary = ShardSummary(number, 0, path, shard.subset, map_path, rivals)

@@ -17,10 +17,12 @@ from tfod.wire import NotAnExampleError, SequenceExampleError
 from tfod.writer import AtomicFile, RecordWriter
 
 from tfod_validator.archive import ArchiveDamageError
+from tfod_validator.box_columns import BoxColumns, ColumnOrder
 from tfod_validator.examine import Examiner
 from tfod_validator.finding import Place
 from tfod_validator.layouts import Layouts
 from tfod_validator.profile import Profile
+from tfod_validator.repair.boxes import read_columns
 from tfod_validator.repair.changes import Change, Tally
 from tfod_validator.repair.draft import Draft
 from tfod_validator.repair.menders import mend
@@ -49,11 +51,13 @@ class Orders:
         profile: what is expected of the records.
         codes: of the rules whose findings are to be repaired.
         max_record_bytes: a larger record ends the repair.
+        columns: in which order to read the boxes first; None for the usual one.
     """
 
     profile: Profile
     codes: frozenset[str]
     max_record_bytes: int
+    columns: ColumnOrder | None = None
 
 
 class ShardRepair:
@@ -65,6 +69,11 @@ class ShardRepair:
         tally: takes what is done.
         examiner: looks at the records of the result.
         seen: digests of the records of the subset's result so far; added to.
+
+    Attributes:
+        read, written, objects: how many records were read and written, how many objects there are
+            whose lists go together.
+        columns: what the boxes say of their columns, after the order's were read.
     """
 
     def __init__(
@@ -85,6 +94,8 @@ class ShardRepair:
         self._offset = 0
         self.read = 0
         self.written = 0
+        self.objects = 0
+        self.columns = BoxColumns()
 
     def run(self, file: AtomicFile | None) -> None:
         """Write the repaired shard to a file; None for nowhere.
@@ -180,7 +191,8 @@ class ShardRepair:
         if draft is None:
             return bytes(record.payload)
         place = replace(place, item=draft.text(draft.roles.filename) or None)
-        changes = mend(draft, codes)
+        changes = list(self._read_columns(draft))
+        changes += mend(draft, codes)
         payload = draft.payload() if draft.is_changed else bytes(record.payload)
         if self._is_repeated(payload, draft):
             code = "IMG010" if draft.picture else "NAM002"
@@ -191,6 +203,15 @@ class ShardRepair:
             self._tally.add(change, place)
         self._tally.records_changed += bool(changes)
         return payload
+
+    def _read_columns(self, draft: Draft) -> Iterator[Change]:
+        """Read the boxes in the order that was asked for, and take note of them."""
+        if self._orders.columns is not None:
+            yield from read_columns(draft, self._orders.columns)
+        boxes = draft.objects
+        if boxes is not None:  # else none can be removed
+            self.objects += len(boxes.corners)
+            self.columns += BoxColumns.of(boxes)
 
     def _take_apart(self, record: Record) -> Draft | None:
         """The record to be mended; None where protobuf does not read what TensorFlow does.

@@ -13,14 +13,10 @@ from functools import cached_property
 import numpy as np
 from tfod.pixel_boxes import far_boxes, touch_image
 
+from tfod_validator.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod_validator.finding import JsonValue, Problem, Severity
 from tfod_validator.rules.registry import rule
 
-SIDES = ("xmin", "ymin", "xmax", "ymax")
-ROUNDING = 1e-5
-"""What float32 and a division by the size may do to a coordinate."""
-TOLERATED = 1.1
-"""The largest coordinate that the OD API's trainer lets pass."""
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
 
@@ -408,3 +404,25 @@ def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
     """At least half of the boxes, of ten or more, are without area (BOX007)."""
     if boxes.boxes >= _MANY and 2 * boxes.flat >= boxes.boxes:
         yield Problem(f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area")
+
+
+@rule(
+    "BOX013",
+    Severity.ERROR,
+    "columns of the boxes look permuted",
+    why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
+    "another order: every box is wrong, also those that look right.",
+    remedy="Correct the writer, or pass tfod repair the option that the message names, and look at "
+    "the result with tfod show.",
+    source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
+)
+def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
+    """Many boxes of a shard are inverted or far outside, and none is in another column order."""
+    orders = [str(order) for order in columns.candidates]
+    if orders:
+        yield Problem(
+            f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; none "
+            f"is with tfod repair {' or '.join(orders)}",
+            feature=_OBJECT,
+            value=columns.improper,
+        )

@@ -1,0 +1,217 @@
+"""Boxes whose columns their writer has mixed up, and repairs that would remove too much."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tfod
+from tfod import keys
+from tfod.writer import write_records
+from tfod_validator.box_columns import SIDES, BoxColumns, ColumnOrder
+from tfod_validator.cli import main
+from tfod_validator.rules.boxes import Boxes
+
+from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH, png, with_boxes
+
+Box = tuple[float, float, float, float]
+
+
+def pixel_boxes(count: int = 40) -> list[Box]:
+    """Boxes all over a picture of 40 x 20 pixels: xmin, ymin, xmax, ymax."""
+    random = np.random.default_rng(3)
+    low = random.uniform((0, 0), (WIDTH - 4, HEIGHT - 4), (count, 2))
+    high = low + random.uniform(2, (WIDTH, HEIGHT) - low, (count, 2))
+    return [tuple(box) for box in np.hstack((low, high)).tolist()]
+
+
+def divided(box: Sequence[float]) -> Box:
+    """As a script divides what it takes for xmin, ymin, xmax, ymax."""
+    return box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT
+
+
+def write(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
+    """A shard with a record for each box, and its label map."""
+    records = (
+        # No two pictures are the same.
+        with_boxes([box], name=f"{n}.png", encoded=png() + bytes([n]))
+        for n, box in enumerate(boxes)
+    )
+    write_records(folder, "train", records)
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    return folder
+
+
+def boxes_of(folder: Path) -> np.ndarray:
+    """The boxes of all records, one each."""
+    examples = tfod.read_examples(folder / "train.tfrecord")
+    return np.stack([np.concatenate([one.floats(key) for key in keys.BOX]) for one in examples])
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """A command's exit status and what it printed."""
+    status = main([str(one) for one in arguments])
+    return status, *capsys.readouterr()
+
+
+# Each takes a box's true columns in another order, as scripts are seen to do.
+MIXED_UP = {
+    # The children of bndbox in the order of Open Images, read by position.
+    "xmin, xmax, ymin, ymax": ((0, 2, 1, 3), "ymin=xmax,xmax=ymin"),
+    "ymin, xmin, ymax, xmax": ((1, 0, 3, 2), "xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"),
+    "xmax, ymax, xmin, ymin": ((2, 3, 0, 1), "xmin=xmax,ymin=ymax,xmax=xmin,ymax=ymin"),
+    "ymin, ymax, xmin, xmax": ((1, 3, 0, 2), "xmin=xmax,ymin=xmin,xmax=ymax,ymax=ymin"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UP)
+def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken, said = MIXED_UP[name]
+    true = pixel_boxes()
+    source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in true])
+    before = (source / "train.tfrecord").read_bytes()
+    option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
+    status, out, _ = run(capsys, "check", source)
+    assert status == 1
+    assert f"{option}={said}\n" in out and "\nBOX013 error: " in out
+
+    status, out, err = run(capsys, "repair", source, "-o", tmp_path / "untold")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"pass {option}={said}, and look at the result" in err
+    assert not (tmp_path / "untold").exists()
+    status, out, _ = run(capsys, "repair", source, "--dry-run")
+    assert status == 2 and "Refused without --dry-run" in out and f"{option}={said}" in out
+
+    told = ["--report", tmp_path / "changes.json", f"{option}={said}"]
+    status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out", *told)
+    assert status == 0 and "BOX013 mended" in out and "(40)" in out
+    wanted = np.array([divided(box) for box in true])
+    np.testing.assert_allclose(boxes_of(tmp_path / "out"), wanted, atol=1e-6)
+    changes = json.loads((tmp_path / "changes.json").read_text())["changes"]
+    assert [one["code"] for one in changes] == ["BOX013"] * 40
+    assert (source / "train.tfrecord").read_bytes() == before
+
+
+def test_fractions_fit_two_orders_and_both_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fractions in another order fit turned by the diagonal, too: only looking decides."""
+    true = [divided(box) for box in pixel_boxes()]
+    source = write(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in true])
+    status, _, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert status == 2
+    assert "pass --columns=ymin=xmax,xmax=ymin or --columns=xmin=xmax,ymin=xmin,xmax=ymax," in err
+    told = "--columns=ymin=xmax,xmax=ymin"
+    assert run(capsys, "repair", source, "-o", tmp_path / "out", told)[0] == 0
+    np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
+
+
+@pytest.mark.parametrize(("wrong", "refused"), [(3, False), (4, True)])
+def test_a_few_inverted_boxes_are_slips(
+    wrong: int, refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true = [divided(box) for box in pixel_boxes()]
+    slips = [(box[2], box[1], box[0], box[3]) for box in true[:wrong]]
+    source = write(tmp_path / "in", [*slips, *true[wrong:]])
+    assert "BOX013" not in run(capsys, "check", source)[1]
+    status, out, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    if not refused:
+        assert status == 0 and "BOX006 mended: box is inverted (3)" in out
+        np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
+        return
+    assert status == 2 and "4 of 40 boxes are inverted, which are too many for slips" in err
+    assert not (tmp_path / "out").exists()
+    assert run(capsys, "repair", source, "-o", tmp_path / "out", "--skip", "BOX006")[0] == 1
+    assert (boxes_of(tmp_path / "out") == boxes_of(source)).all()
+
+
+def test_columns_that_do_not_fit_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes()])
+    wrong = "--columns=xmin=xmax,xmax=xmin"
+    status, _, err = run(capsys, "repair", source, "-o", tmp_path / "out", wrong)
+    assert status == 2 and "40 of 40 boxes are inverted" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("xmin=ymin", "nothing is read from xmin; name every key that moves"),
+        ("xmin=ymin,ymin=ymin", "nothing is read from xmin"),
+        ("xmin=ymin,xmin=ymax", "xmin is given twice"),
+        ("xmin=xmin", "no key moves"),
+        ("left=xmin", "'left=xmin' is not like xmin=ymin, of xmin, ymin, xmax, ymax"),
+        ("", "'' is not like xmin=ymin"),
+    ],
+)
+def test_columns_are_a_permutation(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["repair", str(tmp_path), "-o", "out", f"--columns={text}"])
+    assert caught.value.code == 2 and why in capsys.readouterr().err
+
+
+def test_pixels_need_the_size_of_the_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nameless = with_boxes([(0.1, 0.2, 0.3, 0.4)], encoded=None, height=None, width=None)
+    write_records(tmp_path, "train", [nameless])
+    told = "--pixel-columns=xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"
+    status, _, err = run(capsys, "repair", tmp_path, "-o", tmp_path / "out", told)
+    assert status == 2 and "the size of the image is not known of a.jpg" in err
+
+
+def test_parts_of_a_shard_add_up_to_the_whole() -> None:
+    """Large shards are judged in parts, by several processes."""
+    corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in pixel_boxes(300)])
+    corners[7] = math.nan
+
+    def of(part: slice) -> BoxColumns:
+        count = len(corners[part])
+        sizes = (np.full(count, float(one)) for one in (HEIGHT, WIDTH))
+        return BoxColumns.of(Boxes(corners[part], np.ones(count, int), *sizes, [[]] * count))
+
+    whole = of(slice(None))
+    assert (whole.boxes, whole.are_square) == (299, False)
+    assert whole == of(slice(0, 50)) + of(slice(50, 51)) + of(slice(51, None))
+    assert whole.candidates == (ColumnOrder.parse("ymin=xmax,xmax=ymin", in_pixels=True),)
+    assert [SIDES[at] for at in whole.candidates[0].stored] == ["xmin", "xmax", "ymin", "ymax"]
+
+
+# A repair that would leave nothing
+
+
+def test_many_objects_are_not_removed_unless_insisted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flat = [(0.25, 0.5, 0.75, 0.5)] * 6
+    source = write(tmp_path / "in", [*flat, *map(divided, pixel_boxes(94))])
+    status, _, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert status == 2 and err.count("\n") == 1
+    assert "6 of 100 objects (6 %) would be removed, more than 5 %;" in err
+    assert "pass --max-dropped 6 to remove them; nothing was written" in err
+    assert not (tmp_path / "out").exists()
+    status, out, _ = run(capsys, "repair", source, "--dry-run")
+    assert status == 2 and "Refused without --dry-run: 6 of 100 objects (6 %)" in out
+    assert "BOX007 mended: box without area (6)" in out
+    status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out", "--max-dropped", 6)
+    assert status == 0 and "6 objects dropped" in out
+
+
+def test_one_object_in_twenty_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in", [(math.nan, 0, 1, 1), *map(divided, pixel_boxes(19))])
+    assert run(capsys, "repair", source, "-o", tmp_path / "out")[0] == 0
+    with pytest.raises(SystemExit):
+        main(["repair", str(source), "-o", str(tmp_path / "b"), "--max-dropped", "101"])
+    assert "not a number of percent from 0 to 100" in capsys.readouterr().err
