@@ -39,12 +39,13 @@ if TYPE_CHECKING:
         parse_label_map,
         read_label_map,
     )
+    from tfod.publishing import WriteError
     from tfod.records import Record, read_record_stream, read_records
     from tfod.shard_file import ByteSpan, RecordIndex
     from tfod.shards import ShardSet, find_label_map, find_shards
     from tfod.stream import read_detections, read_examples
     from tfod.wire import Kind
-    from tfod.writer import RecordWriter, ShardSetWriter, WriteError, write_records
+    from tfod.writer import RecordWriter, ShardSetWriter, write_records
 
 __all__ = [
     "ByteSpan",
@@ -115,12 +116,13 @@ _NAMES_OF_MODULES = {
         "parse_label_map",
         "read_label_map",
     ),
+    "tfod.publishing": ("WriteError",),
     "tfod.records": ("Record", "read_record_stream", "read_records"),
     "tfod.shard_file": ("ByteSpan", "RecordIndex"),
     "tfod.shards": ("ShardSet", "find_label_map", "find_shards"),
     "tfod.stream": ("read_detections", "read_examples"),
     "tfod.wire": ("Kind",),
-    "tfod.writer": ("RecordWriter", "ShardSetWriter", "WriteError", "write_records"),
+    "tfod.writer": ("RecordWriter", "ShardSetWriter", "write_records"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 

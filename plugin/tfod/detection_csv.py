@@ -126,7 +126,7 @@ class DetectionCsvWriter:
     """
 
     def __init__(self, folder: str, name: str) -> None:
-        self._name = name
+        self._folder, self._name = folder, name
         self._file = AtomicFile(folder, name)
         self.write(_encode_rows([COLUMNS]))
 
@@ -142,9 +142,13 @@ class DetectionCsvWriter:
         """Complete the file, still under its temporary name."""
         self._file.complete()
 
-    def publish(self) -> list[str]:
-        """Give the complete file its name; return its path."""
-        return [self._file.publish(self._name)]
+    def pending(self) -> dict[str, str]:
+        """Where the complete file is, by the path that it will have."""
+        return {os.path.join(self._folder, self._name): self._file.aside}
+
+    def publish(self) -> None:
+        """Give the complete file its name."""
+        self._file.publish(self._name)
 
     def discard(self) -> None:
         """Remove what was written aside."""

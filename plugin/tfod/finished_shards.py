@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Sequence
 from types import TracebackType
 
+from tfod.publishing import WriteError, absent_folders
 from tfod.remote import require_local
-from tfod.writer import WriteError, absent_folders
 
 
 class WorkFolder:
@@ -78,26 +78,9 @@ class FinishedShards:
         """Where the shards will be."""
         return self._targets
 
-    def aside(self) -> Sequence[str]:
-        """Where they are until then."""
-        return self._files
-
-    def publish(self) -> list[str]:
-        """Give the shards their names; return their paths.
-
-        Raises:
-            WriteError: one cannot have it.
-        """
-        for file, target in zip(self._files, self._targets, strict=True):
-            try:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.replace(file, target)
-            except OSError as error:
-                raise WriteError(
-                    f"{target}: cannot be written ({error.strerror}); what was there before is "
-                    "unchanged"
-                ) from None
-        return self._targets
+    def pending(self) -> dict[str, str]:
+        """Where the shards are, by the paths that they will have."""
+        return dict(zip(self._targets, self._files, strict=True))
 
     def discard(self) -> None:
         """Whoever made the folder that they are in removes it."""

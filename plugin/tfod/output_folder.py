@@ -7,22 +7,18 @@ never written over.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
-import secrets
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from tfod.compression import Compression
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.finished_shards import FinishedShards
+from tfod.publishing import publish_together, recover
 from tfod.remote import require_local
 from tfod.shard_layout import ShardLayout
 from tfod.shards import find_shards
-from tfod.writer import AtomicFile, ShardSetWriter, WriteError
+from tfod.writer import AtomicFile, ShardSetWriter
 
 LABEL_MAP_FILE = "label_map.pbtxt"
 
@@ -58,6 +54,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     ) -> None:
         self._folder = os.fspath(folder)
         require_local(self._folder)
+        recover(self._folder)
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
         self._sources = {_identity(path) for path in sources}
         self._overwrite = overwrite
@@ -153,7 +150,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         found: dict[str, str] = {}
         for writer in self._writers.values():
             writer.complete()
-            found |= zip(writer.paths(), writer.aside(), strict=True)
+            found |= writer.pending()
         return found
 
     def publish(self) -> None:
@@ -168,15 +165,13 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
                 self._text_files[path] = file = AtomicFile(*os.path.split(path))
                 file.write(content)
                 file.complete()
-        new = [*self.complete(), *self._text_files]
+        pending = self.complete()
+        self.paths = list(pending)
+        pending |= {path: file.aside for path, file in self._text_files.items()}
         stale = [path for subset in self._writers for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
-        with _signals_held(), _replacing([*stale, *new], new):
-            for path, file in self._text_files.items():
-                file.publish(os.path.basename(path))
-            for writer in self._writers.values():
-                self.paths += writer.publish()
+        publish_together(pending, stale, self._folder)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -202,17 +197,6 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             )
 
 
-def replace_together(files: Mapping[str, AtomicFile]) -> None:
-    """Give complete files their names, by path; all get them or none does.
-
-    Raises:
-        WriteError: one cannot; what was there is as it was.
-    """
-    with _signals_held(), _replacing(files, files):
-        for path, file in files.items():
-            file.publish(os.path.basename(path))
-
-
 def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
     try:
         sets = find_shards(folder) if os.path.isdir(folder) else []
@@ -236,59 +220,3 @@ def _content(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-@contextlib.contextmanager
-def _replacing(stale: Iterable[str], new: Iterable[str]) -> Iterator[None]:
-    """Move files aside while new ones take their names; put them back if that fails."""
-    aside: dict[str, str] = {}
-    placed: Iterable[str] = ()
-    try:
-        for path in dict.fromkeys(stale):
-            if os.path.lexists(path):
-                aside[path] = _move_aside(path)
-        placed = new  # nothing else has these names from here on
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            for path in filter(os.path.lexists, placed):
-                os.unlink(path)
-            for path, hidden in aside.items():
-                os.replace(hidden, path)
-        raise
-    for hidden in aside.values():
-        with contextlib.suppress(OSError):
-            os.unlink(hidden)
-
-
-def _move_aside(path: str) -> str:
-    """Hide a file beside itself; return its path then."""
-    where, name = os.path.split(path)
-    hidden = os.path.join(where, f".{name}.{secrets.token_hex(8)}.old")
-    try:
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        os.replace(path, hidden)
-    except OSError as error:
-        raise WriteError(f"{path}: cannot be replaced ({error.strerror})") from None
-    return hidden
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Let Ctrl-C and a request to end wait for a moment: names change together or not at all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before: dict[int, Any] = {}
-    try:
-        for number in map(int, (signal.SIGINT, signal.SIGTERM)):
-            before[number] = signal.signal(number, lambda number, _: came.append(number))
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:  # else it was not set from Python
-                signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)

@@ -18,6 +18,7 @@ from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardsNotFoundError
 from tfod.naming import safe_relative_path
 from tfod.opening import zip_member
+from tfod.publishing import require_published
 from tfod.records import is_record_header
 from tfod.remote import RemoteError, absolute, files_in_folder, folder_of, is_url, name_of
 
@@ -102,6 +103,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     Raises:
         ShardsNotFoundError: nothing that looks like a shard is there.
         ShardError: a zip is damaged, or a shard in it should not be read.
+        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
         RemoteError: a URL leads to nothing that can be read.
     """
     text = os.fspath(source)
@@ -120,6 +122,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
         root = _fixed_part(text)
+        require_published(root)
     if not paths:
         raise ShardsNotFoundError(_not_found(text))
     return group_shards(paths, root, by_folder=is_roboflow_export(root))
@@ -332,7 +335,12 @@ def _search(folder: str) -> list[str]:
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """Paths of the files in a folder and the three levels below it, hidden ones left out."""
+    """Paths of the files in a folder and the three levels below it, hidden ones left out.
+
+    Raises:
+        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
+    """
+    require_published(folder)
     level = [folder]
     for _ in range(_MAX_DEPTH + 1):
         below: list[str] = []

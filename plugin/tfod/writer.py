@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import os
-import secrets
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -15,7 +14,7 @@ from typing import BinaryIO, Protocol
 import google_crc32c
 
 from tfod.compression import Compression, Deflater
-from tfod.errors import TfodError
+from tfod.publishing import WriteError, absent_folders, hidden_path, publish_together
 from tfod.record_batches import RecordBatch
 from tfod.records import masked_crc32c
 from tfod.remote import require_local
@@ -27,15 +26,15 @@ _BUFFER_BYTES = 1 << 17
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
-class WriteError(TfodError):
-    """A file could not be written: no room, no permission, no folder."""
-
-
 class AtomicFile:
     """A file that is written aside and takes its name only when it is complete.
 
     Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind,
-    also no folder that was made for it.
+    also no folder that was made for it. Of several files that belong together none is published
+    itself, but all by :func:`tfod.publishing.publish_together`.
+
+    Attributes:
+        aside: path of the file until then.
     """
 
     def __init__(self, folder: str, hint: str) -> None:
@@ -43,7 +42,7 @@ class AtomicFile:
         self._made = absent_folders(folder)
         try:
             os.makedirs(folder, exist_ok=True)
-            self.aside = os.path.join(folder, f".{hint}.{secrets.token_hex(8)}.tmp")
+            self.aside = hidden_path(os.path.join(folder, hint))
             handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         except OSError as error:
             self._remove_folders()
@@ -103,16 +102,6 @@ class AtomicFile:
             f"{os.path.join(self._folder, self._hint)}: cannot be written ({error.strerror}); "
             "what was there before is unchanged"
         )
-
-
-def absent_folders(folder: str) -> list[str]:
-    """The folders that have to be made for this one to be there, the innermost first."""
-    absent = []
-    folder = os.path.abspath(folder)
-    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
-        absent.append(folder)
-        folder = os.path.dirname(folder)
-    return absent
 
 
 class _Sink(Protocol):
@@ -254,15 +243,15 @@ class ShardSetWriter:
         """Where the files will be, once they are complete."""
         return [os.path.join(self._folder, name) for name in self._names()]
 
-    def aside(self) -> list[str]:
-        """Where the files are until they are published."""
-        return [file.aside for file in self._files]
+    def pending(self) -> dict[str, str]:
+        """Where the complete files are, by the paths that they will have."""
+        return {path: one.aside for path, one in zip(self.paths(), self._files, strict=True)}
 
     def publish(self) -> list[str]:
         """Complete the files and give them their names; return their paths."""
         self.complete()
-        names = self._names()
-        return [file.publish(name) for file, name in zip(self._files, names, strict=True)]
+        publish_together(self.pending(), folder=self._folder)
+        return self.paths()
 
     def discard(self) -> None:
         """Remove everything that was written aside."""

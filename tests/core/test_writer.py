@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tfod import writer as writer_module
 from tfod.naming import safe_relative_path
+from tfod.publishing import WriteError
 from tfod.records import read_records
 from tfod.shards import find_shards
-from tfod.writer import ShardSetWriter, WriteError, write_records
+from tfod.writer import ShardSetWriter, write_records
 
 
 def payloads(*paths: str) -> list[bytes]:
@@ -107,7 +108,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="cannot write there"):
         write_records(tmp_path / "file", "s", [b"x"])
     (tmp_path / "s.tfrecord").mkdir()
-    with pytest.raises(WriteError, match="cannot be written"):
+    with pytest.raises(WriteError, match=r"cannot be replaced \(it is a folder\); nothing"):
         write_records(tmp_path, "s", [b"x"])
     with pytest.raises(ValueError, match="exclude each other"):
         ShardSetWriter(tmp_path, "s", num_shards=2, shard_size=5)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 from tfod.output_folder import OutputExistsError, OutputFolder
+from tfod.publishing import JOURNAL, InterruptedWriteError, WriteError, recover
 from tfod.rearrange.reshard import reshard
 from tfod.shard_layout import ShardLayout
-from tfod.writer import AtomicFile, WriteError, write_records
+from tfod.shards import find_shards
+from tfod.writer import write_records
 
+from tests.renames import at_rename, fail
 from tests.shards.shards import files_in, subsets_of
 
 LAYOUT = ShardLayout(num_shards=2)
@@ -105,49 +110,90 @@ def test_what_was_there_comes_back_when_a_name_cannot_be_given(tmp_path: Path) -
     assert files_in(tmp_path / "out") == before
 
 
-def test_what_was_there_comes_back_when_the_last_name_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_comes_back_whichever_rename_fails(tmp_path: Path) -> None:
+    write_records(tmp_path / "out", "s", [b"old"] * 3, num_shards=3)
+    before = files_in(tmp_path / "out")
+    for number in itertools.count(1):
+        with at_rename(number, fail) as watch:
+            try:
+                replace_shards(tmp_path / "out")
+            except WriteError as error:
+                assert "(Input/output error); what was there before is unchanged" in str(error)
+                assert files_in(tmp_path / "out") == before
+                continue
+        assert not watch.reached
+        break
+    assert number > 6
+    assert subsets_of(tmp_path / "out") == {"s": {b"new": 2}}
+
+
+def test_what_cannot_be_put_back_is_named(tmp_path: Path) -> None:
+    """The disk fails for good; what is where is said, and the next writer puts it back."""
     write_records(tmp_path, "s", [b"old"] * 3, num_shards=3)
-    before = files_in(tmp_path)
-    real, given = AtomicFile.publish, []
-
-    def publish(self: AtomicFile, name: str) -> str:
-        given.append(name)
-        if len(given) == 2:
-            raise WriteError("the disk is gone")
-        return real(self, name)
-
-    monkeypatch.setattr(AtomicFile, "publish", publish)
+    before = {name: data for name, data in files_in(tmp_path).items() if name.startswith("s")}
     with (
-        pytest.raises(WriteError, match="disk is gone"),
-        OutputFolder(tmp_path, (), overwrite=True) as out,
+        at_rename(6, fail, lasting=True),
+        pytest.raises(WriteError, match=r"could not be put back: .*s-00000-of-00003.* is now"),
     ):
-        writer = out.add_subset("s", LAYOUT)
-        writer.write(b"new")
-        writer.write(b"new")
-    assert len(given) == 2
+        replace_shards(tmp_path)
+    with pytest.raises(InterruptedWriteError, match="write to the folder again"):
+        find_shards(tmp_path)
+    recover(str(tmp_path))
     assert files_in(tmp_path) == before
 
 
-def test_a_signal_waits_until_all_names_are_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = AtomicFile.publish
+def replace_shards(folder: Path) -> None:
+    """Two new shards in place of three."""
+    with OutputFolder(folder, (), overwrite=True) as out:
+        writer = out.add_subset("s", LAYOUT)
+        writer.write(b"new")
+        writer.write(b"new")
 
-    def publish(self: AtomicFile, name: str) -> str:
-        os.kill(os.getpid(), signal.SIGINT)
-        return real(self, name)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(AtomicFile, "publish", publish)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_all_names_are_given(tmp_path: Path, number: signal.Signals) -> None:
+    class AskedToEndError(Exception):
+        pass
+
+    def end(*_: object) -> None:
+        raise AskedToEndError
+
+    before = signal.signal(number, end)
     try:
-        with pytest.raises(KeyboardInterrupt), OutputFolder(tmp_path, ()) as out:
-            writer = out.add_subset("s", LAYOUT)
-            writer.write(b"1")
-            writer.write(b"2")
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        for place in range(2, 4):
+            with at_rename(place, lambda: os.kill(os.getpid(), number)) as watch:
+                with pytest.raises(AskedToEndError), OutputFolder(tmp_path / str(place), ()) as out:
+                    writer = out.add_subset("s", LAYOUT)
+                    writer.write(b"1")
+                    writer.write(b"2")
+                assert watch.reached and signal.getsignal(number) is end
+            assert subsets_of(tmp_path / str(place)) == {"s": {b"1": 1, b"2": 1}}
+            assert len(files_in(tmp_path / str(place))) == 2
     finally:
-        signal.signal(signal.SIGINT, before)
-    assert subsets_of(tmp_path) == {"s": {b"1": 1, b"2": 1}}
-    assert len(files_in(tmp_path)) == 2
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [["../s.tfrecord", None, None]],
+        [["s.tfrecord", "../.s.tfrecord.0123456789abcdef.old", None]],
+        [["s.tfrecord", "precious", None]],
+        [["/s.tfrecord", None, None]],
+        [[None, None, None]],
+        {"a": 1},
+        "x",
+        5,
+    ],
+)
+def test_a_journal_names_nothing_outside_its_folder(tmp_path: Path, names: object) -> None:
+    folder = tmp_path / "folder"
+    write_records(folder, "s", [b"old"])
+    (folder / "precious").touch()
+    (tmp_path / "s.tfrecord").touch()
+    (tmp_path / ".s.tfrecord.0123456789abcdef.old").touch()
+    (folder / JOURNAL).write_text(json.dumps(names))
+    before = files_in(tmp_path)
+    with pytest.raises(WriteError, match=r"tfod-publishing.json cannot be read"):
+        replace_shards(folder)
+    assert files_in(tmp_path) == before

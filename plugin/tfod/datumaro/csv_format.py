@@ -29,7 +29,7 @@ from tfod.detection_csv import (
     encode_picture,
     read_detection_csv,
 )
-from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.label_map import LabelMap, load_label_map
 from tfod.naming import (
     IdMaker,
@@ -40,7 +40,6 @@ from tfod.naming import (
 )
 from tfod.picture import DEFAULT_EXTENSION
 from tfod.shards import find_label_map, find_shards, is_named_label_map, stem_of_subset
-from tfod.writer import AtomicFile
 
 _log = logging.getLogger(__name__)
 _MOST_EXAMPLES = 3
@@ -229,11 +228,11 @@ class TfDetectionCsvImporter(lines.Importer):
         """Take CSVs with this header; beside shards they are what the shards were made from."""
         try:
             find_csvs(context.root_path)
-        except CsvError:
+        except (CsvError, ShardError):
             context.fail("there must be a CSV with the header " + ",".join(COLUMNS))
         try:
             find_shards(context.root_path)
-        except ShardsNotFoundError:
+        except (ShardsNotFoundError, ShardError):
             return lines.FormatDetectionConfidence.MEDIUM
         return lines.FormatDetectionConfidence.LOW
 
@@ -242,7 +241,7 @@ class TfDetectionCsvImporter(lines.Importer):
         """One source for all CSVs, so that all subsets get one list of classes."""
         try:
             find_csvs(path)
-        except CsvError:
+        except (CsvError, ShardError):
             return []
         return [{"url": path, "format": cls.NAME}]
 
@@ -255,7 +254,7 @@ class TfDetectionCsvImporter(lines.Importer):
         options.pop("stream", None)
         try:
             find_csvs(path)
-        except CsvError as error:
+        except (CsvError, ShardError) as error:
             raise lines.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
 
@@ -339,12 +338,7 @@ class TfDetectionCsvExporter(ShardExporter):
 
     def _save_picture(self, subset: str, name: str, encoded: bytes) -> None:
         path = os.path.join(self._save_dir, "images", stem_of_subset(subset), *name.split("/"))
-        file = AtomicFile(*os.path.split(path))
-        try:
-            file.write(encoded)
-            file.publish(os.path.basename(path))
-        finally:
-            file.discard()
+        self._sets.add_file(path, encoded)
 
     def _count_lost(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
         lost = self._lost

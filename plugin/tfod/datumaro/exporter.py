@@ -38,6 +38,7 @@ from tfod.errors import TfodError
 from tfod.label_map import LabelMap, comment_on_empty
 from tfod.orientation import QUARTER, UPRIGHT
 from tfod.picture import read_picture_header
+from tfod.publishing import recover
 from tfod.shard_layout import OptionError
 from tfod.writer import ShardSetWriter
 
@@ -134,6 +135,7 @@ class TfDetectionApiExporter(ShardExporter):
         may be the only place that has them.
         """
         exporter = cls(dataset, save_dir, **options)
+        recover(save_dir)
         present = list(dataset.subsets())
         gone = [name for name in patch.updated_subsets if name not in present]
         if exporter._roboflow:
@@ -155,12 +157,12 @@ class TfDetectionApiExporter(ShardExporter):
             exporter._extractor = _Subsets(dataset, changed)
         if not _LAYOUT_OPTIONS & options.keys():
             exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
-        exporter.apply()
         stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
         if exporter._roboflow:  # has no folder for a subset that has become empty
             gone += present
         stale.update(path for name in gone for path in ours.get(name, ()))
-        exporter._remove(stale)
+        exporter._stale = stale
+        exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
         if self._roboflow and not self._label_map:

@@ -13,6 +13,7 @@ from tfod.compression import Compression
 from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardsNotFoundError
 from tfod.example import Example
+from tfod.publishing import publish_together, recover
 from tfod.records import read_records, shard_compression
 from tfod.shards import SHARD_EXTENSIONS, find_shards
 from tfod.writer import AtomicFile
@@ -28,7 +29,7 @@ class SubsetWriter(Protocol):
 
     def complete(self) -> None: ...
 
-    def publish(self) -> list[str]: ...
+    def pending(self) -> dict[str, str]: ...
 
     def discard(self) -> None: ...
 
@@ -55,6 +56,8 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
         self._names_file = names_file
         self._own_shards = own_shards
         self._writers: dict[str, SubsetWriter] = {}
+        self._files: dict[str, AtomicFile] = {}
+        recover(folder)
 
     def __contains__(self, subset: str) -> bool:
         return subset in self._writers
@@ -65,27 +68,34 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
             self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
 
-    def publish(self, names: str) -> set[str]:
+    def add_file(self, path: str, content: bytes) -> None:
+        """A file in or below the folder that appears with the shards."""
+        file = AtomicFile(*os.path.split(path))
+        self._files[path] = file
+        file.write(content)
+        file.complete()
+
+    def publish(self, names: str, stale: Iterable[str] = ()) -> set[str]:
         """Complete all files, then give them their names; drop stale shards.
 
-        Takes the text of the file of names; returns the absolute paths of the shards.
+        Args:
+            names: the text of the file of names.
+            stale: files of an earlier export that go, besides the shards of the same subsets.
+
+        Returns:
+            The absolute paths of the shards.
         """
-        text = AtomicFile(self._folder, self._names_file)
-        try:
-            text.write(names.encode())
-            text.complete()
-            for writer in self._writers.values():
-                writer.complete()
-            before = self._own_shards(self._folder)
-            paths = [path for writer in self._writers.values() for path in writer.publish()]
-            self._warn_of_others(before, names)
-            text.publish(self._names_file)
-        finally:
-            text.discard()
-        written = set(map(os.path.abspath, paths))
-        for subset in self._writers:
-            for path in set(before.get(subset, ())) - written:
-                os.unlink(path)
+        self.add_file(os.path.join(self._folder, self._names_file), names.encode())
+        shards: dict[str, str] = {}
+        for writer in self._writers.values():
+            writer.complete()
+            shards |= writer.pending()
+        before = self._own_shards(self._folder)
+        self._warn_of_others(before, names)
+        files = {path: file.aside for path, file in self._files.items()}
+        goes = {*stale, *(path for one in self._writers for path in before.get(one, ()))}
+        written = set(map(os.path.abspath, shards))
+        publish_together({**shards, **files}, goes - written, self._folder)
         return written
 
     def _warn_of_others(self, before: dict[str, list[str]], names: str) -> None:
@@ -101,6 +111,8 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
             )
 
     def __exit__(self, *_: object) -> None:
+        for file in reversed(self._files.values()):
+            file.discard()
         for writer in self._writers.values():
             writer.discard()
 

@@ -47,6 +47,8 @@ class ShardImporter(lines.Importer):
             find_shards(path)
         except ShardsNotFoundError:
             return []
+        except ShardError:
+            pass  # the import says what is wrong
         return [{"url": path, "format": cls.NAME}]
 
     def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
@@ -63,7 +65,7 @@ class ShardImporter(lines.Importer):
         options.pop("stream", None)
         try:
             find_shards(path)
-        except ShardsNotFoundError as error:
+        except (ShardsNotFoundError, ShardError) as error:
             raise lines.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
 

@@ -7,7 +7,6 @@ eleven keys. Attributes, masks and keypoints have no place in them.
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 from collections import Counter
@@ -28,7 +27,7 @@ from tfod.shards import (
     stem_of_subset,
 )
 from tfod.version import __version__
-from tfod.writer import AtomicFile, ShardSetWriter
+from tfod.writer import ShardSetWriter
 
 _LABEL_MAP = "_label_map.pbtxt"
 _FOLDERS = {"val": "valid", "validation": "valid"}
@@ -144,21 +143,12 @@ class RoboflowSets(ShardSets):
                 )
         return super().writer(subset)
 
-    def publish(self, names: str) -> set[str]:
+    def publish(self, names: str, stale: Iterable[str] = ()) -> set[str]:
         """Complete all files, then give them their names; drop stale shards."""
-        layout = self._layout
-        with contextlib.ExitStack() as undo:
-            texts = []
-            for subset in self._writers:
-                folder = os.path.join(self._folder, layout.folder_of(subset))
-                texts.append(AtomicFile(folder, layout.label_map_name))
-                undo.callback(texts[-1].discard)
-                texts[-1].write(names.encode())
-                texts[-1].complete()
-            written = super().publish(self._note())
-            for text in texts:
-                text.publish(layout.label_map_name)
-        return written
+        for subset in self._writers:
+            where = self._folder, self._layout.folder_of(subset), self._layout.label_map_name
+            self.add_file(os.path.join(*where), names.encode())
+        return super().publish(self._note(), stale)
 
     def _ours(self, _: str) -> dict[str, list[str]]:
         return self._layout.shards(self._writers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from abc import abstractmethod
@@ -18,6 +17,7 @@ from tfod.errors import TfodError
 from tfod.label_map import LabelMap
 from tfod.labels_file import load_classes
 from tfod.picture import DEFAULT_EXTENSION
+from tfod.publishing import recover
 from tfod.shard_layout import OptionError
 
 _log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class ShardExporter(lines.Exporter):
         except OptionError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
         self._label_map = label_map
+        self._stale: set[str] = set()
         self._pictures = PictureEncoder(self._save_media, self._image_ext, self._default_image_ext)
 
     @abstractmethod
@@ -102,8 +103,9 @@ class ShardExporter(lines.Exporter):
         try:
             self._prepare(self._export_classes())
             with self._shard_sets() as sets:
+                self._sets = sets
                 self._write_items(sets)
-                self._written = sets.publish(self._finish(sets))
+                sets.publish(self._finish(sets), self._stale)
         except TfodError as error:
             raise lines.errors.DatasetExportError(str(error)) from error
         if self._save_dataset_meta:
@@ -123,24 +125,20 @@ class ShardExporter(lines.Exporter):
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
         """Write everything over the shards that the dataset came from; those of no use go."""
         exporter = cls(dataset, save_dir, **options)
+        recover(save_dir)
         ours = cls._our_shards(save_dir)
         stale = set(came_from(dataset, save_dir))
         # A subset that is gone, or has nothing to write any more, leaves no files; those that
         # this dataset never had are somebody's.
         known = {*dataset.subsets(), *patch.updated_subsets}
         stale.update(path for name in known for path in ours.get(name, ()))
+        exporter._stale = stale
         exporter.apply()
-        exporter._remove(stale)
 
     @staticmethod
     def _our_shards(folder: str) -> dict[str, list[str]]:
         """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
         return our_shards(folder)
-
-    def _remove(self, stale: Iterable[str]) -> None:
-        for path in set(stale) - self._written:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
 
     def _export_classes(self) -> ExportClasses:
         wanted: LabelMap | None = None

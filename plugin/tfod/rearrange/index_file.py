@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from tfod.compression import Compression
 from tfod.errors import ShardError
 from tfod.index import INDEX_EXTENSION
-from tfod.output_folder import OutputExistsError, replace_together
+from tfod.output_folder import OutputExistsError
+from tfod.publishing import publish_together
 from tfod.rearrange.sound_shards import compression_of, sound_batches
 from tfod.remote import is_url, name_of, require_local
 from tfod.shards import find_shards
@@ -52,7 +53,7 @@ def write_indexes(
             files[target] = AtomicFile(where or os.curdir, name)
             counts[target] = _write_index(path, files[target])
             files[target].complete()
-        replace_together(files)
+        publish_together({path: file.aside for path, file in files.items()})
     finally:
         for file in reversed(files.values()):  # the first one has made the folder
             file.discard()

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.output_folder import replace_together
+from tfod.publishing import publish_together, recover
 from tfod.shards import find_shards, group_shards
 from tfod.writer import AtomicFile
 
@@ -213,6 +213,7 @@ class _Run:
                 self._require_free(path)
 
         if self.output is not None:
+            recover(self.output)
             self._require_whole_sets(results, self.output)
 
     def _require_whole_sets(self, results: Sequence[str], output: str) -> None:
@@ -246,7 +247,8 @@ class _Run:
         self._require_few_dropped()
         self._make_label_map()
         remaining = self._remaining()
-        replace_together(self._files)
+        pending = {path: file.aside for path, file in self._files.items()}
+        publish_together(pending, folder=self.output)
         return Outcome(
             source=self.source,
             output=self.output,

@@ -1,0 +1,158 @@
+"""An export that fails or is stopped between two renames: the old files or the new ones, no mix."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+datumaro = pytest.importorskip("datumaro")
+
+from datumaro.components.dataset import Dataset  # noqa: E402
+from tfod.datumaro import lines  # noqa: E402
+from tfod.publishing import InterruptedWriteError  # noqa: E402
+from tfod.shards import find_shards  # noqa: E402
+
+from tests.picture_kinds import saved  # noqa: E402
+from tests.renames import at_rename, fail, files, interrupt, killed_at_rename  # noqa: E402
+
+PICTURE = saved("RGB", "PNG", (40, 20))
+WAYS = {
+    "flat": ("tf_detection_api", {"num_shards": 2}),
+    "roboflow": ("tf_detection_api", {"layout": "roboflow"}),
+    "csv": ("tf_detection_csv", {}),
+}
+
+
+def dataset(*names: str, subsets: tuple[str, ...] = ("train", "val")) -> Any:
+    """Cats alone, whatever ids their classes have."""
+    items = [
+        lines.DatasetItem(
+            f"{subset}-{number}",
+            subset=subset,
+            media=lines.image_from_bytes(lambda *_: PICTURE, "x.png", None),
+            annotations=[lines.annotation.Bbox(1, 2, 10, 12, label=names.index("cat"))],
+        )
+        for subset in subsets
+        for number in range(2)
+    ]
+    return Dataset.from_iterable(items, categories=list(names))
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """A format and its options."""
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def ends(way: tuple[str, dict[str, Any]], tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder with the old export, and one with what the new one makes of it."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    export(dataset("cat", "dog"), old, way)
+    shutil.copytree(old, new)
+    export(NEW, new, way)
+    assert files(old) != files(new)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield old, new
+    signal.signal(signal.SIGINT, usual)
+
+
+NEW = dataset("dog", "cat", subsets=("train", "val", "test"))
+
+
+def export(data: Any, folder: Path, way: tuple[str, dict[str, Any]]) -> None:
+    data.export(str(folder), way[0], save_media=True, **way[1])
+
+
+def test_where_a_rename_fails_the_old_files_are_back(
+    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    old, new = ends
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        shutil.copytree(old, folder)
+        with at_rename(number, fail) as watch:
+            try:
+                export(NEW, folder, way)
+            except lines.errors.DatasetExportError as error:
+                assert "Input/output error" in str(error)
+                assert "what was there before is unchanged" in str(error)
+                assert files(folder) == files(old)
+                continue
+        assert not watch.reached and files(folder) == files(new)
+        break
+    assert number > 5
+
+
+def test_ctrl_c_waits_until_all_have_their_names(
+    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    old, new = ends
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        shutil.copytree(old, folder)
+        with at_rename(number, interrupt) as watch:
+            try:
+                export(NEW, folder, way)
+            except KeyboardInterrupt:
+                assert watch.reached and files(folder) == files(new)
+                continue
+        assert not watch.reached
+        break
+    assert number > 5
+
+
+def test_after_a_kill_no_mix_is_read_and_the_next_export_is_whole(
+    ends: tuple[Path, Path], way: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    old, new = ends
+    refused = 0
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        shutil.copytree(old, folder)
+        if not killed_at_rename(number, lambda to=folder: export(NEW, to, way)):
+            break
+        if visible(folder) != visible(old):
+            for source in (folder, folder / "*"):
+                with pytest.raises(InterruptedWriteError, match="write to the folder again"):
+                    find_shards(source)
+            with pytest.raises(Exception, match="write to the folder again"):
+                Dataset.import_from(str(folder), way[0])
+            refused += 1
+        export(NEW, folder, way)
+        assert visible(folder) == visible(new)
+        assert not list(folder.rglob(".*.old")) and not list(folder.rglob(".tfod-publishing*"))
+    assert number > 5 and refused > 3
+
+
+def visible(folder: Path) -> dict[str, bytes]:
+    """The files that are not hidden."""
+    return {name: data for name, data in files(folder).items() if "/." not in f"/{name}"}
+
+
+def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path) -> None:
+    """A subset that is gone has the old label map's ids: its shards must not outlive that."""
+    way = WAYS["flat"]
+    export(dataset("cat", "dog", subsets=("train", "val", "test")), tmp_path / "old", way)
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "old", folder)
+        data = Dataset.import_from(str(folder), "tf_detection_api")
+        for item in list(data.get_subset("test")):
+            data.remove(item.id, "test")
+        with at_rename(number, fail) as watch:
+            try:
+                data.save(save_media=True)
+            except lines.errors.DatasetExportError:
+                assert files(folder) == files(tmp_path / "old")
+                continue
+        assert not watch.reached
+        assert [one.subset for one in find_shards(folder)] == ["train", "val"]
+        break
+    assert number > 3

@@ -1,0 +1,79 @@
+"""Failures and signals between two renames, by audit events of Python: no function is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_watching: list[Callable[[], None]] = []
+
+
+def _hook(event: str, _: tuple[object, ...]) -> None:
+    if event == "os.rename" and _watching:
+        _watching[0]()
+
+
+sys.addaudithook(_hook)  # for ever; it does nothing until somebody watches
+
+
+class Renames:
+    """Counts renames, and does something in front of one of them."""
+
+    def __init__(self, number: int, act: Callable[[], None], lasting: bool) -> None:
+        self.number = number
+        self.lasting = lasting
+        self.act = act
+        self.seen = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether it came to that rename."""
+        return self.seen >= self.number
+
+    def __call__(self) -> None:
+        self.seen += 1
+        if self.seen == self.number or (self.lasting and self.reached):
+            self.act()
+
+
+@contextlib.contextmanager
+def at_rename(number: int, act: Callable[[], None], lasting: bool = False) -> Iterator[Renames]:
+    """Do something in front of this rename, counted from 1, and in front of all behind it."""
+    watch = Renames(number, act, lasting)
+    _watching.append(watch)
+    try:
+        yield watch
+    finally:
+        _watching.remove(watch)
+
+
+def fail() -> None:
+    """As a disk that is gone."""
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def interrupt() -> None:
+    """Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def killed_at_rename(number: int, do: Callable[[], object]) -> bool:
+    """Do something in a process that is killed in front of a rename; whether it came to it."""
+    child = os.fork()
+    if not child:
+        with at_rename(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            do()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files in a folder and below, hidden ones too."""
+    found = (one for one in sorted(folder.rglob("*")) if one.is_file())
+    return {str(one.relative_to(folder)): one.read_bytes() for one in found}
