@@ -67,6 +67,10 @@ def read_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
                     _say_what_is_wrong(name)  # a forged length takes no memory
         except (zlib.error, EOFError):
             _say_what_is_wrong(name)
+        if not peeked.head:
+            for _ in read_records(name):  # it says whether that is wrong
+                pass
+            return
         is_short = not window.base or window.base != size != _ENDLESS
         if window.have or (plain and is_short):
             _say_what_is_wrong(name)

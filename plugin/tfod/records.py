@@ -132,8 +132,8 @@ def read_records(
 
     Raises:
         ShardError: at the first defect of the framing, with record, byte and remedy. Unlike
-            TensorFlow, this includes a file that ends inside a record's header and a file of
-            zero bytes.
+            TensorFlow, this includes a file that ends inside a record's header, and a file of
+            zero bytes that is not one of a numbered set (of such a set it has no records).
         OSError: the file, or the URL, cannot be opened or read.
     """
     name = os.fspath(path)
@@ -168,7 +168,10 @@ def read_record_stream(
         yield from _Walk(rejoined, name, part, on_damage, max_record_bytes).records()
         return
     if not rejoined.head:
-        report(empty_file(name))
+        from tfod.shards import is_one_of_several  # which needs this module
+
+        if on_damage or not is_one_of_several(name):
+            report(empty_file(name))
         return
     compression = shard_compression(rejoined.head)
     if compression is Compression.NONE:

@@ -9,7 +9,7 @@ from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
 from tfod.example import Example
 from tfod.records import read_records
-from tfod.shards import find_shards
+from tfod.shards import find_all_shards
 
 
 def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
@@ -20,7 +20,7 @@ def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
         ShardError: a shard is damaged; the records before the damage have been handed out.
         RecordError: a record is no Example.
     """
-    for shard_set in find_shards(source):
+    for shard_set in find_all_shards(source):
         for path in shard_set.paths:
             for record in read_records(path):
                 yield Example(record, path)

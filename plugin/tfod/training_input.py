@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tfod.errors import LabelMapError
 from tfod.label_map import LabelMap, load_label_map, read_label_map
-from tfod.shards import find_label_map, find_shards
+from tfod.shards import find_all_shards, find_label_map
 
 UNKNOWN = -1
 """The id of a class that the label map does not have, as the OD API's decoder gives it."""
@@ -28,8 +28,9 @@ def shards_to_read(source: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         ShardsNotFoundError: there is no shard.
+        ShardError: all shards of a set are empty.
     """
-    sets = find_shards(source)
+    sets = find_all_shards(source)
     missing = [name for one in sets for name in one.missing]
     if missing:
         shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")

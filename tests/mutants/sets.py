@@ -77,3 +77,13 @@ def empty_shard() -> Iterator[Mutant]:
     nothing = together({"train.record": part(0), "val.record.gz": zipped(b"")})
     yield fail("gzip-of-nothing", nothing, "TFR014", at="val.record.gz", options=TF)
     yield near("one-record-each", numbered(*names), options=TF)
+
+
+@mutants_of("SET006")
+def empty_set() -> Iterator[Mutant]:
+    names = ("train-00000-of-00002", "train-00001-of-00002")
+    hollow = {**numbered(*names), **dict.fromkeys(names, b"")}
+    yield fail("all-of-no-bytes", hollow, "SET005", at=names[0], options=TF)
+    alone = together({"train-00000-of-00001": b"", "val.tfrecord": part(0)})
+    yield fail("the-only-one", alone, "SET005", at="train-00000-of-00001", options=TF)
+    yield near("one-has-a-record", {**hollow, names[1]: part(0)}, "SET005", options=TF)

@@ -20,7 +20,7 @@ from tfod_validator.repeats import Repeats, find_repeats, judge_repeats, look_up
 from tfod_validator.role_keys import RoleKeys
 from tfod_validator.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod_validator.rules.boxes import FlatBoxes
-from tfod_validator.rules.dataset import EmptyShard, KeysOfShards, LabelMaps
+from tfod_validator.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
 from tfod_validator.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod_validator.rules.registry import judge
 from tfod_validator.tally import ShardSummary, Tally
@@ -99,7 +99,9 @@ def _judge_shards(
 ) -> None:
     """What a shard as a whole shows: no record, no label map, flat boxes, permuted columns."""
     flat = collector.findings.counts.get("BOX007", Counter())
+    sets: dict[str, list[ShardSummary]] = {}
     for shard in shards:
+        sets.setdefault(shard.subset, []).append(shard)
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
             collector.judge(EmptyShard(numbered=False), place)
@@ -107,6 +109,9 @@ def _judge_shards(
             collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
         collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
         collector.add_all(role_keys.in_own_words(judge(shard.columns)), place)
+    for members in sets.values():
+        if all(shard.is_empty_file for shard in members):
+            collector.judge(EmptySet(len(members)), Place(members[0].name))
 
 
 def _judge_classes(

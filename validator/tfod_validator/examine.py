@@ -101,6 +101,7 @@ class Examiner:
         """Take note of a damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than pictures.
+            self.result.is_empty_file = True
             self._collector.judge(EmptyShard(numbered=True), Place(damage.shard))
             return
         self._collector.judge(damage, Place(damage.shard, damage.record, damage.offset))

@@ -110,6 +110,7 @@ class Examined:
         seen: places of the annotations' pictures that a record has the name of.
         box_tally: whether the boxes look like pixels.
         columns: what the boxes say of their columns.
+        is_empty_file: whether it is a file of 0 bytes in a numbered set.
     """
 
     shard: str
@@ -123,3 +124,4 @@ class Examined:
     seen: set[int] = field(default_factory=set)
     box_tally: BoxTally = field(default_factory=BoxTally)
     columns: BoxColumns = field(default_factory=BoxColumns)
+    is_empty_file: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -34,7 +35,7 @@ def _add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "or size of them, compressed or not, in order or shuffled. What is not asked for stays "
         "as it is.",
     )
-    parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a zip or a glob")
+    _add_sources(parser)
     _add_output(parser)
     _add_layout(parser, "as many as there are", "as it is")
     parser.add_argument(
@@ -52,9 +53,7 @@ def _add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Put shards together. Their label maps become one, by the names of the "
         "classes, and the ids in the records follow it. Subsets of one name are joined.",
     )
-    parser.add_argument(
-        "sources", metavar="SOURCE", nargs="+", help="a shard, a folder, a zip or a glob"
-    )
+    _add_sources(parser)
     _add_output(parser)
     parser.add_argument(
         "--label-map",
@@ -77,12 +76,12 @@ def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Split the records of shards into subsets such as train, val and test, each "
         "with its share of the boxes of every class. Equal pictures stay together.",
     )
-    parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a zip or a glob")
     parser.add_argument(
-        "parts",
-        metavar="NAME=PART",
+        "sources",
+        metavar=("SOURCE", "NAME=PART"),
         nargs="+",
-        help="a subset, and its share (train=0.8) or number of records (train=800)",
+        help="shards, folders, zips or globs; then the subsets, each with its share (train=0.8) or "
+        "its number of records (train=800)",
     )
     _add_output(parser)
     parser.add_argument(
@@ -99,12 +98,18 @@ def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Write SHARD.idx for each shard: a line for each record, the byte at which it "
         "begins and how many bytes it has.",
     )
-    parser.add_argument("source", metavar="SOURCE", help="a shard, a folder or a glob")
+    _add_sources(parser)
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="where to write (default: beside the shards)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace index files")
     parser.set_defaults(run=_index)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources", metavar="SOURCE", nargs="+", help="a shard, a folder, a zip or a glob"
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +167,7 @@ def _reshard(options: argparse.Namespace) -> int:
     from tfod.rearrange.reshard import reshard
 
     done = reshard(
-        options.source,
+        options.sources,
         options.output,
         _layout(options),
         shuffle=options.shuffle,
@@ -212,10 +217,11 @@ def _merge(options: argparse.Namespace) -> int:
 def _split(options: argparse.Namespace) -> int:
     from tfod.rearrange.split import parse_parts, split
 
+    sources, parts = _sources_and_parts(options.sources)
     done = split(
-        options.source,
+        sources,
         options.output,
-        parse_parts(options.parts),
+        parse_parts(parts),
         seed=options.seed,
         layout=_layout(options),
         overwrite=options.overwrite,
@@ -233,11 +239,23 @@ def _split(options: argparse.Namespace) -> int:
     return _end(done.notes)
 
 
+def _sources_and_parts(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What is to be split, and behind it ``train=0.8 val=0.2``."""
+    first = len(arguments)
+    while first and "=" in arguments[first - 1] and not os.path.exists(arguments[first - 1]):
+        first -= 1
+    if not arguments[:first]:
+        raise TfodError("name the shards to split, in front of the parts")
+    if not arguments[first:]:
+        raise TfodError("name the parts behind the shards, for example: train=0.8 val=0.2")
+    return arguments[:first], arguments[first:]
+
+
 def _index(options: argparse.Namespace) -> int:
     from tfod.rearrange.index_file import write_indexes
 
     for path, count in write_indexes(
-        options.source, options.output, overwrite=options.overwrite
+        options.sources, options.output, overwrite=options.overwrite
     ).items():
         _tell(f"{path}: {plural(count, 'record')}")
     return EXIT_OK

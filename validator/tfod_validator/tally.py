@@ -36,6 +36,7 @@ class ShardSummary:
         has_defects: whether anything was said of it but infos.
         box_tally: whether its boxes look like pixels.
         columns: what its boxes say of their columns.
+        is_empty_file: whether it is a file of 0 bytes in a numbered set.
     """
 
     work: int
@@ -53,6 +54,7 @@ class ShardSummary:
     has_defects: bool = False
     box_tally: BoxTally = field(default_factory=BoxTally)
     columns: BoxColumns = field(default_factory=BoxColumns)
+    is_empty_file: bool = False
 
     def with_examined(self, examined: Examined) -> ShardSummary:
         """The same with what its records have shown."""
@@ -65,6 +67,7 @@ class ShardSummary:
             has_defects=examined.findings.has_defects,
             box_tally=examined.box_tally,
             columns=examined.columns,
+            is_empty_file=examined.is_empty_file,
         )
 
     def joined(self, following: ShardSummary) -> ShardSummary:

@@ -43,6 +43,7 @@ from tfod.shards import (
     ShardSet,
     find_shards,
     is_named_label_map,
+    require_content,
 )
 
 _log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class TfDetectionApiBase(ReadDataset):
         scopes = self._scopes([one for _, one in shards], label_map)
         for one in sets:
             self._notes.missing_shards.extend(one.missing)
+            require_content(one.paths)
         total = sum(shard_size(path) for _, path in shards)
         progress = self._ctx.progress_reporter
         progress.start(total, desc="Reading TFRecords")

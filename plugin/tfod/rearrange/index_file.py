@@ -13,12 +13,12 @@ from tfod.output_folder import OutputExistsError
 from tfod.publishing import publish_together
 from tfod.rearrange.sound_shards import compression_of, sound_batches
 from tfod.remote import is_url, name_of, require_local
-from tfod.shards import find_shards
+from tfod.shards import Sources, find_all_shards
 from tfod.writer import AtomicFile
 
 
 def write_indexes(
-    source: str | os.PathLike[str],
+    source: Sources,
     folder: str | os.PathLike[str] | None = None,
     *,
     overwrite: bool = False,
@@ -26,7 +26,7 @@ def write_indexes(
     """Write ``<shard>.idx`` for each shard; checksums are verified on the way.
 
     Args:
-        source: shards as :func:`find_shards` takes them.
+        source: shards or several sources, as :func:`find_all_shards` takes them.
         folder: where to write; without it beside each shard.
         overwrite: replace index files that are there.
 
@@ -40,7 +40,7 @@ def write_indexes(
         WriteError: an index cannot be written.
         RemoteError: a URL cannot be read, or an index would have to be written to one.
     """
-    shards = [path for one in find_shards(source) for path in one.paths]
+    shards = [path for one in find_all_shards(source) for path in one.paths]
     targets = [_target(path, folder) for path in shards]
     _require_free(targets, overwrite)
     for path in shards:

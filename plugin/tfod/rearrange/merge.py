@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfod import keys
-from tfod.errors import TfodError
 from tfod.example import Example
 from tfod.label_map import load_label_map
 from tfod.output_folder import LABEL_MAP_FILE, OutputFolder
@@ -20,7 +19,7 @@ from tfod.rearrange.sound_shards import missing_shards, sound_examples
 from tfod.record_batches import RecordBatch
 from tfod.rewrite import rewrite_example
 from tfod.shard_layout import ShardLayout
-from tfod.shards import find_shards
+from tfod.shards import find_all_shards
 from tfod.wire import Kind
 from tfod.writer import ShardSetWriter
 
@@ -101,7 +100,7 @@ def merge(
     record in which nothing changes is copied byte for byte.
 
     Args:
-        sources: shards as :func:`find_shards` takes them, each with its label map beside it.
+        sources: shards as :func:`find_all_shards` takes them, each with its label map beside it.
         folder: where to write.
         label_map: a label map file, or one that tfod ships, whose ids all records get.
         layout: number, size and compression of the shards of each subset.
@@ -118,34 +117,30 @@ def merge(
         WriteError: the folder cannot be written to.
         TfodError: a shard is given twice.
     """
-    sets = [one for source in sources for one in find_shards(source)]
-    subsets: dict[str, list[str]] = {}
-    for one in sets:
-        subsets.setdefault(one.subset, []).extend(one.paths)
-    paths = [path for members in subsets.values() for path in members]
-    _require_different(paths)
+    sets = find_all_shards(sources)
+    paths = [path for one in sets for path in one.paths]
     target = None if label_map is None else load_label_map(label_map)[0]
     classes = MergedClasses(paths, target)
     equal = _EqualRecords()
     with OutputFolder(folder, paths, overwrite) as out:
-        for subset in subsets:
-            out.require_free(subset)
-        for subset, members in subsets.items():
-            for path in members:
+        for one in sets:
+            out.require_free(one.subset)
+        for one in sets:
+            for path in one.paths:
                 for example in sound_examples(path):
                     classes.see(example)
-                    equal.see(example, subset)
+                    equal.see(example, one.subset)
         merged = classes.finish()
         out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
         equal.find()
         run = _Run(classes, equal, drop_equal_pictures)
-        for subset, members in subsets.items():
-            writer = out.add_subset(subset, layout or ShardLayout())
-            for path in members:
+        for one in sets:
+            writer = out.add_subset(one.subset, layout or ShardLayout())
+            for path in one.paths:
                 for example in sound_examples(path):
                     run.copy(example, writer)
             writer.complete()
-            run.records[subset] = writer.count
+            run.records[one.subset] = writer.count
     return Merged(
         records=run.records,
         rewritten=run.rewritten,
@@ -157,15 +152,6 @@ def merge(
         paths=tuple(out.paths),
         notes=(*missing_shards(sets), *classes.notes),
     )
-
-
-def _require_different(paths: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for path in paths:
-        real = os.path.realpath(path)
-        if real in seen:
-            raise TfodError(f"{path} is given twice; name each shard once")
-        seen[real] = path
 
 
 class _EqualRecords:

@@ -28,7 +28,8 @@ from tfod.shard_file import RecordIndex
 from tfod.shard_layout import OptionError, ShardLayout
 from tfod.shards import (
     ShardSet,
-    find_shards,
+    Sources,
+    find_all_shards,
     parse_shard_name,
     shard_file_names,
     similar_file_names,
@@ -57,7 +58,7 @@ class Resharded:
 
 
 def reshard(
-    source: str | os.PathLike[str],
+    source: Sources,
     folder: str | os.PathLike[str],
     layout: ShardLayout | None = None,
     *,
@@ -74,7 +75,8 @@ def reshard(
     hidden folder beside what is written.
 
     Args:
-        source: shards as :func:`find_shards` takes them.
+        source: shards, or several sources, as :func:`find_all_shards` takes them; of several the
+            subsets of one name are joined.
         folder: where to write.
         layout: number, size and compression of the shards; where it says nothing they stay.
         shuffle: a seed from 0 to 2**32 - 1. Each subset is permuted by
@@ -94,7 +96,7 @@ def reshard(
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
         raise OptionError(f"shuffle: {shuffle} is no seed from 0 to {(1 << 32) - 1}")
     layout = layout or ShardLayout()
-    sets = find_shards(source)
+    sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     records: dict[str, int] = {}

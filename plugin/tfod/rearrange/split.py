@@ -23,7 +23,7 @@ from tfod.rearrange.stratification import LabelCounts, stratify
 from tfod.record_batches import RecordBatch
 from tfod.remote import name_of
 from tfod.shard_layout import OptionError, ShardLayout
-from tfod.shards import find_shards
+from tfod.shards import Sources, find_all_shards
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SplitResult:
 
 
 def split(
-    source: str | os.PathLike[str],
+    source: Sources,
     folder: str | os.PathLike[str],
     parts: Mapping[str, float | int],
     *,
@@ -66,7 +66,7 @@ def split(
     Subsets that the source has are put together first.
 
     Args:
-        source: shards as :func:`find_shards` takes them.
+        source: shards, or several sources, as :func:`find_all_shards` takes them.
         folder: where to write.
         parts: by name a share (floats, together 1) or a number of records (ints, together all).
         seed: from 0 to 2**32 - 1; the same one gives the same parts everywhere.
@@ -81,7 +81,7 @@ def split(
         WriteError: the folder cannot be written to.
     """
     _check(parts, seed)
-    sets = find_shards(source)
+    sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     if len(sets) > 1:
@@ -98,7 +98,7 @@ def split(
             for example in sound_examples(path):
                 survey.see(example)
         if not survey.count:
-            raise ShardsNotFoundError(f"{os.fspath(source)}: there is no record to split")
+            raise ShardsNotFoundError(f"{paths[0]}: there is no record to split")
         part_of = survey.deal(_capacities(parts, survey.count), seed)
         records = np.bincount(part_of, minlength=len(parts)).tolist()
         if not all(records):

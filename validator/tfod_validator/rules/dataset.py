@@ -49,6 +49,13 @@ class EmptyShard:
     numbered: bool
 
 
+@dataclass(frozen=True)
+class EmptySet:
+    """A numbered set whose shards are all files of 0 bytes; how many there are."""
+
+    shards: int
+
+
 @rule(
     "SET001",
     Severity.ERROR,
@@ -147,3 +154,16 @@ def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
 def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
     """A shard holds no record at all."""
     yield Problem("the shard holds no record")
+
+
+@rule(
+    "SET006",
+    Severity.ERROR,
+    "no shard of the set has a record",
+    why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
+    remedy="Export or download the shards again.",
+    source="cvat-ai/cvat#821",
+)
+def empty_set(found: EmptySet) -> Iterator[Problem]:
+    """All shards of a numbered set are files of 0 bytes."""
+    yield Problem(f"all shards of the set are empty ({found.shards:,} of 0 bytes)")
