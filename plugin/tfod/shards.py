@@ -10,15 +10,14 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from tfod.damage import HEADER_BYTES, empty_file
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.damage import HEADER_BYTES
+from tfod.errors import ShardsNotFoundError
 from tfod.naming import safe_relative_path
-from tfod.opening import open_shard, zip_member
+from tfod.opening import zip_member
 from tfod.publishing import require_published
 from tfod.records import is_record_header
 from tfod.remote import RemoteError, absolute, files_in_folder, folder_of, is_url, name_of
@@ -45,13 +44,8 @@ SPLITS = frozenset(
 _MAX_DEPTH = 3
 _LABEL_MAP = "label_map"
 _MOST_MISSING = 1000
-_WRITE_AGAIN = "export or download the shards again"
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
-
-
-Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
-"""A file, a folder, a zip, a glob or a URL with shards, or several of them."""
 
 
 @dataclass(frozen=True)
@@ -138,56 +132,6 @@ def is_one_of_several(path: str) -> bool:
     """Whether a shard is one of a numbered set, in which some may have no records."""
     name = parse_shard_name(path)
     return name is not None and (name.total or 0) > 1
-
-
-def find_all_shards(source: Sources) -> list[ShardSet]:
-    """The shards to be read that one source means, or several: those of one subset together.
-
-    The files of a numbered set may be named one by one, as a shell does with a glob.
-
-    Raises:
-        TfodError: a shard is given twice.
-        ShardsNotFoundError, RemoteError: as :func:`find_shards`.
-        ShardError: likewise, or all shards of a set are files of 0 bytes; some of them may be.
-    """
-    sources = [source] if isinstance(source, (str, os.PathLike)) else source
-    found: dict[str, list[ShardSet]] = {}
-    for one in (one for each in sources for one in find_shards(each)):
-        found.setdefault(one.subset, []).append(one)
-    sets = []
-    for subset, parts in found.items():
-        paths = [path for part in parts for path in part.paths]
-        missing = parts[0].missing if len(parts) == 1 else missing_of_sets(paths)
-        sets.append(ShardSet(subset, tuple(paths), tuple(missing)))
-        require_content(paths)
-    _require_different(path for one in sets for path in one.paths)
-    return sets
-
-
-def require_content(paths: Sequence[str]) -> None:
-    """See that not all shards of a set are files of 0 bytes, which one of them may be.
-
-    Raises:
-        ShardError: they are.
-    """
-    # A file that stands alone is for its reader to judge.
-    if (len(paths) > 1 or is_one_of_several(paths[0])) and all(map(_is_empty, paths)):
-        what = "is empty (0 bytes), and so are all shards of its set that are there"
-        raise replace(empty_file(paths[0]), cause=what, remedy=_WRITE_AGAIN).to_error()
-
-
-def _is_empty(path: str) -> bool:
-    with open_shard(path) as (stream, size):
-        return not stream.read(1) if size is None else size == 0
-
-
-def _require_different(paths: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for path in paths:
-        real = path if is_url(path) else os.path.realpath(path)
-        if real in seen:
-            raise TfodError(f"{path} is given twice; name each shard once")
-        seen.add(real)
 
 
 def is_roboflow_export(root: str) -> bool:

@@ -9,7 +9,7 @@ from tfod.detection import Detection
 from tfod.detection_decoder import decode_detection
 from tfod.example import Example
 from tfod.records import read_records
-from tfod.shards import find_all_shards
+from tfod.shard_sources import find_all_shards
 
 
 def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:

@@ -38,12 +38,12 @@ from tfod.picture import DEFAULT_EXTENSION
 from tfod.records import read_records
 from tfod.roles import Roles
 from tfod.shard_file import ShardIdentity, identify
+from tfod.shard_sources import require_content
 from tfod.shards import (
     LabelMapFinder,
     ShardSet,
     find_shards,
     is_named_label_map,
-    require_content,
 )
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from tfod.output_folder import OutputExistsError
 from tfod.publishing import publish_together
 from tfod.rearrange.sound_shards import compression_of, sound_batches
 from tfod.remote import is_url, name_of, require_local
-from tfod.shards import Sources, find_all_shards
+from tfod.shard_sources import Sources, find_all_shards
 from tfod.writer import AtomicFile
 
 

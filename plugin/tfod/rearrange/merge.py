@@ -19,7 +19,7 @@ from tfod.rearrange.sound_shards import missing_shards, sound_examples
 from tfod.record_batches import RecordBatch
 from tfod.rewrite import rewrite_example
 from tfod.shard_layout import ShardLayout
-from tfod.shards import find_all_shards
+from tfod.shard_sources import find_all_shards
 from tfod.wire import Kind
 from tfod.writer import ShardSetWriter
 

@@ -26,10 +26,9 @@ from tfod.record_batches import read_batches
 from tfod.remote import folder_of, is_url, name_of
 from tfod.shard_file import RecordIndex
 from tfod.shard_layout import OptionError, ShardLayout
+from tfod.shard_sources import Sources, find_all_shards
 from tfod.shards import (
     ShardSet,
-    Sources,
-    find_all_shards,
     parse_shard_name,
     shard_file_names,
     similar_file_names,

@@ -23,7 +23,7 @@ from tfod.rearrange.stratification import LabelCounts, stratify
 from tfod.record_batches import RecordBatch
 from tfod.remote import name_of
 from tfod.shard_layout import OptionError, ShardLayout
-from tfod.shards import Sources, find_all_shards
+from tfod.shard_sources import Sources, find_all_shards
 
 
 @dataclass(frozen=True)
