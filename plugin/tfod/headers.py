@@ -13,6 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tfod.damage import HEADER_BYTES
+from tfod.opening import read_at
 
 FOOTER_BYTES = 4  # the payload's checksum
 _WINDOW = 1 << 16
@@ -54,7 +55,7 @@ def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[Shard
             if position - base + HEADER_BYTES > len(window):
                 # Behind a large record the next one will be large too: its header is enough.
                 wanted = HEADER_BYTES if position - base > _WINDOW else _WINDOW
-                base, window = position, os.pread(file.fileno(), wanted, position)
+                base, window = position, read_at(file.fileno(), wanted, position)
             head = window[position - base : position - base + HEADER_BYTES]
             length = length_in_header(head)
             if length is None:

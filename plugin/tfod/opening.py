@@ -68,6 +68,17 @@ def open_shard(
             yield member.stream(file), member.size
 
 
+def read_at(handle: int, length: int, offset: int) -> bytes:
+    """Bytes of an open file from a place on; fewer at its end.
+
+    Where the system has it, in one step, so that threads and forked processes may share the file.
+    """
+    if hasattr(os, "pread"):
+        return os.pread(handle, length, offset)
+    os.lseek(handle, offset, os.SEEK_SET)  # Windows, whose processes share no file
+    return os.read(handle, length)
+
+
 def shard_size(path: str) -> int:
     """Length of a shard in bytes.
 

@@ -83,11 +83,11 @@ def publish_together(
         try:
             for step in steps:
                 if step.aside is not None:
-                    os.replace(step.path, step.aside)
+                    _rename(step.path, step.aside)
             for step in steps:
                 if step.new is not None:
                     made += _make_folders(os.path.dirname(step.path))
-                    os.replace(step.new, step.path)
+                    _rename(step.new, step.path)
             if journal is not None:
                 os.unlink(journal)  # from here on it has happened
         except BaseException as error:
@@ -152,6 +152,15 @@ def _step(path: str, new: str | None) -> _Step:
     if os.path.isdir(path):
         raise WriteError(f"{path}: cannot be replaced (it is a folder); nothing was changed")
     return _Step(path, hidden_path(path, "old") if os.path.lexists(path) else None, new)
+
+
+def _rename(old: str, new: str) -> None:
+    try:
+        os.replace(old, new)
+    except PermissionError:
+        # Windows, where the file is kept open for pictures that were read from it?
+        importlib.import_module("tfod.shard_file").close_files()
+        os.replace(old, new)
 
 
 def _make_folders(folder: str) -> Sequence[str]:

@@ -23,7 +23,7 @@ import numpy as np
 from tfod.compression import Compression, InflatingStream
 from tfod.damage import HEADER_BYTES
 from tfod.errors import ShardError
-from tfod.opening import zip_member
+from tfod.opening import read_at, zip_member
 from tfod.records import Record, masked_crc32c, read_records, shard_compression
 from tfod.remote import is_url
 
@@ -91,6 +91,14 @@ def identify(path: str | os.PathLike[str]) -> ShardIdentity:
     """Note which file a path is now, and keep it open for the spans that will point into it."""
     text = os.fspath(path)
     return _open_files.open(text if is_url(text) else os.path.abspath(text))
+
+
+def close_files() -> None:
+    """Close all shards that are kept open: Windows does not replace a file that is.
+
+    Spans of files that then stay as they are open them again; others say that theirs has changed.
+    """
+    _open_files.close()
 
 
 class RecordIndex(Sequence[bytes]):
@@ -188,6 +196,11 @@ class _OpenFiles:
         with self._lock:
             return self._file(shard).read(offset, length)
 
+    def close(self) -> None:
+        with self._lock:
+            while self._files:
+                self._files.popitem()[1].close()
+
     def _file(self, shard: ShardIdentity) -> _OpenFile:
         if shard in self._files:
             self._files.move_to_end(shard)
@@ -254,7 +267,7 @@ class _OpenFile:
             self._spool()
         if self._member and not self.is_spooled:  # what follows in the archive is not the shard's
             length = max(0, min(length, self._member.size - offset))
-        return os.pread(self._file.fileno(), length, (self._start or 0) + offset)
+        return read_at(self._file.fileno(), length, (self._start or 0) + offset)
 
     def close(self) -> None:
         self._file.close()
@@ -262,7 +275,7 @@ class _OpenFile:
     def _head(self) -> bytes:
         if self._member:
             return self._member.stream(self._file).read(HEADER_BYTES)
-        return os.pread(self._file.fileno(), HEADER_BYTES, 0)
+        return read_at(self._file.fileno(), HEADER_BYTES, 0)
 
     def _spool(self) -> None:
         plain = tempfile.TemporaryFile(buffering=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -59,9 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "; Beam's own options stand behind --" if is_for_runner else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.runner_arguments = for_runner
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
         # What was begun is cleaned up, as at Ctrl-C; nohup's wish is respected.
-        for one in (signal.SIGTERM, signal.SIGHUP):
+        # Windows has no SIGHUP.
+        for one in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(one) is not signal.SIG_IGN:
                 signal.signal(one, lambda number, _: sys.exit(128 + number))
     try:

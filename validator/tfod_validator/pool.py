@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections import deque
@@ -23,6 +24,9 @@ from tfod_validator.work import Progress, Work, do_work
 
 _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""
+
+_MOST_ON_WINDOWS = 61
+"""Handles that it waits for at a time."""
 
 _instructions: Instructions
 _stop: Event
@@ -55,6 +59,7 @@ def do_all(
         return
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
+    jobs = min(jobs, _MOST_ON_WINDOWS) if os.name == "nt" else jobs
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
     waiting: deque[Future[tuple[WorkResult, int, int]]] = deque()
@@ -87,6 +92,9 @@ def _children_block_interrupts() -> Iterator[None]:
     An interrupt in between is not lost: it waits until the end. The mask alone does not see to
     that, since the system may hand the signal to another thread, and Python acts on it in this one.
     """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: they see to it themselves
+        yield
+        return
     # Its start would lift the block.
     resource_tracker.ensure_running()
     interrupts: list[int] = []
@@ -114,6 +122,7 @@ def _next(waiting: deque[Future[tuple[WorkResult, int, int]]], progress: Progres
 def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
     global _instructions, _stop, _store
     _instructions, _stop, _store = instructions, stop, RowStore(folder)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that began the check
     set_interrupt(_heed_stop)  # what waits for a server makes no progress
 
 

@@ -8,7 +8,6 @@ of one range of hashes lie together; and what is needed to name a record that a 
 from __future__ import annotations
 
 import enum
-import os
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
+from tfod.opening import read_at
 from tfod.wire import Buffer
 
 from tfod_validator.batch import Row
@@ -166,7 +166,7 @@ class RowBlock:
         if isinstance(self.data, bytes):
             return self.data[offset : offset + length]
         with open(self.data.path, "rb", buffering=0) as file:
-            return os.pread(file.fileno(), length, self.data.offset + offset)
+            return read_at(file.fileno(), length, self.data.offset + offset)
 
 
 class RowCollector:

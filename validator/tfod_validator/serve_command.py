@@ -135,6 +135,11 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
 
 
 def _run(options: argparse.Namespace) -> int:
+    if not hasattr(os, "fork"):
+        raise TfodError(
+            "tfod serve needs Linux or macOS, whose limits of processes it puts around each check; "
+            "run its container image, or check here with: tfod check"
+        )
     _require_packages()
     from tfod_validator.service import logs, supervisor
 

@@ -17,6 +17,7 @@ import numpy as np
 from tfod.compression import Compression
 from tfod.errors import ShardError
 from tfod.headers import split_shard
+from tfod.opening import read_at
 from tfod.rearrange.sound_shards import compression_of, sound_batches
 from tfod.records import masked_crc32c
 from tfod.writer import AtomicFile
@@ -163,7 +164,7 @@ class RecordTable:
         shards = np.searchsorted(self._ends, numbers, side="right").tolist()
         with _OpenFiles(self._shards) as files:
             for (start, size), shard in zip(spans, shards, strict=True):
-                framed = os.pread(files.handle(shard), size, start)
+                framed = read_at(files.handle(shard), size, start)
                 payload = framed[_HEADER:-_FOOTER]
                 stored = int.from_bytes(framed[-_FOOTER:], "little")
                 if masked_crc32c(payload) != stored or _length(framed) != len(payload):
