@@ -6,6 +6,7 @@ Source: cocodataset.org/#format-data.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 from array import array
@@ -59,20 +60,20 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
         return one
 
     found = read_json(path, object_hook=slim)
-    lists = {"images", "annotations", "categories"}
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(key), list) for key in lists.difference(without)
-    ):
-        raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
+    lists: dict[str, list[Any]] = {}
+    for name in ("images", "annotations", "categories"):
+        entries = found.get(name, [] if name in without else None) if _is_object(found) else None
+        if not isinstance(entries, list):
+            raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
+        lists[name] = entries
     annotations: dict[Any, list[dict[str, Any]]] = {}
     with sound_coco(path):
-        for name in lists:
-            odd = next((one for one in found.get(name, ()) if not isinstance(one, dict)), None)
-            if odd is not None:
+        for name, entries in lists.items():
+            for odd in itertools.filterfalse(_is_object, entries):
                 raise ValueError(f"an entry of {name} is {quoted(odd)}, expected an object")
-        for one in found.get("annotations", ()):
+        for one in lists["annotations"]:
             annotations.setdefault(scalar(one, "image_id"), []).append(one)
-    return CocoFile(path, found["images"], found.get("categories", []), annotations)
+    return CocoFile(path, lists["images"], lists["categories"], annotations)
 
 
 @contextlib.contextmanager
@@ -144,6 +145,10 @@ def quoted(value: Any) -> str:
     """A value as JSON has it, cut short."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _is_number(value: Any) -> bool:

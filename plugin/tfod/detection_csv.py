@@ -23,6 +23,7 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _NEEDED = frozenset(COLUMNS) - frozenset(_SIZE)
 _DELIMITERS = ",;\t"
 _LONGEST_FIRST_LINE = 1 << 16
+_LARGEST_SIDE = 2**31 - 1
 _LARGEST = (2 - 2**-23) * 2.0**127  # of a float32, which shards and Datumaro keep
 _NAMES = {";": "semicolons", "\t": "tabs"}
 
@@ -340,7 +341,7 @@ def _pixels(name: str, field: dict[str, str]) -> int | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (value >= 1 and value == int(value)):
+    if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
         raise ValueError(f"{name} is {text!r}, and should be a whole number of pixels")
     return int(value)
 

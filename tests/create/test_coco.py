@@ -245,7 +245,15 @@ class TestRefusals:
             ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the picture"),
             ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
             ({"segmentation": {"size": [9, 9], "counts": [81]}}, "its size is [9, 9]"),
-            ({"segmentation": {"counts": [81]}}, "segmentation is none"),
+            (
+                {"segmentation": {"counts": [81]}},
+                "its size is null, that of the picture [240, 320]",
+            ),
+            ({"segmentation": {"size": [240, 320], "counts": [1.5]}}, "its counts are [1.5], exp"),
+            ({"segmentation": {"size": [240, 320]}}, "its counts are null, expected whole"),
+            ({"segmentation": 5}, "annotation 100000: segmentation is none (it is neither"),
+            ({"segmentation": "x"}, "segmentation is none (it is neither polygons nor runs)"),
+            ({"segmentation": [None]}, "a polygon is three or more pairs of finite numbers"),
             ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "segmentation is none"),
             ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
             ({"id": [1]}, "id is [1], expected a number"),
@@ -370,6 +378,12 @@ def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Pat
         (
             '{"images": [], "annotations": [3], "categories": []}',
             "an entry of annotations is 3, expected an object",
+        ),
+        ('{"images": [null], "categories": []}', "an entry of images is null, expected an object"),
+        ('{"images": [], "annotations": "", "categories": []}', "is no COCO JSON: it lacks"),
+        (
+            '{"images": [{"id": 1, "file_name": "a", "width": 1e300}], "categories": []}',
+            "image 1: width is 1000",
         ),
     ],
 )

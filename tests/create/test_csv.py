@@ -61,6 +61,7 @@ def test_the_pictures_own_size_counts(run: Run, csv: Path) -> None:
         ("shapes_01", "../../x", "/JPEGImages/x.jpg)"),
         ("196", "left", "train_labels.csv, row 3: xmin is 'left', and should be a number"),
         ("filename", "file", "file"),
+        ("320,240", "inf,240", "row 3: width is 'inf', and should be a whole number of pixels"),
     ],
 )
 def test_refusals(run: Run, csv: Path, before: str, after: str, says: str) -> None:

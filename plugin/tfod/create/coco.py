@@ -43,6 +43,7 @@ NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 """How many files the script writes for each set, at most."""
 
 _PERSON = "person"
+_LARGEST_SIDE = (1 << 31) - 1
 _FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
 
 
@@ -385,6 +386,8 @@ def _file_name(image: Mapping[str, Any]) -> str:
 def _side(image: Mapping[str, Any], key: str) -> int | None:
     """Height or width; None where it is not there, or is 0."""
     side = whole_number(image, key) if image.get(key) is not None else 0
+    if side > _LARGEST_SIDE:
+        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
     return side if side > 0 else None
 
 

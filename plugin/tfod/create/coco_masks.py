@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfod.coco import quoted
 from tfod.errors import TfodError, how_to_install
 
 _LEAST_NUMBERS = 6  # of a polygon: three corners; pycocotools takes four numbers for a box
@@ -42,11 +43,12 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> n
             runs = _runs(segmentation, size)
             drawn = mask.decode(mask.frPyObjects([runs], *size) if _is_list(runs) else [runs])
         else:
+            if not isinstance(segmentation, list):
+                raise ValueError("it is neither polygons nor runs")
             polygons = [_polygon(one, max(size) * _FURTHEST) for one in segmentation]
             drawn = mask.decode(mask.frPyObjects(polygons, *size))
-    except (KeyError, TypeError, ValueError, OverflowError, UnicodeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise TfodError(f"{where}: segmentation is none ({reason}); correct it") from None
+    except ValueError as error:
+        raise TfodError(f"{where}: segmentation is none ({error}); correct it") from None
     return np.asarray(drawn.max(axis=2))
 
 
@@ -56,15 +58,16 @@ def _is_list(runs: dict[str, Any]) -> bool:
 
 def _runs(segmentation: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
     """Runs of the picture's own size: pycocotools writes where they say, however far that is."""
-    counts, own = segmentation["counts"], segmentation["size"]
-    if list(own) != list(size):
-        raise ValueError(f"its size is {own}, that of the picture {list(size)}")
-    if isinstance(counts, list):
-        counts = [int(count) for count in counts]
+    counts, own = segmentation.get("counts"), segmentation.get("size")
+    if own != list(size):
+        raise ValueError(f"its size is {quoted(own)}, that of the picture {list(size)}")
+    if isinstance(counts, list) and all(type(count) is int for count in counts):
         lengths = counts
-    else:
-        counts = counts.encode("ascii") if isinstance(counts, str) else bytes(counts)
+    elif isinstance(counts, (str, bytes)) and counts.isascii():
+        counts = counts.encode("ascii") if isinstance(counts, str) else counts
         lengths = decode_counts(counts)
+    else:
+        raise ValueError(f"its counts are {quoted(counts)}, expected whole numbers or a text")
     if min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
         raise ValueError("its runs are not as many pixels as the picture has")
     return {"size": list(size), "counts": counts}
@@ -101,7 +104,10 @@ def decode_counts(counts: bytes) -> list[int]:
 
 
 def _polygon(points: Sequence[float], furthest: int) -> list[float]:
-    numbers = [float(value) for value in points]
+    try:
+        numbers = [float(value) for value in points]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("a polygon is three or more pairs of finite numbers") from None
     if len(numbers) < _LEAST_NUMBERS or len(numbers) % 2 or not np.isfinite(numbers).all():
         raise ValueError("a polygon is three or more pairs of finite numbers")
     if max(map(abs, numbers)) > furthest:
