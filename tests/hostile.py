@@ -23,25 +23,34 @@ from tests.mutants.sound import entry, features, field, frame, jpeg, png, record
 from tests.zip_forge import Item, forge
 
 Files: TypeAlias = "Mapping[str, bytes]"
-FAMILIES: dict[str, Callable[[int], Files]] = {}
+Family: TypeAlias = "Callable[[int], Files]"
+FAMILIES: dict[str, Family] = {}
+"""Shards, with label maps, and zips of them."""
+XML_FAMILIES: dict[str, Family] = {}
+"""Annotations of CVAT."""
 _BYTES_A_STEP = 16
 
 
-def _family(make: Callable[[int], Files]) -> Callable[[int], Files]:
+def _family(make: Family) -> Family:
     FAMILIES[make.__name__] = make
     return make
 
 
-def write(folder: Path, family: str, size: int) -> Path:
+def _xml_family(make: Family) -> Family:
+    XML_FAMILIES[make.__name__] = make
+    return make
+
+
+def write(folder: Path, family: Family, size: int) -> Path:
     """Write a family's files; gives the path that is to be read."""
     folder.mkdir()
-    files = FAMILIES[family](size)
+    files = family(size)
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return folder / next(iter(files)) if len(files) == 1 else folder
 
 
-def growths(do: Callable[[Path], object], folder: Path, family: str, size: int) -> list[int]:
+def growths(do: Callable[[Path], object], folder: Path, family: Family, size: int) -> list[int]:
     """By how many steps an input costs more when it grows, twice, by as much as it was before.
 
     What costs something once falls out; of linear work the second is the double of the first.
@@ -413,3 +422,43 @@ def entries_of_one_name(size: int) -> Files:
 def entries_at_one_place(size: int) -> Files:
     one = Item("a.tfrecord", _plain(0), start=0)
     return {"a.zip": forge(Item("a.tfrecord", _plain(0)), *[one] * (size // 60))}
+
+
+# CVAT's XML
+
+
+def _xml(*parts: str) -> Files:
+    head = "<annotations><meta><task><labels><label><name>cat</name></label></labels></task></meta>"
+    return {"a.xml": f"{head}{''.join(parts)}</annotations>".encode()}
+
+
+def _image(name: object = "a.jpg", inside: str = "") -> str:
+    return f'<image id="0" name="{name}" width="4" height="4">{inside}</image>'
+
+
+_BOX = '<box label="cat" xtl="0" ytl="0" xbr="1" ybr="1"/>'
+
+
+@_xml_family
+def elements_of_the_root(size: int) -> Files:
+    return _xml(_image(), "<a/>" * (size // 4))
+
+
+@_xml_family
+def elements_of_an_image(size: int) -> Files:
+    return _xml(_image(inside="<a/>" * (size // 4)))
+
+
+@_xml_family
+def boxes_of_an_image(size: int) -> Files:
+    return _xml(_image(inside=_BOX * (size // len(_BOX))))
+
+
+@_xml_family
+def images_of_a_document(size: int) -> Files:
+    return _xml(*map(_image, range(size // 60)))
+
+
+@_xml_family
+def images_of_one_name(size: int) -> Files:
+    return _xml(_image() * (size // 60))

@@ -20,6 +20,14 @@ from tfod.errors import TfodError, how_to_install
 
 MEMBER = "annotations.xml"
 _MOST_BYTES = 4 << 30
+_MOST_RATIO = 200  # CVAT's own documents are packed to a tenth or a fiftieth
+_RATIO_FROM = 4 << 20
+_LONGEST_PARSED = 64 << 20
+"""Bytes of a document that is held whole; the annotations of one image have some thousand."""
+_MOST_HELD = 2_000_000
+"""Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
+ten in each frame."""
+_TOO_LARGE = ("huge", "excessive depth", "limit exceeded", "too long")
 _ZIP_SIGNATURE = b"PK\x03\x04"
 
 
@@ -35,18 +43,22 @@ _SAFE = {
 
 
 class _Bounded:
-    """A stream that ends in an error where a bomb would go on."""
+    """What an entry of a zip unpacks to; it ends in an error where a bomb would go on."""
 
-    def __init__(self, stream: IO[bytes], name: str) -> None:
+    def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:
         self._stream = stream
         self._name = name
-        self._left = _MOST_BYTES
+        self._read = 0
+        self._most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * packed))
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise TfodError(f"{self._name} unpacks to more than {_MOST_BYTES >> 30} GiB of XML")
+        self._read += len(data)
+        if self._read > self._most:
+            raise TfodError(
+                f"{self._name} unpacks to more than {self._most:,} bytes, as a decompression bomb "
+                "does; export the task again, and pass annotations.xml itself if it is that large"
+            )
         return data
 
 
@@ -83,7 +95,7 @@ def open_xml(path: str) -> Iterator[tuple[Any, str]]:
         entry = _the_member(archive, path)
         name = f"{path}, {entry.filename}"
         with _unreadable(name), archive.open(entry) as stream:
-            yield _Bounded(stream, name), name
+            yield _Bounded(stream, name, entry.compress_size), name
 
 
 @contextlib.contextmanager
@@ -112,7 +124,9 @@ def _the_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
 
 
 def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterator[Any]:
-    """Walk through a large document; each element is dropped when the next is asked for.
+    """Walk through a large document; each child of the root is dropped when the next is asked for.
+
+    A child that is not asked for is dropped as well, and none is held beyond a limit.
 
     Args:
         stream: the document.
@@ -121,29 +135,31 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
         tags: of the root's children to be given.
 
     Raises:
-        TfodError: no well-formed XML, of another root, or with a document type; with the line.
+        TfodError: no well-formed XML, of another root, or with a document type; with the line; or a
+            child of the root that holds too much.
     """
     etree = _lxml()
-    events = etree.iterparse(
-        stream,
-        events=("end",),
-        tag=tuple(tags),
-        **_SAFE,
-    )
-    judged = False
+    depth = held = 0
     try:
-        for _, element in events:
-            if not judged:
-                _judge(element.getroottree(), name, root)
-                judged = True
-            if element.getparent() is not element.getroottree().getroot():
+        for event, element in etree.iterparse(stream, events=("start", "end"), **_SAFE):
+            if event == "start":
+                depth += 1
+                if depth == 1:
+                    _judge(element.getroottree(), name, root)
+                    continue
+                held += 1 + len(element.attrib)
+                if held > _MOST_HELD:
+                    raise _holds_too_much(element, name)
                 continue
-            yield element
+            depth -= 1
+            if depth != 1:
+                continue
+            held = 0
+            if element.tag in tags:
+                yield element
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]
-        if not judged and events.root is not None:
-            _judge(events.root.getroottree(), name, root)
     except etree.XMLSyntaxError as error:
         raise _ill_formed(name, error) from None
 
@@ -152,12 +168,15 @@ def parse(path: str) -> Any:
     """The root of a small document.
 
     Raises:
-        TfodError: it cannot be read, is no well-formed XML, or has a document type.
+        TfodError: it cannot be read, is no well-formed XML, has a document type, or is too long.
     """
     etree = _lxml()
     parser = etree.XMLParser(**_SAFE)
     try:
         with Path(path).open("rb") as file:
+            if os.fstat(file.fileno()).st_size > _LONGEST_PARSED:
+                most = _LONGEST_PARSED >> 20
+                raise TfodError(f"{path} has more than {most} MiB, too much for one image")
             tree = etree.parse(file, parser)
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -193,8 +212,24 @@ def _judge(tree: Any, name: str, root: str | None) -> None:
         raise TfodError(f"{name} is another kind of XML: its root is <{tag}>, not <{root}>")
 
 
+def _holds_too_much(element: Any, name: str) -> TfodError:
+    child = element
+    while child.getparent().getparent() is not None:
+        child = child.getparent()
+    return TfodError(
+        f"{name}: <{child.tag}> in line {child.sourceline} holds more than {_MOST_HELD:,} elements "
+        "and attributes, as no export does; export the task again, or in parts"
+    )
+
+
 def _ill_formed(name: str, error: Any) -> TfodError:
     reason = " ".join(str(error.msg).split())
+    if any(one in reason.lower() for one in _TOO_LARGE):
+        reason = reason.partition(", ")[0]  # what follows is for who writes the parser's caller
+        return TfodError(
+            f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
+            f"export has ({reason}); export it again"
+        )
     # lxml appends the place to the message of a parser's error, not to that of a pull.
     line = "" if ", line " in reason else f", line {error.lineno or 1}"
     return TfodError(f"{name} is no well-formed XML ({reason}{line}); export it again")

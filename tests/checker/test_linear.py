@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tfod.describe import describe
 from tfod.errors import TfodError
+from tfod_validator.annotations import load_annotations
 from tfod_validator.check import Options, check_sources
+from tfod_validator.task import load_task
 
-from tests.hostile import FAMILIES, growths
+from tests.hostile import FAMILIES, XML_FAMILIES, growths
 
 _SIZE = 12_000
 _MOST = 2.6
@@ -26,9 +29,30 @@ def describe_it(path: Path) -> None:
         describe(path)
 
 
+def as_task(path: Path) -> None:
+    with contextlib.suppress(TfodError):
+        load_task(cvat_xml=str(path))
+
+
+def as_annotations(path: Path) -> None:
+    found = load_annotations(str(path))
+    for image in found.pictures:
+        assert found.find(image.name)
+
+
 @pytest.mark.parametrize("do", [check, describe_it])
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_twice_the_size_is_twice_the_work(tmp_path: Path, family: str, do: object) -> None:
-    assert callable(do)
-    first, second = growths(do, tmp_path, family, _SIZE)
+def test_twice_the_size_is_twice_the_work(
+    tmp_path: Path, family: str, do: Callable[[Path], None]
+) -> None:
+    first, second = growths(do, tmp_path, FAMILIES[family], _SIZE)
+    assert second <= _MOST * max(first, _SIZE)
+
+
+@pytest.mark.parametrize("do", [as_task, as_annotations])
+@pytest.mark.parametrize("family", sorted(XML_FAMILIES))
+def test_twice_the_xml_is_twice_the_work(
+    tmp_path: Path, family: str, do: Callable[[Path], None]
+) -> None:
+    first, second = growths(do, tmp_path, XML_FAMILIES[family], 4 * _SIZE)
     assert second <= _MOST * max(first, _SIZE)

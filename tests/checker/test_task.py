@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 from tfod.errors import TfodError
 from tfod_validator.collector import Collector
+from tfod_validator.cvat_xml import read_cvat_xml
 from tfod_validator.finding import Place
 from tfod_validator.frames import PictureRow, judge_task
 from tfod_validator.profile import Policy
@@ -313,7 +314,7 @@ class TestBadInput:
             ("<annotation/>", "<annotation>"),
             ("<annotations/>", "no <meta>"),
             ("<annotations><image id='0' name='a'/></annotations>", "no <meta> before"),
-            (video(stop=10**12), "claims"),
+            (video(stop=10**12), "has more than 1,000,000 frames; export the task in parts"),
             (video(filter="step=many"), "'many'"),
             (IMAGES_XML.replace('width="200"', 'width="wide"'), "line 63"),
             ("\n<annotations>" + "<a>" * 300 + "</a>" * 300 + "</annotations>", "epth"),
@@ -381,6 +382,47 @@ class TestBadInput:
         with pytest.raises(TfodError, match="cannot be unpacked"):
             load_task(cvat_xml=str(path))
 
+    @pytest.mark.parametrize("inside", ["", "<image>", "<image><points>", "<meta>", "<track>"])
+    def test_a_bomb_is_called_one(self, tmp_path: Path, inside: str) -> None:
+        path = write_bomb(tmp_path / "bomb.zip", inside, 20)
+        assert path.stat().st_size < 100_000
+        with pytest.raises(TfodError, match=r"unpacks to more than [\d,]+ bytes, as a decompr"):
+            load_task(cvat_xml=str(path))
+
+    @pytest.mark.parametrize("inside", ["<image>", "<image><points>", "<track>"])
+    def test_what_is_held_is_bounded(
+        self, write: Write, monkeypatch: pytest.MonkeyPatch, inside: str
+    ) -> None:
+        monkeypatch.setattr("tfod.safe_xml._MOST_HELD", 300)
+        head = "<annotations>\n" + "<image id='0' name='a.jpg'><points/></image>\n" * 3
+        path = write("a.xml", head.replace("\n", "\n<meta/>", 1) + inside + "<box a=''/>" * 200)
+        kind = inside[1:].partition(">")[0]
+        with pytest.raises(TfodError, match=rf"<{kind}> in line 5 holds more than 300 elements"):
+            list(read_cvat_xml(path))
+
+    def test_a_long_text_is_called_one(self, write: Write) -> None:
+        path = write("a.xml", f"<annotations><meta>{'a' * 11_000_000}</meta></annotations>")
+        with pytest.raises(TfodError, match=r"line 1: a text, a name or a nesting is larger than"):
+            load_task(cvat_xml=path)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+    @pytest.mark.parametrize(("inside", "most"), [("", 60_000), ("<image>", 450_000)])
+    def test_a_bomb_takes_little_memory(self, tmp_path: Path, inside: str, most: int) -> None:
+        path = write_bomb(tmp_path / "bomb.zip", inside, 40)
+        script = (
+            "import resource, sys, lxml.etree; from tfod_validator.task import load_task\n"
+            "from tfod.errors import TfodError\n"
+            "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "before = used()\n"
+            "try: load_task(cvat_xml=sys.argv[1])\n"
+            "except TfodError: print(used() - before)"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+        )
+        # All of it would take 1.3 GB.
+        assert int(ran.stdout) < most
+
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     def test_large_xml_takes_little_memory(self, tmp_path: Path) -> None:
         path = tmp_path / "a.xml"
@@ -400,6 +442,18 @@ class TestBadInput:
         )
         # The whole tree would take some 300 MB.
         assert int(ran.stdout) < 30_000
+
+
+def write_bomb(path: Path, inside: str, megabytes: int) -> Path:
+    """A zip with an ``annotations.xml`` of elements without end."""
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("annotations.xml", "w") as file,
+    ):
+        file.write(f"<annotations><meta/>{inside}".encode())
+        for _ in range(megabytes):
+            file.write(b"<a/>" * 250_000)
+    return path
 
 
 class TestLabels:

@@ -84,11 +84,11 @@ class Annotations:
         by_path, by_base, by_stem = self._index
         for index, name in ((by_path, path), (by_base, base), (by_stem, split_extension(base)[0])):
             if name in index:
-                return tuple(index[name])
+                return index[name]
         return ()
 
     @functools.cached_property
-    def _index(self) -> tuple[dict[str, list[int]], ...]:
+    def _index(self) -> tuple[dict[str, tuple[int, ...]], ...]:
         by_path, by_base, by_stem = (defaultdict(list) for _ in range(3))
         for place, picture in enumerate(self.pictures):
             path = safe_relative_path(picture.name)
@@ -96,7 +96,8 @@ class Annotations:
             by_path[path].append(place)
             by_base[base].append(place)
             by_stem[split_extension(base)[0]].append(place)
-        return dict(by_path), dict(by_base), dict(by_stem)
+        indexes = (by_path, by_base, by_stem)
+        return tuple({name: tuple(at) for name, at in index.items()} for index in indexes)
 
 
 def load_annotations(path: str) -> Annotations:

@@ -12,7 +12,9 @@ from tfod.voc import VOC_ANNOTATIONS, VocPicture, read_voc
 
 from tfod_validator.annotations import Annotations, SourcePicture, not_compared
 from tfod_validator.cvat_shapes import CvatShape
-from tfod_validator.cvat_xml import CvatMeta, CvatTrack, read_cvat_xml
+from tfod_validator.cvat_xml import CvatMeta, CvatTrack, read_cvat_xml, require_fewer
+
+_MOST_BOXES = 5_000_000
 
 
 def load_voc(source: str, files: Sequence[str]) -> Annotations:
@@ -66,12 +68,14 @@ def load_cvat(path: str) -> Annotations:
     meta: CvatMeta | None = None
     pictures: list[SourcePicture] = []
     tracked: dict[int, list[CvatShape]] = defaultdict(list)
-    others = 0
+    others = boxes = 0
     for part in read_cvat_xml(path):
         if isinstance(part, CvatMeta):
             meta = part
             continue
         others += part.other_shapes
+        boxes += len(part.boxes)
+        require_fewer(boxes, _MOST_BOXES, "boxes", path)
         if isinstance(part, CvatTrack):
             for number, box in part.boxes:
                 tracked[number].append(box)

@@ -52,6 +52,7 @@ class BatchJudge:
         self._annotations = annotations
         self._judged_uses: set[Use] = set()
         self._bad_uses: dict[Use, Said] = {}
+        self._found: set[int] = set()
 
     def judge(self, batch: Batch) -> None:
         """Judge the records of a batch, and remember what is asked for at the end."""
@@ -95,7 +96,10 @@ class BatchJudge:
     def _compare(self, batch: Batch, boxes: Boxes, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
         for number, (row, (start, end)) in enumerate(zip(batch.rows, boxes.bounds, strict=True)):
-            self._result.seen.update(annotations.find(row.filename or ""))
+            places = annotations.find(row.filename or "")
+            if id(places) not in self._found:  # of one name always the same tuple
+                self._found.add(id(places))
+                self._result.seen.update(places)
             found = compare(
                 annotations,
                 row.filename or "",

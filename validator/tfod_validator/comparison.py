@@ -25,6 +25,7 @@ _PIXEL = 1.02  # float32, and the two digits of CVAT's XML and Datumaro's boxes,
 _LEAST_OVERLAP = 0.1
 _MOSTLY = 0.8
 _CLOSEST = 64
+_CANDIDATES = 10
 _MOST_PAIRS = 50_000_000
 _SWAP = [1, 0, 3, 2]
 _NO_SHIFT = np.zeros(4)
@@ -64,7 +65,8 @@ def compare(
     """
     found = annotations.find(filename)
     if len(found) != 1:
-        return Comparison(filename, [annotations.pictures[place].name for place in found])
+        first = [annotations.pictures[place].name for place in found[:_CANDIDATES]]
+        return Comparison(filename, first, others=len(found) - len(first))
     picture = annotations.pictures[found[0]]
     if len(classes) != len(boxes):
         classes = [None] * len(boxes)

@@ -23,7 +23,7 @@ from tfod_validator.cvat_shapes import (
     read_whole,
 )
 
-_MOST_FRAMES = 10_000_000
+_MOST_FRAMES = 1_000_000
 _NO_SHAPES = ("tag", "attribute")
 
 
@@ -129,16 +129,31 @@ def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | 
         TfodError: it is not CVAT's XML; with the line.
     """
     seen_meta = False
+    images = 0
     for element in iterate(stream, name, "annotations", ("meta", "image", "track")):
         if element.tag == "meta":
             seen_meta = True
             yield _read_meta(element, name)
         elif not seen_meta:
             raise TfodError(f"{name} has no <meta> before <{element.tag}>; export it again")
+        elif element.tag == "image":
+            images += 1
+            require_fewer(images, _MOST_FRAMES, "images", name)
+            yield _read_image(element, name)
         else:
-            yield (_read_image if element.tag == "image" else _read_track)(element, name)
+            yield _read_track(element, name)
     if not seen_meta:
         raise TfodError(f"{name} has no <meta>; export the task as CVAT for images 1.1")
+
+
+def require_fewer(count: int, most: int, what: str, name: str) -> None:
+    """Refuse a document with more of something than is kept in memory.
+
+    Raises:
+        TfodError: it has more.
+    """
+    if count > most:
+        raise TfodError(f"{name} has more than {most:,} {what}; export the task in parts")
 
 
 def _read_meta(meta: Any, name: str) -> CvatMeta:
@@ -194,8 +209,7 @@ def _read_numbers(task: Any, name: str) -> tuple[int, int, range]:
     if stop is None:
         stop = start + ((size or 0) - 1) * step
     numbers = range(start, stop + 1, step)
-    if len(numbers) > _MOST_FRAMES:
-        raise TfodError(f"{name} claims {len(numbers)} frames, above {_MOST_FRAMES}")
+    require_fewer(len(numbers), _MOST_FRAMES, "frames", name)
     # A job's frames start in the middle of its task.
     starts = [
         read_whole(one.text, one, name) or 0 for one in task.iterfind("segments/segment/start")

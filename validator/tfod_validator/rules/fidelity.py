@@ -45,6 +45,7 @@ class Comparison:
     Attributes:
         filename: of the record.
         candidates: names of the source's pictures that it can be; one, unless something is wrong.
+        others: how many more there are.
         missing: boxes of the source that the record lacks.
         extra: boxes of the record that the source lacks.
         moved: pairs of one class that lie more than a pixel apart.
@@ -65,6 +66,7 @@ class Comparison:
     tolerance: float = 1.0
     size: tuple[float, float] = (0.0, 0.0)
     shifted: bool = False
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -207,8 +209,9 @@ def unknown_picture(compared: Comparison) -> Iterator[Problem]:
         )
     else:
         shown = ", ".join(names[:_CANDIDATES_SHOWN])
+        count = len(names) + compared.others
         message = (
-            f"picture {compared.filename!r} can be any of {len(names)} pictures of the source "
+            f"picture {compared.filename!r} can be any of {count} pictures of the source "
             f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})"
         )
     yield Problem(message, feature=keys.FILENAME, value=compared.filename)
