@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from tfod.remote_errors import is_final, reason_of, remote_error
-from tfod.remote_source import ByteSource, ChangedError, source_of
+from tfod.remote_source import ByteSource, ChangedError, Head, source_of
 from tfod.remote_waiting import (
     LONGEST_WAIT,
     WHEN_WELL,
@@ -32,6 +32,7 @@ _LEAST_PIECE = 1 << 16  # on a slow line
 _LARGEST_PIECE = 8 << 20
 _MOST_WAITING = 2 * _LARGEST_PIECE  # bytes; one more piece is being read
 _LONGEST_PIECE = 4.0  # seconds that a piece may take, at the rate of the last one
+_LONGEST_HEAD = 8 << 20
 _TRIES_TO_OPEN = 3  # what is open is tried again as long as patience lasts
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; doubled after each try
 
@@ -52,11 +53,12 @@ class RemoteReadError(OSError):
 class _Run:
     """One run of reading, from some byte on: what has come and is not yet read."""
 
-    def __init__(self, start: int, stop: int | None) -> None:
+    def __init__(self, start: int, stop: int | None, is_ahead: bool) -> None:
         self.start = start
         self.stop = stop
+        self._is_ahead = is_ahead
         self.got = self._taken = start  # the bytes up to which all have come, and been read
-        self.asked = 0  # for how many pieces
+        self.asked = self.given = 0  # how many pieces were asked for, and taken
         self.pieces: deque[bytes] = deque()
         self.is_finished = False
         self.checksum = hashlib.sha256()
@@ -65,6 +67,7 @@ class _Run:
     def take(self) -> bytes:
         """The first of the pieces that wait."""
         piece = self.pieces.popleft()
+        self.given += 1
         self._taken += len(piece)
         return piece
 
@@ -72,6 +75,8 @@ class _Run:
         """Whether to fetch more; who looks at the first bytes alone shall not pay for others."""
         if self.is_finished:
             return False
+        if not self._is_ahead:
+            return self.asked > self.given and not self.pieces
         if self.got == self.start:
             return self.asked > 0
         waiting = self.got - self._taken
@@ -112,12 +117,15 @@ class ReadAhead:
     The thread knows nothing of the stream: a stream that nobody holds any more is closed.
     """
 
-    def __init__(self, url: str, hashed: bool) -> None:
+    def __init__(self, url: str, hashed: bool, is_look: bool, head: Head | None) -> None:
         self._url = url
+        self._is_look = is_look
+        self._head = head
+        self._kept = bytearray()
         self._server = server_of(url)
         self._is_hashed = hashed
         self._source: ByteSource | None = None
-        self._run = _Run(0, None)
+        self._run = _Run(0, None, not is_look)
         self._changed = threading.Condition()
         self._is_open = self._is_stopped = False
         self._failure: RemoteReadError | None = None
@@ -158,7 +166,7 @@ class ReadAhead:
     def begin(self, start: int, stop: int | None) -> None:
         """Read these bytes from now on; they are fetched when the first piece is asked for."""
         with self._changed:
-            self._run = _Run(start, stop)
+            self._run = _Run(start, stop, not self._is_look)
             self._changed.notify_all()
 
     def next_piece(self) -> bytes:
@@ -179,6 +187,13 @@ class ReadAhead:
         if self._failure is not None:
             raise self._failure
         return b""
+
+    def head(self) -> Head | None:
+        """What has come of a look; None where a reader cannot go on behind it."""
+        source = self._source
+        if source is None or not source.has_ranges or source.size is None or not self._kept:
+            return None
+        return Head(bytes(self._kept), source.size, source.marks)
 
     def digest(self) -> str:
         """The SHA-256, when all is read.
@@ -210,8 +225,14 @@ class ReadAhead:
                     self._changed.wait(min(left, LONGEST_WAIT))
                     heed_interrupt()
                     continue
-                self._server.was_silent()
-                what = f"no {'byte' if self._is_open else 'answer'} came for {patient:g} s"
+                if time.monotonic() - self._server.last_heard >= patient:
+                    self._server.was_silent()
+                    what = f"no {'byte' if self._is_open else 'answer'} came for {patient:g} s"
+                else:
+                    what = (
+                        f"the server has sent nothing new for {patient:g} s: it has no ranges, and "
+                        "begins again whenever the connection breaks off"
+                    )
                 self._failure = self._error(what, WHEN_WELL, errno.ETIMEDOUT)
                 self.stop()
 
@@ -241,7 +262,7 @@ class ReadAhead:
             self._changed.notify_all()
 
     def _open(self) -> ByteSource:
-        source = source_of(self._url, self._note_bytes)
+        source = source_of(self._url, self._note_bytes, in_ranges=self._is_look, head=self._head)
         source.open()
         return source
 
@@ -254,6 +275,8 @@ class ReadAhead:
         if self._is_hashed:
             run.checksum.update(piece)
         with self._changed:
+            if self._is_look and run.got == len(self._kept) <= _LONGEST_HEAD:
+                self._kept += piece
             run.got += len(piece)
             if piece and not self._is_stopped:
                 run.pieces.append(piece)
@@ -307,8 +330,9 @@ class ReadAhead:
             text += f", {what_follows} was tried {times} ({self._reason})"
         return RemoteReadError(number, f"{text}; {remedy}", self._url)
 
-    def _note_bytes(self) -> None:
-        self._last_byte = time.monotonic()
+    def _note_bytes(self, are_new: bool) -> None:
+        if are_new:
+            self._last_byte = time.monotonic()
         self._server.heard()
 
 

@@ -48,6 +48,9 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
         known = f" ({reason})" if "bucket does not exist" in reason else ""
         remedy = "see whether the address is right"
         return RemoteError(url, f"is not there{known}; {remedy}", is_closed=True)
+    if _is_loop(error):
+        remedy = "see whether the address is right, or asks for a login"
+        return RemoteError(url, f"is redirected again and again; {remedy}", is_closed=True)
     if _is_forbidden(error):
         hint = _CREDENTIALS.get(protocol.rpartition("::")[2])
         remedy = f"; {hint}" if hint else ""
@@ -73,8 +76,13 @@ def is_final(error: BaseException) -> bool:
     return (
         isinstance(error, (RemoteError, FileNotFoundError, IsADirectoryError, ImportError))
         or _is_forbidden(error)
+        or _is_loop(error)
         or (400 <= status < 500 and status not in (408, 425, 429))
     )
+
+
+def _is_loop(error: BaseException) -> bool:
+    return type(error).__name__ == "TooManyRedirects"  # aiohttp's, whose words are none
 
 
 def _is_forbidden(error: BaseException) -> bool:

@@ -8,20 +8,39 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from tfod.remote import filesystem_of
+from tfod.remote_errors import status_of
 from tfod.remote_waiting import patience
 
 # What tells an object from another one of the same name, as the stores call it.
 _MARKS = ("size", "ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified",
           "mtime", "created")  # fmt: skip
 _STEP = 1 << 18
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_LEAST_RANGE = 1 << 12
+_NO_SUCH_RANGE = 416
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class ChangedError(Exception):
     """The object is another one than at the first look."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first bytes of an object, for who reads it next.
+
+    Attributes:
+        data: those bytes.
+        size: of the whole object.
+        marks: what tells it from another object of its name.
+    """
+
+    data: bytes
+    size: int
+    marks: Any
 
 
 class ByteSource(Protocol):
@@ -31,6 +50,8 @@ class ByteSource(Protocol):
     """Its length in bytes as soon as it is open; None where the server does not say it."""
     has_ranges: bool
     """Whether reading may begin anywhere without what is in front being sent too."""
+    marks: Any
+    """What tells the object from another one of its name, as soon as it is open."""
 
     def open(self) -> None:
         """Look at the object for the first time."""
@@ -46,18 +67,52 @@ class ByteSource(Protocol):
         """Let go of the connection; the next read begins anew."""
 
 
-def source_of(url: str, came: Callable[[], None]) -> ByteSource:
+Came: TypeAlias = "Callable[[bool], None]"
+"""Told whenever bytes have come: whether some are from beyond the furthest place reached."""
+
+
+def source_of(
+    url: str, came: Came, *, in_ranges: bool = False, head: Head | None = None
+) -> ByteSource:
     """The object behind a URL; nothing is asked of the server yet.
 
     Args:
         url: of the object.
         came: is called whenever bytes have come.
+        in_ranges: whether to ask for no more than is read, even where that takes more requests.
+        head: what is known of the object already, and is not asked for again.
     """
     filesystem, path = filesystem_of(url)
     protocols = filesystem.protocol
     if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
-        return _WebSource(filesystem, path, came)
-    return _RangedSource(filesystem, path, came)
+        source: ByteSource = _WebSource(filesystem, path, came, in_ranges)
+    else:
+        source = _RangedSource(filesystem, path, came)
+    return source if head is None else _HeadedSource(source, head)
+
+
+class _HeadedSource:
+    """An object whose first bytes are there: the server is asked for what is behind them."""
+
+    has_ranges = True
+
+    def __init__(self, source: ByteSource, head: Head) -> None:
+        self._source = source
+        self._head = head.data
+        self.size: int | None = head.size
+        self.marks = source.marks = head.marks
+        source.size, source.has_ranges = head.size, True
+
+    def open(self) -> None:
+        pass  # when the first byte behind the head is read
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset < len(self._head):
+            return self._head[offset : offset + size]
+        return self._source.read(offset, size)
+
+    def reset(self) -> None:
+        self._source.reset()
 
 
 def _silent(seconds: float) -> ConnectionError:
@@ -70,12 +125,12 @@ class _RangedSource:
 
     has_ranges = True
 
-    def __init__(self, filesystem: Any, path: str, came: Callable[[], None]) -> None:
+    def __init__(self, filesystem: Any, path: str, came: Came) -> None:
         self.size: int | None = None
+        self.marks: dict[str, Any] | None = None
         self._system = filesystem
         self._path = path
         self._came = came
-        self._marks: dict[str, Any] | None = None
         self._is_open = False
         self._file: Any = None  # None also where each range is asked for by itself
 
@@ -107,7 +162,7 @@ class _RangedSource:
             data = self._file.read(size)
         if len(data) > size:
             raise OSError("the server has sent more than the range it was asked for")
-        self._came()
+        self._came(True)
         # s3fs asks for each range on the condition that the object is the one that was opened.
         is_certain = "IfMatch" in getattr(self._file, "read_kw", {})
         if not is_certain and self.size is not None and offset + len(data) >= self.size:
@@ -134,7 +189,7 @@ class _RangedSource:
                 part := await asyncio.wait_for(body.read(_STEP), silence)
             ):
                 parts.append(part)
-                self._came()
+                self._came(True)  # none of them is asked for again
         except Exception as error:
             if not parts and isinstance(error, asyncio.TimeoutError):
                 raise _silent(silence) from None
@@ -155,9 +210,9 @@ class _RangedSource:
         if info["type"] == "directory":
             raise IsADirectoryError(f"{self._path} is a folder")
         marks = {mark: info[mark] for mark in _MARKS if mark in info}
-        if self._marks is None:
-            self._marks, self.size = marks, info.get("size")
-        elif marks != self._marks:
+        if self.marks is None:
+            self.marks, self.size = marks, info.get("size")
+        elif marks != self.marks:
             raise ChangedError
 
 
@@ -165,33 +220,47 @@ class _WebSource:
     """An object of a web server, which need not know ranges: one answer, read on and on.
 
     After an error the rest is asked for; a server without ranges sends all again, and what has
-    been read is dropped.
+    been read is dropped. Where an answer breaks off before a byte of it could be read (the library
+    drops what lies in its buffer), less is asked for at once.
     """
 
-    def __init__(self, filesystem: Any, path: str, came: Callable[[], None]) -> None:
+    def __init__(self, filesystem: Any, path: str, came: Came, in_ranges: bool) -> None:
         self.size: int | None = None
         self.has_ranges = False
+        self.marks: tuple[Any, ...] | None = None
         self._system = filesystem
         self._path = path
         self._came = came
-        self._marks: tuple[Any, ...] | None = None
+        self._in_ranges = in_ranges
+        self._span: int | None = None  # so many bytes are asked for at once; None is all
+        self._end: int | None = None  # behind the range that is answered
+        self._furthest = 0
         self._is_packed = False  # for the way only: sizes and ranges are those of the packed bytes
         self._answer: Any = None
         self._position = 0
         self._failure: Exception | None = None
 
     def open(self) -> None:
-        self._begin(0)
+        try:
+            self._begin(0, _STEP)
+        except Exception as error:
+            if not self._in_ranges or status_of(error) != _NO_SUCH_RANGE:
+                raise
+            self._in_ranges = False  # it is empty, and has no first byte
+            self._begin(0, _STEP)
 
     def read(self, offset: int, size: int) -> bytes:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        if self._answer is not None and self._position == self._end != self.size:
+            self.reset()  # the range has come, and more is there
         # Without ranges what is in front is sent anyway.
         is_far = self._answer is not None and self._position < offset and self.has_ranges
         if self._answer is None or self._position > offset or is_far:
             self.reset()
-            self._begin(offset)
+            self._begin(offset, size)
+        first = self._position
         while self._position < offset:
             if not self._next(min(_STEP, offset - self._position)):
                 raise EOFError("the answer ends early")
@@ -203,9 +272,15 @@ class _WebSource:
                 wanted -= len(part)
         except Exception as failure:
             if not parts:
+                if self._position == first:
+                    self._ask_for_less()
                 raise
             self._failure = failure  # what has come before is not lost
         return b"".join(parts)
+
+    def _ask_for_less(self) -> None:
+        asked = self._span or 4 * _STEP
+        self._span = max(asked // 4, _LEAST_RANGE)
 
     def reset(self) -> None:
         self._failure = None
@@ -219,18 +294,20 @@ class _WebSource:
 
         part: bytes = sync(self._system.loop, self._read_on, min(size, _STEP))
         if part:
-            self._came()
             self._position += len(part)
+            self._came(self._position > self._furthest)
+            self._furthest = max(self._furthest, self._position)
         return part
 
-    def _begin(self, offset: int) -> None:
-        """Ask for the object from an offset on."""
+    def _begin(self, offset: int, wanted: int) -> None:
+        """Ask for the object from an offset on; for so many bytes where no more is wanted."""
         import aiohttp  # fsspec's file system for the web needs it
         from fsspec.asyn import sync
 
         headers = {**self._system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
-        if offset and not self._is_packed:
-            headers["Range"] = f"bytes={offset}-"
+        span = wanted if self._in_ranges else self._span
+        if (offset or span) and not self._is_packed:
+            headers["Range"] = f"bytes={offset}-{offset + span - 1 if span else ''}"
         silence = patience() / 3  # so that it is tried again before it is given up
         limits = aiohttp.ClientTimeout(total=None, sock_connect=silence, sock_read=silence)
         self._answer = answer = sync(self._system.loop, self._ask, headers=headers, within=limits)
@@ -240,15 +317,17 @@ class _WebSource:
         if self._position > offset or (answer.status == 206 and not found):
             raise OSError("the server has sent another range than it was asked for")
         self._is_packed = answer.headers.get("Content-Encoding", "identity") != "identity"
-        told = found[2] if is_part and found else answer.headers.get("Content-Length", "*")
+        self._end = int(found[2]) + 1 if is_part and found else None
+        told = found[3] if is_part and found else answer.headers.get("Content-Length", "*")
         size = int(told) if told.isdigit() and not self._is_packed else None
         if is_part and size is None:
             size = self.size  # a part need not say of how much it is one
         marks = (size, answer.headers.get("ETag"), answer.headers.get("Last-Modified"))
-        if self._marks is None:
-            self._marks, self.size = marks, size
-            self.has_ranges = size is not None and answer.headers.get("Accept-Ranges") == "bytes"
-        elif marks != self._marks:
+        if self.marks is None:
+            self.marks, self.size = marks, size
+            says_so = answer.headers.get("Accept-Ranges") == "bytes"
+            self.has_ranges = size is not None and (is_part or says_so)
+        elif marks != self.marks:
             raise ChangedError
 
     async def _read_on(self, size: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 
 from tfod.read_ahead import ReadAhead, RemoteReadError
+from tfod.remote_source import Head
 
 __all__ = ["RemoteReadError", "RemoteStream"]
 
@@ -24,18 +25,23 @@ class RemoteStream(io.RawIOBase):
     meanwhile, or is no longer there.
     """
 
-    def __init__(self, url: str, *, hashed: bool = False) -> None:
+    def __init__(
+        self, url: str, *, hashed: bool = False, is_look: bool = False, head: Head | None = None
+    ) -> None:
         """Open it.
 
         Args:
             url: any that fsspec knows.
             hashed: whether the SHA-256 is to be computed, for :meth:`digest`.
+            is_look: whether only the start is looked at: nothing is read ahead, and what has come
+                is kept, for :meth:`head`.
+            head: what a look at the object has seen, which is not fetched again.
 
         Raises:
             OSError: it is not there, cannot be reached or may not be read; there is no such kind
                 of URL, or its package is missing.
         """
-        self._ahead = ReadAhead(url, hashed)
+        self._ahead = ReadAhead(url, hashed, is_look, head)
         self._piece = memoryview(b"")
         self._place: int | None = None
         self.size: int | None = self._ahead.open()
@@ -85,6 +91,10 @@ class RemoteStream(io.RawIOBase):
             pass
         self._piece = memoryview(b"")
         return self._ahead.digest()
+
+    def head(self) -> Head | None:
+        """What a look has seen; None where the server has no ranges to go on behind it."""
+        return self._ahead.head()
 
     def close(self) -> None:
         """Stop to read ahead."""

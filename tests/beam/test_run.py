@@ -12,11 +12,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from tfod.beam import Runner, run_pipeline
-from tfod.beam.causes import without_step
+from tfod.beam.causes import missing_job_server, without_step
+from tfod.beam.runners import make_runner
 from tfod.errors import TfodError
 
 from tests.beam import steps
@@ -194,6 +196,12 @@ def test_a_result_that_finds_no_room(tmp_path: Path) -> None:
             "-- --job_endpoint: no job server answers at localhost:PORT (Connection refused)",
         ),
         ("direct", ("--temp_location=/dev/null/x",), "--temp_location: /dev/null/x/tfod-"),
+        (
+            "spark",
+            ("--spark_job_server_jar=/nowhere/x.jar",),
+            "there is no job server at /nowhere/x.jar; correct the path, or name a job server that "
+            "runs: -- --job_endpoint=host:port",
+        ),
     ],
 )
 def test_options_that_lead_nowhere(name: str, arguments: tuple[str, ...], message: str) -> None:
@@ -203,6 +211,29 @@ def test_options_that_lead_nowhere(name: str, arguments: tuple[str, ...], messag
         run_pipeline(steps.nothing, Runner(name, given))
     assert str(caught.value).startswith(message.replace("PORT", port))
     assert "\n" not in str(caught.value)
+
+
+def test_a_job_server_that_cannot_be_downloaded_is_one_line() -> None:
+    """What Beam 2.77 says without a network."""
+    jar = "beam-runners-flink-2.2-job-server-2.77.0.jar"
+    host = "<urlopen error [Errno -2] Name or service not known>"
+    said = (
+        f"RuntimeError: Unable to fetch remote job server jar at https://host/a/{jar}: {host}. "
+        f"Also failed to fetch from Google Maven mirror at https://mirror/a/{jar}: {host}. If no "
+        f"Internet access at runtime, stage the jar at /root/.apache_beam/cache/jars/{jar}"
+    )
+    assert missing_job_server(said) == (
+        "the runner's job server is not here and cannot be downloaded (Name or service not known); "
+        f"put {jar} into /root/.apache_beam/cache/jars, or name a job server that runs: "
+        "-- --job_endpoint=host:port"
+    )
+    assert missing_job_server("RuntimeError: something else") is None
+
+
+@pytest.mark.skipif(find_spec("beam_pyspark_runner") is not None, reason="it is installed")
+def test_how_the_runner_for_pyspark_is_installed() -> None:
+    with pytest.raises(TfodError, match="pip install pyspark psutil && pip install --no-deps beam"):
+        make_runner("PySparkRunner", ())
 
 
 def test_the_result_passes_through_the_place_that_workers_share(tmp_path: Path) -> None:

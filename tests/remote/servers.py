@@ -182,6 +182,8 @@ class Web:
     """Whether answers are packed for the way, wanted or not."""
     status: int | None = None
     """Of every answer, in place of what is asked for."""
+    redirect: str | None = None
+    """Where every answer sends to, in place of what is asked for."""
     is_shifted: bool = False
     """Whether ranges are those behind what was asked for."""
     etag: str = '"1"'
@@ -215,6 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         web, wanted = self.web, self.headers.get("Range", "")
         web.requests.append((self.command, self.path, wanted))
+        if web.redirect is not None:
+            self._send(302, {"Location": web.redirect}, b"", with_body)
+            return
         path = unquote(urlsplit(self.path).path)
         data = web.matching(path)
         if web.status is not None or data is None:
@@ -227,6 +232,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif web.has_ranges:
             headers["Accept-Ranges"] = "bytes"
             found = re.match(r"bytes=(\d+)-(\d*)", wanted)
+            if found and int(found[1]) >= whole:
+                self._send(416, {"Content-Range": f"bytes */{whole}"}, b"", with_body)
+                return
             if found:
                 status, start = 206, int(found[1]) + (1 if web.is_shifted else 0)
                 data = data[start : int(found[2]) + 1 if found[2] else None][: web.longest_range]

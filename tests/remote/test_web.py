@@ -251,3 +251,77 @@ def test_what_is_read_ahead_is_bounded(web: Served) -> None:
             before, now = now, server.sent
         assert now < 44 * MIB  # some of it is in the system's buffers
         assert found + read_all(stream) == data
+
+
+def test_bytes_that_come_again_are_no_progress(web: Served, threads_end: Ended) -> None:
+    """A server without ranges whose answers break off would be asked for ever."""
+    server, url = web
+    server.has_ranges = False
+    server.files["/a.tfrecord"] = noise(16 * MIB)
+    server.cut_after += [6 * MIB] * 10_000
+    set_patience(2)
+    said = (
+        r"the server has sent nothing new for 2 s: it has no ranges, and begins again whenever "
+        r"the connection breaks off: \d+ of 16777216 bytes came, what follows was tried \d+ times"
+    )
+    with pytest.raises(RemoteReadError, match=said):
+        digest_of(f"{url}/a.tfrecord")
+    threads_end()
+    assert 2 < len(server.requests) < 100
+    server.cut_after.clear()
+    assert digest_of(f"{url}/a.tfrecord")  # the server is not one that is silent
+
+
+@pytest.mark.parametrize("cut", [300_000, 70_000, 5000])
+def test_answers_that_are_cut_early_are_asked_for_in_ranges(web: Served, cut: int) -> None:
+    """The library drops what lies in its buffer when the connection breaks off."""
+    server, url = web
+    data = noise(300_000 + 10 * cut)
+    server.files["/a.tfrecord"] = data
+    server.cut_after += [cut] * 10_000
+    assert digest_of(f"{url}/a.tfrecord") == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("size", [0, 10, MIB // 4, MIB])
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_what_a_look_has_seen_is_not_sent_again(web: Served, size: int, has_ranges: bool) -> None:
+    server, url = web
+    server.has_ranges = has_ranges
+    data = noise(size)
+    server.files["/a.tfrecord"] = data
+    with RemoteStream(f"{url}/a.tfrecord", is_look=True) as stream:
+        assert stream.read(10) == data[:10]
+        head = stream.head()
+    assert (head is not None) == (has_ranges and size > 0)
+    looked = server.sent
+    assert not has_ranges or looked == min(size, MIB // 4)
+    with RemoteStream(f"{url}/a.tfrecord", hashed=True, head=head) as stream:
+        assert read_all(stream) == data
+        assert stream.digest() == hashlib.sha256(data).hexdigest()
+    assert server.sent == size if has_ranges else server.sent == looked + size
+
+
+def test_an_object_that_is_changed_after_a_look_is_told(web: Served) -> None:
+    server, url = web
+    server.files["/a.tfrecord"] = noise(MIB)
+    with RemoteStream(f"{url}/a.tfrecord", is_look=True) as stream:
+        stream.read(10)
+        head = stream.head()
+    server.etag = '"2"'
+    with (
+        RemoteStream(f"{url}/a.tfrecord", head=head) as stream,
+        pytest.raises(RemoteReadError, match="was changed while it was read"),
+    ):
+        read_all(stream)
+
+
+def test_a_redirect_without_end_is_one_line(web: Served) -> None:
+    server, url = web
+    server.redirect = "/a.tfrecord"
+    said = r"^http://127\S+/a.tfrecord: is redirected again and again; see whether the address is"
+    with pytest.raises(RemoteReadError, match=said):
+        RemoteStream(f"{url}/a.tfrecord")
+    asked = len(server.requests)
+    assert asked < 20  # it is not tried again
+    with pytest.raises(RemoteError, match=said):
+        list_remote(f"{url}/a.tfrecord")

@@ -66,7 +66,7 @@ def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sampl
         if shard.location.remote and unreachable == _MOST_UNREACHABLE:
             continue
         try:
-            with shard.location.open() as stream:
+            with shard.location.look() as stream:
                 yield from _read_samples(stream, shard.location.name, limit)
         except OSError:
             unreachable += shard.location.remote

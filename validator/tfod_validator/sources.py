@@ -27,6 +27,7 @@ from tfod.shards import (
 )
 
 if TYPE_CHECKING:
+    from tfod.remote_source import Head
     from tfod.remote_stream import RemoteStream
 
 STANDARD_INPUT = "-"
@@ -46,6 +47,30 @@ class Location:
     remote: bool = False
     listed_size: int | None = None
     """Of a remote file, as the listing has told it; nobody asks for it again."""
+    _heads: list[Head] = field(default_factory=list, compare=False, repr=False)
+
+    @contextmanager
+    def look(self) -> Iterator[ShardStream]:
+        """Open it to read some of its first bytes, which a remote file will not be asked for again.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if not self.remote:
+            with self.open() as file:
+                yield file
+            return
+        from tfod.remote_stream import RemoteStream  # needed for URLs alone
+
+        with RemoteStream(self.path, is_look=True, head=self._head) as stream:
+            try:
+                yield stream
+            finally:
+                self._heads[:] = filter(None, [stream.head() or self._head])
+
+    @property
+    def _head(self) -> Head | None:
+        return self._heads[0] if self._heads else None
 
     def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
         """Open it for reading.
@@ -60,7 +85,7 @@ class Location:
         if self.remote:
             from tfod.remote_stream import RemoteStream  # needed for URLs alone
 
-            stream = RemoteStream(self.path, hashed=hashed)
+            stream = RemoteStream(self.path, hashed=hashed, head=self._head)
             if part is not None:
                 stream.narrow(part.start, part.stop)
             return stream

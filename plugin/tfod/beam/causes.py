@@ -14,6 +14,12 @@ from tfod.errors import TfodError
 
 # The line of a traceback that names the exception, also as the message of another exception.
 _NAMED = re.compile(r"^(?:[\w.]*RuntimeError: )?(?P<name>[A-Za-z_][\w.]*): (?P<message>.*)$", re.M)
+_NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<jar>[^"]*)"')
+_NOT_FETCHED = re.compile(
+    r"Unable to fetch remote job server jar at \S+: (?P<why>.*?)\. (?:Also|If no).*"
+    r"stage the jar at (?P<place>.*?\.jar)",
+    re.DOTALL,
+)
 _OF_A_STEP = re.compile(
     r"^(?:Caused by: )?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.M
 )
@@ -25,6 +31,26 @@ def tfod_error_in(text: str) -> str | None:
         if _is_ours(match["name"]):
             return without_step(match["message"])
     return None
+
+
+def missing_job_server(text: str) -> str | None:
+    """What to do where Beam has no job server to start, which it says in 600 characters.
+
+    None where a text does not speak of that.
+    """
+    named = _NO_SUCH_JAR.search(text)
+    if named:
+        what = f"there is no job server at {named['jar']}; correct the path"
+    elif found := _NOT_FETCHED.search(text):
+        folder, _, jar = found["place"].rpartition("/")
+        why = found["why"].partition("[Errno")[2].partition("] ")[2].rstrip(">") or found["why"]
+        what = (
+            f"the runner's job server is not here and cannot be downloaded ({why}); "
+            f"put {jar} into {folder}"
+        )
+    else:
+        return None
+    return f"{what}, or name a job server that runs: -- --job_endpoint=host:port"
 
 
 def innermost_cause(text: str) -> str:

@@ -18,7 +18,7 @@ import uuid
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.beam.causes import innermost_cause, tfod_error_in, without_step
+from tfod.beam.causes import innermost_cause, missing_job_server, tfod_error_in, without_step
 from tfod.beam.messages import (
     A_WORKER_DIED,
     OUTCOME_FILE,
@@ -74,6 +74,9 @@ def _outcome(folder: str) -> Succeeded | Failed | Died:
         known = without_step(text) if isinstance(error, TfodError) else tfod_error_in(text)
         if known is not None:
             return Failed(known)
+        missing = missing_job_server(text)
+        if missing is not None:
+            return Failed(missing)
         if _WORKER_LOST in text:
             return Died(A_WORKER_DIED)
         with contextlib.suppress(OSError):  # a full disk

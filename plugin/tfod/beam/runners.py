@@ -38,10 +38,11 @@ _CLASSES = {
     PYSPARK: "beam_pyspark_runner.pyspark_runner.PySparkRunner",
 }
 # Runners that do not come with apache-beam alone, and what they come with.
-_PACKAGES = {
-    "DataflowRunner": "'apache-beam[gcp]'",
-    DASK: "'apache-beam[dask]'",
-    PYSPARK: "beam-pyspark-runner pyspark",
+_INSTALLED_BY = {
+    "DataflowRunner": "pip install 'apache-beam[gcp]'",
+    DASK: "pip install 'apache-beam[dask]'",
+    # It asks for a Beam of 2023, though it runs with later ones.
+    PYSPARK: "pip install pyspark psutil && pip install --no-deps beam-pyspark-runner",
 }
 
 
@@ -85,7 +86,7 @@ def make_runner(runner: str, arguments: Sequence[str]) -> tuple[Any, PipelineOpt
             _CLASSES.get(runner, runner)
         )  # before the options: a runner's module brings its own
     except ImportError as error:
-        remedy = f"; pip install {_PACKAGES[runner]}" if runner in _PACKAGES else ""
+        remedy = f"; {_INSTALLED_BY[runner]}" if runner in _INSTALLED_BY else ""
         raise TfodError(f"--runner {runner}: {str(error).splitlines()[0]}{remedy}") from None
     if runner == DASK and not any(one.startswith(_DASK_PARTITIONS) for one in arguments):
         # Its default is 128 elements a partition, and ours are whole shards.
