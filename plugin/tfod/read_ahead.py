@@ -129,7 +129,7 @@ class ReadAhead:
         self._changed = threading.Condition()
         self._is_open = self._is_stopped = False
         self._failure: RemoteReadError | None = None
-        self._last_byte = 0.0  # when it came
+        self._last_byte = self._last_heard = 0.0  # when a new one came, and any
         self._tried = 0  # how often what comes next was tried in vain
         self._reason = ""  # why the last try was in vain
         self._pause = threading.Event()
@@ -225,7 +225,7 @@ class ReadAhead:
                     self._changed.wait(min(left, LONGEST_WAIT))
                     heed_interrupt()
                     continue
-                if time.monotonic() - self._server.last_heard >= patient:
+                if time.monotonic() - self._last_heard >= patient:
                     self._server.was_silent()
                     what = f"no {'byte' if self._is_open else 'answer'} came for {patient:g} s"
                 else:
@@ -331,8 +331,9 @@ class ReadAhead:
         return RemoteReadError(number, f"{text}; {remedy}", self._url)
 
     def _note_bytes(self, are_new: bool) -> None:
+        self._last_heard = time.monotonic()
         if are_new:
-            self._last_byte = time.monotonic()
+            self._last_byte = self._last_heard
         self._server.heard()
 
 

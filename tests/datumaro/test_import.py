@@ -627,6 +627,35 @@ class TestDefects:
 
 
 class TestPictures:
+    @pytest.mark.parametrize(
+        "encoded", [b"not an image", b"\xff\xd8\xff" + b"x" * 50_000, b"x" * (100 * 200 * 3 - 1)]
+    )
+    def test_what_is_no_image_is_reported(self, make_shard, load, warnings, encoded: bytes) -> None:
+        """Its size is stated, so that its boxes are fine; who uses the image fails."""
+        sound = picture("a.jpg") | {"image/encoded": jpeg()}
+        broken = picture("b.jpg") | {"image/encoded": encoded} | objects([BOX], ["cat"], [1])
+        make_shard("train", sound, broken)
+        assert boxes(load(), "b") == [("cat", 50, 10, 100, 40)]
+        assert warnings() == [
+            "1 record whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or "
+            "WebP image nor pixels of the record's size; the annotations were imported, but "
+            "exports and transforms that use the image will fail (first: record 1 of "
+            "train.tfrecord); look at the shards with: tfod check"
+        ]
+
+    @pytest.mark.parametrize("kind", ["jpeg", "long profile", "png", "pixels"])
+    def test_an_image_is_not(self, make_shard, load, warnings, kind: str) -> None:
+        profile = b"\xff\xe2\xff\xff" + bytes(65_533)
+        encoded = {
+            "jpeg": jpeg(),
+            "long profile": jpeg()[:2] + profile + jpeg()[2:],
+            "png": png(np.zeros((100, 200))),
+            "pixels": bytes(100 * 200 * 3),
+        }[kind]
+        make_shard("train", picture("a.jpg") | {"image/encoded": encoded})
+        assert len(load()) == 1
+        assert warnings() == []
+
     """Pictures stay in the shard until somebody asks."""
 
     def test_they_survive_pickling_copies_and_replaced_files(self, make_shard, load) -> None:

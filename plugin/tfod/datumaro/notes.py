@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tfod.classes import ClassTable
 from tfod.detection import Detection
 from tfod.errors import ShardError
+from tfod.example import Example
 from tfod.label_map import EMPTY_SUBSETS
 from tfod.opening import open_shard
 
@@ -32,7 +33,8 @@ class ImportNotes:
         self.empty_subsets: dict[str, list[str]] = {}
         self.odd_lengths: list[str] = []
         self.other_pictures = 0
-        self.shapeless_pictures = 0
+        self._no_images = 0
+        self._first_no_image = ""
         self._oddities: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
 
@@ -42,6 +44,13 @@ class ImportNotes:
             self._oddities.update(set(detection.oddities))
         if detection.unread_keys:
             self._unread.update(detection.unread_keys)
+
+    def note_no_image(self, example: Example) -> None:
+        """Note a record whose encoded image is none."""
+        self._no_images += 1
+        if not self._first_no_image:
+            shard = os.path.basename(example.shard)
+            self._first_no_image = f"record {example.record.number} of {shard}"
 
     def note_empty_subsets(self, label_map: str) -> None:
         """Remember which subsets the exporter of this label map left empty on purpose."""
@@ -102,10 +111,12 @@ class ImportNotes:
                 "class ids that the label map lacks, named by their number: "
                 f"{_some([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()])}"
             )
-        if self.shapeless_pictures:
+        if self._no_images:
             yield (
-                f"{_plural(self.shapeless_pictures, 'picture')} that cannot be decoded: neither "
-                "picture files nor pixels of a size that the record has"
+                f"{_plural(self._no_images, 'record')} whose encoded image is neither a JPEG, PNG, "
+                "GIF, BMP, TIFF or WebP image nor pixels of the record's size; the annotations "
+                "were imported, but exports and transforms that use the image will fail (first: "
+                f"{self._first_no_image}); look at the shards with: tfod check"
             )
         if self.other_pictures:
             yield (

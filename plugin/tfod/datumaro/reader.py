@@ -19,7 +19,7 @@ from tfod.datumaro.annotations import AnnotationBuilder, sound_boxes
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
 from tfod.datumaro.read_dataset import ReadDataset, import_errors
-from tfod.datumaro.record_media import record_media, record_size
+from tfod.datumaro.record_media import holds_image, record_media, record_size
 from tfod.detection_decoder import decode_detection
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.example import Example
@@ -259,7 +259,8 @@ class TfDetectionApiBase(ReadDataset):
         for name, value in detection.image_extra.items():
             attributes.setdefault(name, value)
         self._notes.see(detection)
-        self._notes.shapeless_pictures += size is None and bool(detection.encoded)
+        if detection.encoded and not holds_image(detection.encoded, size):
+            self._notes.note_no_image(example)
         item = lines.make_item(item_id, subset, media, annotations, attributes)
         if read.image_id is not None:
             self._pictures[subset, read.image_id] = item, len(detection.encoded or b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -10,8 +10,17 @@ from tfod.datumaro import lines
 from tfod.detection import Detection
 from tfod.example import Example
 from tfod.naming import split_extension
-from tfod.picture import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, picture_size, sniff_format
+from tfod.picture import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    picture_size,
+    read_picture_header,
+    sniff_format,
+)
 from tfod.shard_file import ByteSpan, ShardIdentity
+
+_HEADER_BYTES = 1 << 15
+Buffer: TypeAlias = "bytes | memoryview"
 
 
 def record_size(
@@ -60,6 +69,21 @@ def record_media(
     if on_disk:
         return lines.image_from_file(on_disk, size)
     return None if size is None else lines.image_without_data(extension or DEFAULT_EXTENSION, size)
+
+
+def holds_image(encoded: Buffer, size: tuple[int, int] | None) -> bool:
+    """Whether bytes are an image by their header, or pixels of this size without any encoding.
+
+    Whoever uses the item's image later fails otherwise, far from here.
+    """
+    head = bytes(encoded[:_HEADER_BYTES])
+    if read_picture_header(head, 0, len(head)) is not None:
+        return True
+    # Long EXIF or colour profiles push the size behind the first bytes.
+    if len(encoded) > len(head) and sniff_format(head[:16]) is not None:
+        whole = bytes(encoded)
+        return read_picture_header(whole, 0, len(whole)) is not None
+    return bool(_raw_channels(len(encoded), size))
 
 
 def _raw_channels(length: int, size: tuple[int, int] | None) -> int:
