@@ -19,9 +19,7 @@ _MOST = 2.6  # as in tests/checker/test_linear.py
 
 def load(path: Path) -> None:
     folder = path if path.is_dir() or path.suffix == ".zip" else path.parent
-    with contextlib.suppress(
-        DatasetImportError, TfodError
-    ):  # of what is damaged
+    with contextlib.suppress(DatasetImportError, TfodError):  # of what is damaged
         Dataset.import_from(os.fspath(folder), "tf_detection_api")
 
 
