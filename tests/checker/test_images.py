@@ -61,7 +61,7 @@ class TestNoPicture:
     def test_fires(self) -> None:
         assert (
             said(PictureFacts(77))["IMG002"].message
-            == "the 77 bytes are no picture that can be read"
+            == "the 77 bytes are not an image that can be read"
         )
         looks = PictureFacts(77, looks_like="HTML")
         assert said(looks)["IMG002"].message.endswith("they look like HTML")
@@ -84,7 +84,7 @@ class TestNoPicture:
 
 
 def test_decode_failure() -> None:
-    assert said(DecodeFailure("broken"))["IMG003"].message == "the picture does not decode: broken"
+    assert said(DecodeFailure("broken"))["IMG003"].message == "the image does not decode: broken"
 
 
 class TestFormat:
@@ -149,7 +149,7 @@ class TestSize:
     def test_fires(self) -> None:
         problem = said(facts(declared_height=100, declared_width=201))["IMG006"]
         assert problem.message == (
-            "image/height and image/width say 100 x 201, the picture is 100 x 200"
+            "image/height and image/width say 100 x 201, the image is 100 x 200"
         )
         assert (problem.feature, problem.value, problem.remedy) == ("image/width", 201, None)
 
@@ -183,7 +183,7 @@ class TestOrientation:
         turned = JPEG._replace(orientation=6)
         problem = said(facts(turned, declared_height=200, declared_width=100))["IMG007"]
         assert problem.severity is Severity.ERROR
-        assert "the record's size is that of the turned picture, 200 x 100" in problem.message
+        assert "the record's size is that of the turned image, 200 x 100" in problem.message
         for size in ((100, 200), (None, None), (200, 200)):
             how = dict(zip(("declared_height", "declared_width"), size, strict=True))
             assert said(facts(turned, **how))["IMG007"].severity is None
@@ -219,7 +219,7 @@ class TestOrientation:
         assert first.severity is (Severity.ERROR if is_error else Severity.WARNING)
         assert second.severity is Severity.WARNING
         assert report.severities["IMG007"] is first.severity
-        assert ("its boxes fit only the turned picture, 40 x 20" in first.message) is is_error
+        assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
 
     def test_near_miss(self) -> None:
         assert "IMG007" not in said(of(exif_jpeg(1)))
@@ -231,7 +231,7 @@ class TestSha256:
     @pytest.mark.parametrize(
         ("declared", "words"),
         [
-            ("0" * 64, "of the picture it is"),
+            ("0" * 64, "of the image it is"),
             (hashlib.md5(b"x").hexdigest(), "not 64"),
             (ACTUAL.upper(), "upper case"),
             ("", "not 64"),
@@ -257,7 +257,7 @@ class TestComplete:
 def test_same_picture() -> None:
     same = SamePicture(Place("train.record", 3, 4096, "a.jpg"))
     assert said(same)["IMG010"].message == (
-        "the same picture is in record 3 of train.record (a.jpg)"
+        "the same image is in record 3 of train.record (a.jpg)"
     )
 
 

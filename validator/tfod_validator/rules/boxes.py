@@ -175,7 +175,7 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
 @rule(
     "BOX003",
     Severity.ERROR,
-    "box far outside the picture",
+    "box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
     "to nothing.",
     remedy="Clip boxes to the picture, and divide by the size of the very picture that is encoded.",
@@ -192,7 +192,7 @@ def far_outside(boxes: Boxes) -> Iterator[Problem]:
 @rule(
     "BOX004",
     Severity.WARNING,
-    "box reaches beyond the picture",
+    "box reaches beyond the image",
     why="The trainer tolerates up to 1.1, but the part outside is no part of any object.",
     remedy="Clip boxes to the picture: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
@@ -218,7 +218,7 @@ def _how_far(corners: list[float], outside: float) -> str:
 @rule(
     "BOX005",
     Severity.ERROR,
-    "box in pixels instead of parts of the picture",
+    "box in pixels instead of parts of the image",
     why="Readers multiply by the picture's size again; Datumaro clamps such boxes to nothing.",
     remedy="Divide xmin, xmax by the picture's width and ymin, ymax by its height.",
     source="tensorflow/models#9892; tensorflow/models#1881",

@@ -50,7 +50,7 @@ class PictureFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class Sha256Facts:
-    """What ``image/key/sha256`` says, and the digest of the picture as lower-case hex."""
+    """What ``image/key/sha256`` says, and the digest of the image as lower-case hex."""
 
     declared: str
     actual: str
@@ -58,7 +58,7 @@ class Sha256Facts:
 
 @dataclass(frozen=True)
 class SamePicture:
-    """A picture that another record has had, byte for byte."""
+    """An image that another record has had, byte for byte."""
 
     first: Place
 
@@ -80,30 +80,30 @@ class SharedPicture:
 @rule(
     "IMG001",
     Severity.ERROR,
-    "the picture is missing",
+    "the image is missing",
     why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
-    remedy="Write the encoded picture into the record.",
+    remedy="Write the encoded image into the record.",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
 )
 def check_missing(facts: PictureFacts) -> Iterator[Problem]:
-    """There is no picture."""
+    """There is no image."""
     if facts.header is None and facts.size == 0:
-        yield Problem("the encoded picture is missing or empty", feature=keys.ENCODED)
+        yield Problem("the encoded image is missing or empty", feature=keys.ENCODED)
 
 
 @rule(
     "IMG002",
     Severity.ERROR,
-    "the bytes are no picture",
+    "the bytes are not an image",
     why="The decoder stops the training with 'Unknown image file format'.",
-    remedy="Write the bytes of the picture's file (JPEG or PNG), as they are on disk.",
+    remedy="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
 def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
-    """There are bytes, without the header of a picture."""
+    """There are bytes, without the header of an image."""
     if facts.header is not None or facts.size <= 0:
         return
-    message = f"the {facts.size} bytes are no picture that can be read"
+    message = f"the {facts.size} bytes are not an image that can be read"
     raw = _raw_shape(facts)
     if raw:
         yield Problem(
@@ -129,20 +129,20 @@ def _raw_shape(facts: PictureFacts) -> str:
 @rule(
     "IMG003",
     Severity.ERROR,
-    "the picture does not decode",
-    why="The training stops at this record, or learns from a picture that is partly gray.",
-    remedy="Take the picture from its source again and write the record again.",
+    "the image does not decode",
+    why="The training stops at this record, or learns from an image that is partly gray.",
+    remedy="Take the image from its source again and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
 def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
-    """The whole picture was decoded, which failed."""
-    yield Problem(f"the picture does not decode: {failure.reason}", feature=keys.ENCODED)
+    """The whole image was decoded, which failed."""
+    yield Problem(f"the image does not decode: {failure.reason}", feature=keys.ENCODED)
 
 
 @rule(
     "IMG004",
     Severity.WARNING,
-    "the format is another than image/format says",
+    "the format differs from image/format",
     why="TensorFlow goes by the bytes; other readers name files by the format.",
     remedy="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
@@ -173,12 +173,12 @@ def _known_format(said: str) -> str:
 @rule(
     "IMG005",
     Severity.ERROR,
-    "TensorFlow cannot use this kind of picture",
+    "TensorFlow cannot use this kind of image",
     why=(
         "The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
         "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here."
     ),
-    remedy="Encode the picture as JPEG or PNG with 8 bits a channel.",
+    remedy="Encode the image as JPEG or PNG with 8 bits a channel.",
     source=(
         "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
         "lib/png/png_io.cc; tests/tensorflow/test_picture_kinds.py asks TensorFlow for each kind"
@@ -197,16 +197,16 @@ def check_decodable(facts: PictureFacts) -> Iterator[Problem]:
 @rule(
     "IMG006",
     Severity.ERROR,
-    "the picture's size is another than the record says",
+    "the image's size differs from the record's",
     why=(
         "Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
         "and boxes may have been normalized by the wrong size."
     ),
-    remedy="Write the picture's own size, and see whether its boxes were normalized by that size.",
+    remedy="Write the image's own size, and see whether its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
 def check_size(facts: PictureFacts) -> Iterator[Problem]:
-    """Where the record says a size it is the picture's."""
+    """Where the record says a size it is the image's."""
     header = facts.header
     if header is None or not header.height or not header.width:
         return
@@ -215,7 +215,7 @@ def check_size(facts: PictureFacts) -> Iterator[Problem]:
     wrong_width = width is not None and width > 0 and width != header.width
     if not wrong_height and not wrong_width:
         return
-    message = f"{_said_size(height, width)}, the picture is {header.height} x {header.width}"
+    message = f"{_said_size(height, width)}, the image is {header.height} x {header.width}"
     remedy = None
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
@@ -248,11 +248,11 @@ def _said_size(height: int | None, width: int | None) -> str:
 @rule(
     "IMG007",
     Severity.WARNING,
-    "the picture is to be turned before it is looked at",
+    "the image is turned by its EXIF orientation",
     why=(
         "Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
-        "the turned picture; TensorFlow does not turn it. Where the record's size or its boxes "
-        "fit only the turned picture they certainly were, which is an error."
+        "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
+        "fit only the turned image they certainly were, which is an error."
     ),
     remedy=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
@@ -274,7 +274,7 @@ def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
     is_error = exchanged or (shown is not None and facts.boxes_need_a_turn)
     if is_error:
         said = "the record's size is that of" if exchanged else "its boxes fit only"
-        message += f"; {said} the turned picture, {header.width} x {header.height}"
+        message += f"; {said} the turned image, {header.width} x {header.height}"
     yield Problem(
         message,
         feature=keys.ENCODED,
@@ -314,23 +314,23 @@ _TURNED = {
 @rule(
     "IMG008",
     Severity.WARNING,
-    "the SHA-256 is another than image/key/sha256 says",
+    "the SHA-256 differs from image/key/sha256",
     why=(
-        "TensorFlow does not look at it, but tools that find duplicates do; and the picture was "
+        "TensorFlow does not look at it, but tools that find duplicates do; and the image was "
         "changed after it was hashed, or is another one."
     ),
-    remedy="Write the SHA-256 of the encoded picture as 64 lower-case hexadecimal digits.",
+    remedy="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
 def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
-    """The declared digest is the picture's, in lower case."""
+    """The declared digest is the image's, in lower case."""
     declared, actual = facts.declared, facts.actual
     if declared == actual:
         return
     if declared.lower() == actual:
         message = "image/key/sha256 is in upper case, writers and readers use lower case"
     elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
-        message = f"image/key/sha256 is {declared[:12]}…, of the picture it is {actual[:12]}…"
+        message = f"image/key/sha256 is {declared[:12]}…, of the image it is {actual[:12]}…"
     else:
         message = f"image/key/sha256 is {declared[:80]!r}, not 64 hexadecimal digits"
     yield Problem(message, feature=keys.SHA256, value=declared[:80])
@@ -339,9 +339,9 @@ def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
 @rule(
     "IMG009",
     Severity.ERROR,
-    "the picture is cut short",
+    "the image is cut short",
     why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
-    remedy="Take the picture from its source again and write the record again.",
+    remedy="Take the image from its source again and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
 def check_complete(facts: PictureFacts) -> Iterator[Problem]:
@@ -370,14 +370,14 @@ _MISSING_END = {
 @rule(
     "IMG010",
     Severity.WARNING,
-    "the same picture comes twice",
+    "the same image twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
     remedy="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
 def check_same_picture(same: SamePicture) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
-    yield Problem(f"the same picture is in {_named(same.first)}", feature=keys.ENCODED)
+    yield Problem(f"the same image is in {_named(same.first)}", feature=keys.ENCODED)
 
 
 @rule(
@@ -415,7 +415,7 @@ def _named(place: Place) -> str:
     Severity.ERROR,
     "the height or width is not positive",
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
-    remedy="Write the picture's height and width in pixels.",
+    remedy="Write the image's height and width in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
 def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
@@ -428,9 +428,9 @@ def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
 @rule(
     "IMG013",
     Severity.WARNING,
-    "TensorFlow shows the picture in other colours",
+    "TensorFlow shows the image in other colors",
     why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
-    remedy="Encode the picture as PNG, or as BMP with 24 bits a pixel.",
+    remedy="Encode the image as PNG, or as BMP with 24 bits a pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
 def check_palette(facts: PictureFacts) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""NAM: the names by which people and programs find a picture."""
+"""NAM: the names by which people and programs find an image."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SameSourceId:
     "file name missing",
     why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
     "trainer does not look at it.",
-    remedy="Write the picture's file name.",
+    remedy="Write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
 )
 def missing(names: NameFacts) -> Iterator[Problem]:
@@ -73,8 +73,8 @@ def missing(names: NameFacts) -> Iterator[Problem]:
     "NAM002",
     Severity.WARNING,
     "file name twice",
-    why="Annotations of two records end up on one picture, or the second replaces the first.",
-    remedy="Give every picture a name of its own, or merge the records.",
+    why="Annotations of two records end up on one image, or the second replaces the first.",
+    remedy="Give every image a name of its own, or merge the records.",
     source=_MATCH,
 )
 def duplicate_name(name: SameName) -> Iterator[Problem]:
@@ -86,9 +86,9 @@ def duplicate_name(name: SameName) -> Iterator[Problem]:
     "NAM003",
     Severity.WARNING,
     "file name without an extension",
-    why="Tools that write the picture to disk do not know what to call it.",
-    remedy="Add .jpg or .png, as the picture is.",
-    source="cvat-ai/datumaro: the extension decides how a picture is saved",
+    why="Tools that write the image to disk do not know what to call it.",
+    remedy="Add .jpg or .png, as the image is.",
+    source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
 def no_extension(names: NameFacts) -> Iterator[Problem]:
     """The file name has nothing that looks like an extension."""
@@ -99,13 +99,13 @@ def no_extension(names: NameFacts) -> Iterator[Problem]:
 @rule(
     "NAM004",
     Severity.WARNING,
-    "extension differs from the picture",
-    why="The picture is saved under a name that says another format.",
-    remedy="Name the picture as its bytes are, or encode it as its name says.",
+    "extension differs from the image",
+    why="The image is saved under a name that says another format.",
+    remedy="Name the image as its bytes are, or encode it as its name says.",
     source="cvat-ai/datumaro#35",
 )
 def other_extension(names: NameFacts) -> Iterator[Problem]:
-    """The extension is that of another picture format than the bytes are."""
+    """The extension is that of another image format than the bytes are."""
     if not names.filename or not names.format:
         return
     said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
@@ -160,8 +160,8 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
     "NAM007",
     Severity.WARNING,
     "source id missing",
-    why="The evaluation of the OD API counts pictures by it: all pictures without one are one.",
-    remedy="Write an id of its own for every picture, such as the file name.",
+    why="The evaluation of the OD API counts images by it: all images without one are one.",
+    remedy="Write an id of its own for every image, such as the file name.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id",
 )
 def no_source_id(names: NameFacts) -> Iterator[Problem]:
@@ -176,8 +176,8 @@ def no_source_id(names: NameFacts) -> Iterator[Problem]:
     "NAM008",
     Severity.WARNING,
     "source id twice",
-    why="The evaluation of the OD API skips a picture whose id it has seen.",
-    remedy="Give every picture an id of its own.",
+    why="The evaluation of the OD API skips an image whose id it has seen.",
+    remedy="Give every image an id of its own.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
 )
 def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
