@@ -256,9 +256,7 @@ class TestComplete:
 
 def test_same_picture() -> None:
     same = SamePicture(Place("train.record", 3, 4096, "a.jpg"))
-    assert said(same)["IMG010"].message == (
-        "the same image is in record 3 of train.record (a.jpg)"
-    )
+    assert said(same)["IMG010"].message == ("the same image is in record 3 of train.record (a.jpg)")
 
 
 def test_shared_picture() -> None:
