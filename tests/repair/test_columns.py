@@ -112,6 +112,20 @@ def test_fractions_fit_two_orders_and_both_are_named(
     np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
 
 
+def test_a_set_of_small_shards_is_judged_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
+    taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
+    source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in pixel_boxes(30)])
+    assert main(["reshard", str(source), "-o", str(tmp_path / "many"), "--num-shards", "10"]) == 0
+    status, out, _ = run(capsys, "check", tmp_path / "many")
+    assert status == 1 and out.count("BOX013 error") == 1 and f"--pixel-columns={said}" in out
+    status, _, err = run(capsys, "repair", tmp_path / "many", "-o", tmp_path / "out")
+    assert status == 2 and "many, train: 28 of 30 boxes" in err
+    assert f"pass --pixel-columns={said}" in err
+
+
 @pytest.mark.parametrize(("wrong", "refused"), [(3, False), (4, True)])
 def test_a_few_inverted_boxes_are_slips(
     wrong: int, refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

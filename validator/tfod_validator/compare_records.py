@@ -10,6 +10,7 @@ from tfod.label_map import LabelMap
 from tfod.roles import Roles
 
 from tfod_validator.annotations import Annotations
+from tfod_validator.box_columns import BoxColumns
 from tfod_validator.collector import Collector
 from tfod_validator.comparison import missing_pictures
 from tfod_validator.examined import Use
@@ -110,6 +111,11 @@ def _judge_shards(
         collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
         collector.add_all(role_keys.in_own_words(judge(shard.columns)), place)
     for members in sets.values():
+        if not any(shard.columns.candidates for shard in members):
+            # Each of many small shards has too few boxes to tell.
+            together = sum((shard.columns for shard in members), BoxColumns())
+            said = role_keys.in_own_words(judge(together))
+            collector.add_all(said, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
             collector.judge(EmptySet(len(members)), Place(members[0].name))
 

@@ -16,7 +16,7 @@ from tfod.shards import find_shards, group_shards
 from tfod.writer import AtomicFile
 
 from tfod_validator.amounts import plural
-from tfod_validator.box_columns import ColumnOrder
+from tfod_validator.box_columns import BoxColumns, ColumnOrder
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.compare_records import class_names, examination_of, judge_together
 from tfod_validator.conclusion import conclude
@@ -176,6 +176,7 @@ class _Run:
     _label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
     _rivals: set[str] = field(default_factory=set)
     _refused: list[str] = field(default_factory=list)
+    _columns: dict[str, BoxColumns] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         options, self._began = self.options, time.monotonic()
@@ -244,6 +245,8 @@ class _Run:
         seen: dict[str, set[bytes]] = {}
         for shard in walk_shards(self.inventory, self.options.label_map, self._collector):
             self._repair_shard(shard, seen.setdefault(shard.subset, set()))
+        for subset, columns in self._columns.items():
+            self._require_slips(f"{self.source}, {subset}", columns)
         self._require_few_dropped()
         self._make_label_map()
         remaining = self._remaining()
@@ -260,6 +263,12 @@ class _Run:
             remaining=remaining,
             refused=self._refused,
         )
+
+    def _require_slips(self, where: str, columns: BoxColumns) -> None:
+        """Of a shard, then of a set: each of its shards may have few boxes."""
+        why = why_not_one_by_one(columns, self._orders.codes)
+        if why is not None and not self._refused:
+            self._refuse(f"{where}: {why}")
 
     def _require_few_dropped(self) -> None:
         """A set without its objects is valid, and useless."""
@@ -303,9 +312,9 @@ class _Run:
         repair.run(file)
         if file is not None:
             file.complete()
-        why = why_not_one_by_one(repair.columns, self._orders.codes)
-        if why is not None:
-            self._refuse(f"{shard.name}: {why}")
+        self._require_slips(shard.name, repair.columns)
+        before = self._columns.setdefault(shard.subset, BoxColumns())
+        self._columns[shard.subset] = before + repair.columns
         self._objects += repair.objects
         self._read += repair.read
         self._written += repair.written
