@@ -49,7 +49,7 @@ def export_from_cvat_with_tensorflow(count: int) -> Sample:
     task, spent = _task(count)
     with tempfile.TemporaryDirectory() as folder:
         shards = Path(folder) / "shards"
-        with GetCVATDataExtractor(TaskData(task, task.annotations)) as extractor:
+        with GetCVATDataExtractor(TaskData(task.annotations, task)) as extractor:
             dataset = Dataset.from_extractors(extractor, env=dm_env)
             dataset.export(str(shards), "tf_detection_api", save_media=False)
         make_zip_archive(str(shards), str(Path(folder) / "export.zip"))

@@ -330,7 +330,7 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             if rest == "":
                 return self.about(kind, number)
             if rest == "data/meta" and span is not None:
-                return self.answer(200, span[0].meta(*span[1:]))
+                return self.answer(200, span[0].meta(*span[1:], kind))
             if rest == "dataset/export" and self.command == "POST" and not server.legacy:
                 return self.export(kind, number)
             if _UPLOADED.match(rest):

@@ -79,22 +79,24 @@ class StubTask:
             "stop_frame": last,
         }
 
-    def meta(self, first: int, last: int) -> dict[str, Any]:
+    def meta(self, first: int, last: int, kind: str) -> dict[str, Any]:
+        """Of a job of chosen frames, what was not chosen is there under a placeholder's name."""
+        included = self.included if kind == "job" else None
         is_video = self.mode == "interpolation"
         frames = self.frames if is_video else self.frames[first : last + 1]
-        if self.included is not None and not is_video:
+        if included is not None and not is_video:
             frames = [
-                one if number in self.included else ("placeholder.jpg", *one[1:])
+                one if number in included else ("placeholder.jpg", *one[1:])
                 for number, one in enumerate(frames, start=first)
             ]
         return {
-            "size": last - first + 1 if self.included is None else len(self.included),
+            "size": last - first + 1 if included is None else len(included),
             "start_frame": self.absolute(first),
             "stop_frame": self.absolute(last),
             "frame_filter": f"step={self.step}" if self.step > 1 else "",
             "frames": [{"name": n, "width": w, "height": h} for n, w, h in frames],
             "deleted_frames": [n for n in self.deleted if first <= n <= last],
-            "included_frames": self.included and [self.absolute(n) for n in self.included],
+            "included_frames": included and [self.absolute(n) for n in included],
         }
 
     def annotations(self, first: int, last: int) -> dict[str, Any]:

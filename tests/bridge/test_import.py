@@ -147,9 +147,22 @@ def test_old_server(run: Run, old_stub: StubServer, make_zip: MakeZip) -> None:
 
 
 def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg")))
+    """Of a zip of its task; a name that the task lacks is refused."""
+    ran = run("cvat", "import", "job", 11, make_zip(record("z.jpg"), record("c.jpg")))
     assert (ran.code, "TSK002" in ran.out) == (1, True)
-    assert run("cvat", "import", "job", 11, make_zip(record("c.jpg"))).code == 0
+    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg")))
+    assert (ran.code, "none of the 1 images is a frame of job 11" in ran.err) == (2, True)
+    before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
+    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg"), record("c.jpg")))
+    assert (ran.code, ran.err) == (
+        0,
+        "tfod: frames of the task that are not in job 11, left out: 1\n",
+    )
+    assert [one for one in stub.tasks[1].shapes if one["frame"] != 2] == before
+    assert [one["frame"] for one in stub.tasks[1].shapes].count(2) == 1
+    stub.faults = [Fault("GET", "/api/tasks/1/data/meta", 403, times=99)]
+    ran = run("cvat", "import", "job", 11, make_zip(record("a.jpg"), record("c.jpg")))
+    assert (ran.code, "TSK002" in ran.out) == (1, True)
 
 
 def test_video_job_counts_from_the_task(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
@@ -164,7 +177,8 @@ def test_video_job_counts_from_the_task(run: Run, stub: StubServer, make_zip: Ma
 def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
     # As servers tell of ground truth: the other frames are there as placeholders.
     stub.tasks[1].included = [0, 2]
-    assert "TSK002" in run("cvat", "import", "job", 12, make_zip(record("day/b.jpg"))).out
+    ran = run("cvat", "import", "job", 12, make_zip(record("day/b.jpg")))
+    assert (ran.code, "none of the 1 images is a frame of job 12" in ran.err) == (2, True)
     ran = run("cvat", "import", "job", 12, make_zip(record("a.jpg"), record("c.jpg")))
     assert ran.code == 0
     assert [one["frame"] for one in stub.tasks[1].shapes] == [0, 2]

@@ -22,7 +22,7 @@ _TAGS = {"rectangle": "box"}
 
 def cvat_for_images(task: Task, path: Path, save_images: bool = False) -> None:
     """Write the export of a task."""
-    data = TaskData(task, task.annotations)
+    data = TaskData(task.annotations, task)
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
     _add_meta(ElementTree.SubElement(root, "meta"), data.meta["task"])

@@ -202,8 +202,17 @@ def stored(task: Task) -> list[tuple[Any, ...]]:
     )
 
 
-def refusal(instance: Task | Job, path: Path, name: str = BOXES, **more: Any) -> str:
-    """What the user reads when an import fails; sees to it that nothing was changed."""
+SHOWN = 160 - len("cvat.apps.dataset_manager.bindings.CvatImportError: ")
+"""What the page "Requests" of CVAT 2.73 shows of an error, in characters, without its class."""
+
+
+def refusal(
+    instance: Task | Job, path: Path, name: str = BOXES, *, by_cvat: bool = False, **more: Any
+) -> str:
+    """What the user reads when an import fails; sees to it that nothing was changed.
+
+    And that the page shows as much as one has to know: the cause, and that nothing was changed.
+    """
     task = instance.task if isinstance(instance, Job) else instance
     task.annotations = task.annotations if len(task.annotations) else Annotations([box(0, "bird")])
     before = repr(task.annotations)
@@ -216,4 +225,8 @@ def refusal(instance: Task | Job, path: Path, name: str = BOXES, **more: Any) ->
     assert "\n" not in text
     assert "Traceback" not in text
     assert str(path.parent) not in text, "a path of the server is shown"
+    if not by_cvat:
+        assert 0 < text.find(" Nothing was changed.") <= SHOWN - len(" Nothing was changed."), text
+        sentences = text.rstrip(".").split(". ")
+        assert len(set(sentences)) == len(sentences), text
     return text

@@ -23,7 +23,7 @@ def items_of(instance: object, **options: object) -> list[object]:
 
 def test_items_have_names_numbers_and_sizes() -> None:
     task = tasks.make_task(tasks.box(1, "cat"), start_frame=10, step=5, frames=["x/A.JPG", "b.png"])
-    first, second = items_of(bindings.TaskData(task, task.annotations))
+    first, second = items_of(bindings.TaskData(task.annotations, task))
     assert (first.id, first.attributes["frame"]) == ("x/A", 10)
     assert (second.id, second.attributes["frame"]) == ("b", 15)
     assert tuple(second.media.size) == (tasks.HEIGHT, tasks.WIDTH)
@@ -37,7 +37,7 @@ def test_items_have_names_numbers_and_sizes() -> None:
 
 def test_annotations_are_computed_when_new_servers_are_asked() -> None:
     task = tasks.make_task(tasks.box(0, "cat", attributes={"count": "many"}))
-    data = bindings.TaskData(task, task.annotations)
+    data = bindings.TaskData(task.annotations, task)
     if not cvat.IS_NEW:
         with pytest.raises(Exception, match="Failed to convert attribute 'count'='many'"):
             items_of(data)
@@ -49,7 +49,7 @@ def test_annotations_are_computed_when_new_servers_are_asked() -> None:
 
 def test_new_servers_count_deleted_frames_and_name_subsets() -> None:
     task = tasks.make_task(deleted_frames=[1], subset="train")
-    with bindings.GetCVATDataExtractor(bindings.TaskData(task, task.annotations)) as extractor:
+    with bindings.GetCVATDataExtractor(bindings.TaskData(task.annotations, task)) as extractor:
         found = list(extractor)
     assert [item.id for item in found] == ["a", "c"]
     assert len(extractor) == (3 if cvat.IS_NEW else 2)
@@ -64,7 +64,7 @@ def test_tracks_are_interpolated_until_they_are_outside() -> None:
         tasks.box(3, "cat", 20, 10, 30, 20, outside=True),
     )
     task = tasks.make_task(frames=[f"{name}.jpg" for name in "abcde"], tracks=[moving])
-    found = items_of(bindings.TaskData(task, task.annotations))
+    found = items_of(bindings.TaskData(task.annotations, task))
     points = [[one.points for one in item.annotations] for item in found]
     assert points == [[[0, 0, 10, 10]], [[10, 5, 20, 15]], [[20, 10, 30, 20]], [], []]
 
@@ -104,7 +104,7 @@ def test_what_old_servers_answer_with_a_traceback(error: type[Exception]) -> Non
 
 def test_a_job_knows_its_own_frames() -> None:
     task = tasks.make_task(start_frame=4, step=2)
-    data = bindings.JobData(Job(task, 1, 2), Annotations())
+    data = bindings.JobData(Annotations(), Job(task, 1, 2))
     assert sorted(data.frame_info) == [1, 2]
     assert data.match_frame("b.jpg") == 1
     assert data.match_frame("a.jpg") is None
@@ -114,7 +114,7 @@ def test_a_job_knows_its_own_frames() -> None:
 def test_importing_matches_as_cvat_does(tmp_path: Path) -> None:
     """A picture that is named by a number goes to the frame of that number."""
     task = tasks.make_task()
-    data = bindings.TaskData(task, Annotations())
+    data = bindings.TaskData(Annotations(), task)
 
     def import_item(name: str) -> None:
         cat = dm.Bbox(1, 2, 3, 4, label=0, attributes={"occluded": True, "difficult": True})

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tfod
-from cvat.apps.engine.models import AttributeSpec, AttributeType, Job, Task
+from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Task
 from PIL import Image
 
 from tests.conftest import encode, objects, picture
@@ -28,6 +28,7 @@ from tests.cvat.tasks import (
     MASKS,
     WIDTH,
     box,
+    export,
     import_into,
     make_task,
     record,
@@ -289,3 +290,19 @@ def test_the_log_tells_what_was_left_out(tmp_path: Path, caplog: pytest.LogCaptu
     import_into(make_task(), upload(tmp_path, {"t.tfrecord": data}))
     said = [one.getMessage() for one in caplog.records if one.name == "tfod.cvat"]
     assert any("1 view" in line for line in said)
+
+
+def test_a_zip_of_the_task_in_one_of_its_jobs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job's frames are taken, the others counted."""
+    task = make_task(box(0, "bird"), box(1, "cat"), box(2, "cat"), is_video=True, step=3)
+    path = export(task, tmp_path).path
+    task.annotations = Annotations([box(0, "bird", 1, 1, 2, 2)])
+    found = import_into(Job(task, 1, 2), path)
+    assert [(row[0], row[2], row[3]) for row in found] == [
+        ("a.jpg", "bird", (1.0, 1.0, 2.0, 2.0)),
+        ("b.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
+        ("c.jpg", "cat", (8.0, 6.0, 40.0, 30.0)),
+    ]
+    assert "1 images of the task's other jobs left out" in caplog.text

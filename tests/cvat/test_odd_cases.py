@@ -284,7 +284,7 @@ def test_an_export_on_a_full_disk_shows_no_path_of_the_server(tmp_path: Path) ->
     """The zip is written last, and is the largest."""
     task = make_task(box(0, "cat"))
     with pytest.raises(Exception) as caught:
-        make_exporter(BOXES)("/dev/full", str(tmp_path), TaskData(task, task.annotations))
+        make_exporter(BOXES)("/dev/full", str(tmp_path), TaskData(task.annotations, task))
     assert str(caught.value) == "the server's disk is full; ask its administrator"
     if cvat.IS_NEW:
         assert type(caught.value).__name__ == "CvatExportError"

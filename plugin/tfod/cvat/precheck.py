@@ -5,6 +5,7 @@ CVAT shows the message of an import that failed as it is, and nothing else: no l
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,6 +14,7 @@ from tfod_validator.finding import Finding, Severity
 from tfod_validator.receivers import CVAT
 from tfod_validator.render.visible import visible
 from tfod_validator.report import Report
+from tfod_validator.rules.registry import all_rules
 from tfod_validator.sources import Location, inventory_of, is_archive
 
 from tfod.cvat.instance import Instance
@@ -23,11 +25,27 @@ _FINDINGS_KEPT = 300
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
 _CAUSES_SHOWN = 3
+LONGEST_CAUSE = 85
+"""In characters: what CVAT's page "Requests" shows of a message, less "Nothing was changed"."""
+_LONGEST_NAME = 30
 _BARE_ID = re.compile(r"#-?\d+")
 
 
 class RefusedError(TfodError):
-    """The upload cannot be imported; nothing was changed."""
+    """The upload cannot be imported; nothing was changed.
+
+    CVAT's page "Requests" shows the first 160 characters of an error, of which 51 are CVAT's own
+    (``cvat.apps.dataset_manager.bindings.CvatImportError: ``): the cause has to be short.
+
+    Args:
+        cause: what is wrong, in the fewest words.
+        details: further sentences: where, how often, what to do.
+    """
+
+    def __init__(self, cause: str, *details: str) -> None:
+        sentences = [cause, "Nothing was changed", *filter(None, details)]
+        text = ". ".join(dict.fromkeys(one.strip().rstrip(".") for one in sentences))
+        super().__init__(visible(f"{text}."))
 
 
 def require_sound(path: str, instance: Instance) -> int:
@@ -39,7 +57,8 @@ def require_sound(path: str, instance: Instance) -> int:
     location = Location(_UPLOAD, path)
     if not is_archive(location):
         raise RefusedError(
-            "the file is no zip; zip the shards (.tfrecord, .record) with their label_map.pbtxt"
+            "the file is not a zip",
+            "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
     options = Options(
         receiver=CVAT,
@@ -49,83 +68,113 @@ def require_sound(path: str, instance: Instance) -> int:
     )
     report = check(inventory_of([location]), options)
     if not report.valid:
-        raise RefusedError(refusal(report, instance))
+        raise refusal(report, instance)
     return report.counts.records
 
 
-def refusal(report: Report, instance: Instance) -> str:
-    """Why a zip is refused, in one line: the gravest causes, and how many more there are."""
+def refusal(report: Report, instance: Instance) -> RefusedError:
+    """Why a zip is refused: the gravest causes, and how many more there are."""
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             by_code.setdefault(finding.code, []).append(finding)
     # What the user will know first: labels and names; then damage in the order of the zip.
     order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
-    causes = []
-    for code in order[:_CAUSES_SHOWN]:
-        sentence = _SENTENCES.get(code, _plain_sentence)
-        causes.append(sentence(by_code[code], report.counts.by_code[code], report, instance))
+    told = [
+        _SENTENCES.get(code, _plain_sentences)(
+            by_code[code], report.counts.by_code[code], report, instance
+        )
+        for code in order[:_CAUSES_SHOWN]
+    ]
+    (cause, *details), *others = told
+    for other, *more in others:
+        details += [f"Also: {other}", *more]
     rest = len(order) - _CAUSES_SHOWN
     if rest > 0:
         kinds = "1 more kind of defect" if rest == 1 else f"{rest} more kinds of defects"
-        causes.append(f"and {kinds} (tfod check lists all)")
-    return visible("; ".join(causes).replace(f"{_UPLOAD}:", ""))
+        details.append(f"And {kinds}: tfod check --for cvat lists all")
+    return RefusedError(*(one.replace(f"{_UPLOAD}:", "") for one in (cause, *details)))
 
 
-_Sentence = Callable[[Sequence[Finding], int, Report, Instance], str]
+_Sentences = Callable[[Sequence[Finding], int, Report, Instance], list[str]]
+"""The cause in a few words, then further sentences."""
 
 
-def _unknown_labels(findings: Sequence[Finding], count: int, _: Report, instance: Instance) -> str:
-    labels = sorted(instance.task.labels or ())
+def _unknown_labels(
+    findings: Sequence[Finding], count: int, _: Report, instance: Instance
+) -> list[str]:
     bare = [str(one.value) for one in findings if _BARE_ID.fullmatch(str(one.value))]
     if bare:  # the zip may well have one, two folders away
-        return (
-            f"objects have only ids ({_names(bare, len(bare))}) and no label map explains them; "
-            "put label_map.pbtxt beside the shard"
-        )
-    names = _names((repr(one.value) for one in findings), count)
-    verb = "class {} is" if count == 1 else "classes {} are"
-    listed = _names(labels, len(labels), _LABELS_SHOWN)
-    return f"{verb.format(names)} not among the {instance.noun}'s labels: {listed}"
+        return [
+            f"objects have only ids ({_names(bare, len(bare))}) and no label map explains them",
+            "Put label_map.pbtxt beside the shard",
+        ]
+    labels = sorted(instance.task.labels or ())
+    listed = f"Labels of the {instance.noun}: {_names(labels, len(labels), _LABELS_SHOWN)}"
+    if count == 1:
+        return [f"class {_short(findings[0].value)} is not among the labels", listed]
+    return [
+        f"{count} classes are not among the labels: {_short(findings[0].value)}, …",
+        f"Without a label: {_names((repr(one.value) for one in findings), count)}",
+        listed,
+    ]
 
 
-def _unmatched(findings: Sequence[Finding], count: int, report: Report, instance: Instance) -> str:
+def _unmatched(
+    findings: Sequence[Finding], count: int, report: Report, instance: Instance
+) -> list[str]:
     if not any(one.item for one in findings):
-        return (
-            f"{findings[0].shard}: {count} of {report.counts.records} records have no file name "
-            "(image/filename); export them as an object detection dataset"
-        )
-    names = _names((one.item or "without a name" for one in findings), count)
+        return [
+            f"{count} of {report.counts.records} records have no file name (image/filename)",
+            f"{findings[0].shard}: export them as an object detection dataset",
+        ]
     verb = "matches" if count == 1 else "match"
-    pictures = f"{count} of {report.counts.records} pictures"
     frames = instance.task.frames or ()
-    example = f"; frames are named like {frames[0].name}" if frames else ""
-    if instance.noun == "job":
-        example += ", and a job takes its own frames alone"
-    return f"{pictures} {verb} no frame: {names}{example}"
+    return [
+        f"{count} of {report.counts.records} images {verb} no frame: "
+        + _short(findings[0].item or "without a name", quoted=False)
+        + (", …" if count > 1 else ""),
+        f"Without a frame: {_names((one.item or 'without a name' for one in findings), count)}"
+        if count > 1
+        else "",
+        f"Frames are named like {frames[0].name}" if frames else "",
+    ]
 
 
-def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instance) -> str:
-    names = _names((one.item or one.where for one in findings), count)
-    return (
-        f"{count} of {report.counts.records} pictures have no frame's name, only a number that "
-        f"CVAT would take for one: {names}"
-    )
+def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instance) -> list[str]:
+    first = findings[0].item or findings[0].where
+    return [
+        f"{count} of {report.counts.records} images are named by a number: "
+        + _short(first, quoted=False),
+        "No frame has that name, and CVAT would take the number for a frame's",
+        f"All of them: {_names((one.item or one.where for one in findings), count)}"
+        if count > 1
+        else "",
+    ]
 
 
-_SENTENCES: dict[str, _Sentence] = {
+_SENTENCES: dict[str, _Sentences] = {
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
     "TSK003": _numbered,
 }
 
 
-def _plain_sentence(findings: Sequence[Finding], count: int, _: Report, __: Instance) -> str:
+def _plain_sentences(findings: Sequence[Finding], count: int, _: Report, __: Instance) -> list[str]:
     first = findings[0]
+    shard = _short(os.path.basename(first.shard.replace(f"{_UPLOAD}:", "")), quoted=False)
+    place = shard + ("" if first.record is None else f", record {first.record}")
     item = f" ({first.item})" if first.item and first.item not in first.where else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
-    remedy = first.remedy.rstrip(".")
-    return f"{first.where}{item}: {first.message}{more}: {remedy[:1].lower()}{remedy[1:]}"
+    title = all_rules()[first.code].title
+    return [f"{title} ({place})", f"{first.where}{item}: {first.message}{more}", first.remedy]
+
+
+def _short(name: object, *, quoted: bool = True) -> str:
+    """A name of at most so many letters, its end kept."""
+    text = str(name)
+    text = text if len(text) <= _LONGEST_NAME else f"…{text[1 - _LONGEST_NAME :]}"
+    return repr(text) if quoted else text
 
 
 def _names(names: Iterable[str], count: int, most: int = _NAMES_SHOWN) -> str:

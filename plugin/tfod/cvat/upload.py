@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfod_validator.frames import Matcher
-from tfod_validator.render.visible import visible
 from tfod_validator.unpack import unpack_shards
 
 from tfod.cvat.fitting import Fitter
 from tfod.cvat.instance import Instance, describe_instance
-from tfod.cvat.precheck import require_sound
+from tfod.cvat.precheck import LONGEST_CAUSE, RefusedError, require_sound
 from tfod.datumaro import lines
 from tfod.datumaro.activation import register
 from tfod.datumaro.reader import TfDetectionApiBase
@@ -65,8 +64,7 @@ def import_zip(
         if isinstance(error, OSError):
             _log.exception("TFRecord: a zip could not be unpacked")
         # Some servers (2.15) show users the whole traceback of a project's import: keep it short.
-        text = _message(error, temp_dir)
-        raise CvatImportError(f"{text}. The {instance.noun} is as it was.") from None
+        raise CvatImportError(_message(error, temp_dir)) from None
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
     import_dm_annotations(dataset, instance_data)
@@ -115,8 +113,19 @@ def _put_on_frames(dataset: Any, instance: Instance) -> Any:
     placed = []
     for item, name in zip(items, names, strict=True):
         frame = frames[matcher.place(name, "the zip")]
+        if frame.number not in instance.own_frames:
+            continue
         attributes = {**item.attributes, _FRAME: frame.number}
         placed.append(item.wrap(id=f"{mark}{frame.number} {name}", attributes=attributes))
+    others = len(items) - len(placed)
+    if not placed:
+        raise RefusedError(
+            f"none of the {others} images is a frame of this job",
+            "They are frames of the task's other jobs",
+            "Import them there, or into the task",
+        )
+    if others:
+        _log.warning("TFRecord: %s images of the task's other jobs left out", others)
     return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=lines.Image)
 
 
@@ -195,8 +204,16 @@ def _extension(media: Any, data: bytes) -> str:
 
 def _message(error: Exception, temp_dir: str) -> str:
     """In one line, without the server's paths; ours is the cause of Datumaro's."""
+    if isinstance(error, RefusedError):
+        return str(error)
     if isinstance(error, OSError):
-        return f"the server could not unpack the zip ({error.strerror}); ask its administrator"
-    text = in_plain_words(error) or str(error)
+        text = f"the server could not unpack the zip ({error.strerror}); ask its administrator"
+    else:
+        text = in_plain_words(error) or str(error)
     folder = os.path.join(temp_dir, _SHARDS)
-    return visible(" ".join(text.replace(f"{folder}{os.sep}", "").replace(folder, "").split()))
+    text = " ".join(text.replace(f"{folder}{os.sep}", "").replace(folder, "").split())
+    cause, *details = text.split("; ")
+    if len(cause) > LONGEST_CAUSE and " (" in cause:  # whose brackets can wait
+        cause, _, rest = cause.partition(" (")
+        details.insert(0, rest.replace(")", "", 1))
+    return str(RefusedError(cause, *(one[:1].upper() + one[1:] for one in details)))

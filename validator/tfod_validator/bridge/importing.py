@@ -161,11 +161,13 @@ def _prepare_annotations(
         archive.open(MEMBER, "w", force_zip64=True) as stream,
     ):
         document = DocumentWriter(stream, live.name)
-        _convert(live, options, document, builder, there, changes)
+        others = _convert(live, options, document, builder, there, changes)
         document.finish()
     for left in there.values():  # frames that no record is for
         changes.compare(left, (), options.append)
     tell(changes.text(options.append))
+    if others:
+        warn(f"frames of the task that are not in {live.target}, left out: {others}")
     if sentence := builder.not_carried.sentence():
         warn(sentence)
 
@@ -177,7 +179,9 @@ def _convert(
     builder: ShapeBuilder,
     there: dict[int, list[tuple[str, str, tuple[int, ...]]]],
     changes: Changes,
-) -> None:
+) -> int:
+    """Write the frames that a zip has records of; return how many of them are not the target's."""
+    others = converted = 0
     frames = live.task.frames or ()
     records = read_zip(options.path, options.label_map)
     matcher = Matcher(live.task, (one.detection.filename or "" for one in records))
@@ -185,6 +189,10 @@ def _convert(
         for record in read_zip(options.path, options.label_map):
             detection = record.detection
             place = matcher.place(detection.filename or "", record.where)
+            if live.numbers[place] not in live.own:
+                others += 1
+                continue
+            converted += 1
             frame = frames[place]
             height, width = frame.height or detection.height, frame.width or detection.width
             if not height or not width:
@@ -195,6 +203,12 @@ def _convert(
             number = live.document_numbers[place]
             document.image(number, frame.name, (height, width), shapes, tags)
             advance(1)
+    if not converted:
+        raise TfodError(
+            f"none of the {others} images is a frame of {live.target}; import them into their "
+            "own job, or into the task"
+        )
+    return others
 
 
 def _prepare_dataset(

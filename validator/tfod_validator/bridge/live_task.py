@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.errors import TfodError
 
-from tfod_validator.bridge.server import Server
-from tfod_validator.bridge.target import JOB, PROJECT, Target
+from tfod_validator.bridge.server import Server, ServerError
+from tfod_validator.bridge.target import JOB, PROJECT, TASK, Target
 from tfod_validator.task import Frame, Task
 
 _VIDEO = "interpolation"
@@ -32,10 +32,12 @@ class LiveTask:
     Attributes:
         target: what was asked for.
         name: as people know it.
-        task: labels and frames, as the checker wants them.
+        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
+            zip of the task's is known by them.
         labels: by name.
         numbers: of each frame in ``task.frames``: the one in the server's annotations.
         document_numbers: and the one in CVAT's XML.
+        own: the former of those frames that annotations may come to.
         deleted: names of frames that were deleted; they are not among the frames.
         subset: of the task.
     """
@@ -46,6 +48,7 @@ class LiveTask:
     labels: Mapping[str, Label]
     numbers: tuple[int, ...] = ()
     document_numbers: tuple[int, ...] = ()
+    own: frozenset[int] = frozenset()
     deleted: tuple[str, ...] = ()
     subset: str = ""
 
@@ -81,7 +84,9 @@ def _fetch(server: Server, target: Target) -> LiveTask:
         task = Task(labels=frozenset(labels), new_tasks=True)
         return LiveTask(target, str(about.get("name") or target), task, labels)
     numbered = list(_frames(server, target, about))
-    kept = [one for one in numbered if not one.deleted]
+    own = [one for one in numbered if not one.deleted]
+    # Of equal names the last counts: the job's own.
+    kept = [*(_other_frames(server, about, numbered) if target.kind == JOB else ()), *own]
     return LiveTask(
         target=target,
         name=str(about.get("name") or target),
@@ -93,9 +98,22 @@ def _fetch(server: Server, target: Target) -> LiveTask:
         labels=labels,
         numbers=tuple(one.number for one in kept),
         document_numbers=tuple(one.document_number for one in kept),
+        own=frozenset(one.number for one in own),
         deleted=tuple(one.frame.name for one in numbered if one.deleted),
         subset=str(about.get("subset") or ""),
     )
+
+
+def _other_frames(server: Server, job: Any, numbered: Iterable[_Numbered]) -> list[_Numbered]:
+    """The frames of a job's task that are not the job's; none where the user may not see them."""
+    numbers = {one.number for one in numbered}
+    try:
+        frames = list(_frames(server, Target(TASK, job["task_id"]), job))
+    except ServerError as error:
+        if error.status in (403, 404):
+            return []
+        raise
+    return [one for one in frames if one.number not in numbers and not one.deleted]
 
 
 def _label(found: Any) -> Label | None:

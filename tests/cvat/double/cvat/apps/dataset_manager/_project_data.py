@@ -102,7 +102,7 @@ class ProjectData(LabelData):
         if task_id not in self._tasks_data:
             task = self._db_tasks[task_id]
             stored = Annotations() if self._is_import else task.annotations
-            data = TaskData(task, stored, task.annotations.add if self._is_import else None)
+            data = TaskData(stored, task, task.annotations.add if self._is_import else None)
             data.soft_attribute_import = self.soft_attribute_import
             self._tasks_data[task_id] = data
         return self._tasks_data[task_id]

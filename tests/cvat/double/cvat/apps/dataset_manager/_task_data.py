@@ -124,7 +124,7 @@ class CommonData(LabelData):
     """Of so many annotations the importer is relieved, while it is still at work."""
 
     def __init__(
-        self, task: Task, annotations: Annotations, create_callback: CreateCallback | None = None
+        self, annotations: Annotations, task: Task, create_callback: CreateCallback | None = None
     ) -> None:
         super().__init__(task.labels)
         self._db_task = task
@@ -303,8 +303,8 @@ class CommonData(LabelData):
 class TaskData(CommonData):
     """A task; of a job, placeholders are frames like others."""
 
-    def __init__(self, task: Task, *others: Any) -> None:
-        super().__init__(task, *others)
+    def __init__(self, annotations: Annotations, task: Task, *others: Any) -> None:
+        super().__init__(annotations, task, *others)
         for idx in self.rel_range:  # over the placeholders' entries of the same name
             if idx not in task.placeholders:
                 self._frame_mapping[osp.splitext(self.frame_info[idx]["path"])[0]] = idx
@@ -319,10 +319,10 @@ class JobData(CommonData):
     META_FIELD = "job"
 
     def __init__(
-        self, job: Job, annotations: Annotations, create_callback: CreateCallback | None = None
+        self, annotations: Annotations, job: Job, create_callback: CreateCallback | None = None
     ) -> None:
         self._db_job = job
-        super().__init__(job.task, annotations, create_callback)
+        super().__init__(annotations, job.task, create_callback)
 
     @property
     def rel_range(self) -> range:

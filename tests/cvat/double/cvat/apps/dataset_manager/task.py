@@ -65,7 +65,7 @@ def import_task_annotations(
 
     with transaction(task):
         task.annotations = Annotations()
-        data = TaskData(task, Annotations(), lambda part: task.annotations.add(part))
+        data = TaskData(Annotations(), task, lambda part: task.annotations.add(part))
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
         task.annotations.add(data.data)
 
@@ -83,7 +83,7 @@ def import_job_annotations(
     task = job.task
     with transaction(task):
         task.annotations = task.annotations.within(job.start, job.stop, inside=False)
-        data = JobData(job, Annotations(), lambda part: task.annotations.add(part))
+        data = JobData(Annotations(), job, lambda part: task.annotations.add(part))
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
         task.annotations.add(data.data.within(job.start, job.stop))
 
@@ -116,9 +116,9 @@ def export(
     if isinstance(instance, Project):
         data: Any = ProjectData(instance)
     elif isinstance(instance, Job):
-        data = JobData(instance, instance.task.annotations)
+        data = JobData(instance.task.annotations, instance)
     else:
-        data = TaskData(instance, instance.annotations)
+        data = TaskData(instance.annotations, instance)
     exporter = make_exporter(format_name)
     with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
         exporter(file, temp_dir, data, save_images=save_images)
