@@ -20,9 +20,11 @@ sys.path.insert(0, str(DOUBLE))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def server() -> Iterator[None]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a worker of the server does before its first job."""
     with pytest.MonkeyPatch.context() as patch:
+        database = tmp_path_factory.mktemp("database") / "db.sqlite3"
+        patch.setenv("CVAT_DOUBLE_DATABASE", str(database))
         patch.setenv("DJANGO_SETTINGS_MODULE", "tfod.cvat.settings")
         django.setup()
         from cvat.apps.dataset_manager.views import get_export_formats

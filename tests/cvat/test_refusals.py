@@ -16,7 +16,20 @@ from cvat.apps.engine.models import Job, Label, Task
 
 from tests.conftest import encode, objects, picture
 from tests.conftest import frame as shard
-from tests.cvat.tasks import FULL, HEIGHT, LABEL_MAP, WIDTH, box, make_task, record, refusal, upload
+from tests.cvat.tasks import (
+    FULL,
+    HEIGHT,
+    LABEL_MAP,
+    WIDTH,
+    box,
+    import_into,
+    make_task,
+    record,
+    refusal,
+    shape,
+    track,
+    upload,
+)
 from tests.zip_forge import Item, forge, real_zip
 
 
@@ -361,3 +374,38 @@ def test_a_zip_of_another_format_is_named(refuse) -> None:
         "this zip holds COCO annotations, not TFRecord: export the annotations as TFRecord 1.0 "
         "instead"
     )
+
+
+LOST = [
+    shape("skeleton", 0, "cat", (), elements=[shape("points", 0, "cat", (1, 1))]),
+    shape("points", 1, "cat", (1, 1, 5, 5)),
+    shape("points", 2, "cat", (1, 1, 5, 5)),
+    box(1, "cat"),
+]
+LOST_TRACKS = [track("cat", *(shape("polyline", number, "cat", (1, 1, 5, 5)) for number in (0, 1)))]
+
+
+def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
+    """CVAT has no place where an import that succeeds could say that it has deleted them."""
+    task = make_task(*LOST, tracks=LOST_TRACKS)
+    text = refuse({"t.tfrecord": GOOD}, task)
+    assert text == (
+        "it would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot hold. "
+        "Nothing was changed. If that is meant, delete them in the task first. "
+        "To keep them, import with import_mode=append (CVAT 2.65 and later)."
+    )
+
+
+def test_of_a_job_only_its_own_shapes_count(refuse, tmp_path: Path) -> None:
+    task = make_task(*LOST)
+    text = refuse({"t.tfrecord": shard(record("b.jpg", "cat"))}, Job(task, 1, 1))
+    assert text.startswith("it would delete 1 points, which TFRecord cannot hold. Nothing was")
+    task.annotations.shapes.pop(1)
+    path = upload(tmp_path, {"t.tfrecord": shard(record("b.jpg", "cat"))})
+    assert len(import_into(Job(task, 1, 1), path)) == 3
+
+
+def test_an_import_that_appends_deletes_nothing(tmp_path: Path) -> None:
+    task = make_task(*LOST)
+    path = upload(tmp_path, {"t.tfrecord": GOOD})
+    assert len(import_into(task, path, import_mode="append")) == len(LOST) + 1

@@ -15,8 +15,10 @@ from tfod_validator.unpack import unpack_shards
 from tfod.cvat.fitting import Fitter
 from tfod.cvat.instance import Instance, describe_instance
 from tfod.cvat.precheck import LONGEST_CAUSE, RefusedError, require_sound
+from tfod.cvat.replaced import shapes_lost
 from tfod.datumaro import lines
 from tfod.datumaro.activation import register
+from tfod.datumaro.objects import counts
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.errors import TfodError, in_plain_words
 from tfod.picture import (
@@ -59,6 +61,7 @@ def import_zip(
         if load_data_callback is not None:
             _put_pictures_on_disk(dataset, os.path.join(temp_dir, _PICTURES))
         else:
+            _require_nothing_lost(instance_data, instance)
             dataset = _put_on_frames(dataset, instance)
     except (TfodError, lines.errors.DatumaroError, OSError) as error:
         if isinstance(error, OSError):
@@ -68,6 +71,16 @@ def import_zip(
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
     import_dm_annotations(dataset, instance_data)
+
+
+def _require_nothing_lost(instance_data: Any, instance: Instance) -> None:
+    lost = shapes_lost(instance_data)
+    if lost:
+        raise RefusedError(
+            f"it would delete {counts(lost)}, which TFRecord cannot hold",
+            f"If that is meant, delete them in the {instance.noun} first",
+            "To keep them, import with import_mode=append (CVAT 2.65 and later)",
+        )
 
 
 def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> Any:

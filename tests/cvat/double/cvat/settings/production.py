@@ -6,6 +6,8 @@ Facts: the apps are a list named INSTALLED_APPS that a settings module of ours m
 
 from __future__ import annotations
 
+import os
+
 SECRET_KEY = "of the double"
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
@@ -13,7 +15,13 @@ INSTALLED_APPS = [
     "cvat.apps.engine",
     "cvat.apps.quality_control",
 ]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        # A file, where another connection is to see it.
+        "NAME": os.environ.get("CVAT_DOUBLE_DATABASE", ":memory:"),
+    }
+}
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 USE_TZ = True
 TIME_ZONE = None  # or Django would change the time zone of all tests of the process

@@ -4,7 +4,8 @@ Facts: an import replaces what is there, in a transaction: when it fails, the ol
 back. The importer gets an open file, a temporary folder and ``conv_mask_to_poly``. The user reads
 the message of what is exactly a ``CvatImportError`` or one of Datumaro's dataset errors; of
 anything else, subclasses included, old servers show a traceback and status 500. Of a job only its
-own frames are replaced.
+own frames are replaced. What is replaced is gone from the tables within the transaction before the
+importer is called; it does not get the mode, ``replace`` or ``append`` (since 2.65).
 """
 
 from __future__ import annotations
@@ -50,21 +51,40 @@ def transaction(*parts: Task | Project) -> Iterator[None]:
         raise ServerError(f"{type(error).__name__}: {error}") from error
 
 
+REPLACE, APPEND = "replace", "append"
+
+
+@contextmanager
+def _replacing(task: Task, job_id: int, old: Annotations, import_mode: str) -> Iterator[None]:
+    """The transaction in the tables: what is replaced is deleted before the format is called."""
+    from django.db import transaction as database
+
+    from cvat.apps.engine import tables
+
+    tables.store(task, job_id, old)
+    with database.atomic():
+        if import_mode == REPLACE:
+            tables.clear()
+        yield
+
+
 def import_task_annotations(
     src_file: str | os.PathLike[str],
     task: Task,
     format_name: str,
     conv_mask_to_poly: bool = True,
     temp_root: str | None = None,
+    import_mode: str = REPLACE,
 ) -> None:
-    """Replace a task's annotations.
+    """Replace a task's annotations, or add to them.
 
     ``temp_root`` is where the temporary folder is made, for tests that look into it.
     """
     from cvat.apps.dataset_manager.bindings import TaskData
 
-    with transaction(task):
-        task.annotations = Annotations()
+    with transaction(task), _replacing(task, 1, task.annotations, import_mode):
+        if import_mode == REPLACE:
+            task.annotations = Annotations()
         data = TaskData(Annotations(), task, lambda part: task.annotations.add(part))
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)
         task.annotations.add(data.data)
@@ -81,7 +101,8 @@ def import_job_annotations(
     from cvat.apps.dataset_manager.bindings import JobData
 
     task = job.task
-    with transaction(task):
+    own = task.annotations.within(job.start, job.stop)
+    with transaction(task), _replacing(task, job.id, own, REPLACE):
         task.annotations = task.annotations.within(job.start, job.stop, inside=False)
         data = JobData(Annotations(), job, lambda part: task.annotations.add(part))
         _run_importer(src_file, data, format_name, temp_root, conv_mask_to_poly)

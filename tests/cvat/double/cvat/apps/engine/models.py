@@ -15,6 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 
+def __getattr__(name: str) -> Any:
+    """The tables, which need Django's settings, unlike the rest."""
+    if name not in ("LabeledShape", "LabeledTrack", "TrackedShape"):
+        raise AttributeError(name)
+    from cvat.apps.engine import tables
+
+    return getattr(tables, name)
+
+
 class _Text(str, Enum):
     def __str__(self) -> str:
         return str(self.value)

@@ -1,0 +1,78 @@
+"""The tables of annotations, as far as a format may look into them: real ones, in SQLite.
+
+Facts: fields and relations are those of ``cvat/apps/engine/models.py`` of 2.15 and 2.73. What the
+double stores of a task is plain values (:mod:`cvat.apps.engine.models`); an import puts it into the
+tables first, outside of its transaction, where another connection sees it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import connection, models
+
+if TYPE_CHECKING:
+    from cvat.apps.engine.models import Annotations, Task
+
+
+class _Table(models.Model):
+    class Meta:
+        abstract = True
+        app_label = "engine"
+
+
+class TaskRow(_Table):
+    pass
+
+
+class SegmentRow(_Table):
+    task = models.ForeignKey(TaskRow, models.CASCADE)
+
+
+class JobRow(_Table):
+    segment = models.ForeignKey(SegmentRow, models.CASCADE)
+    type = models.CharField(max_length=32, default="annotation")
+
+
+class LabeledShape(_Table):
+    job = models.ForeignKey(JobRow, models.CASCADE)
+    type = models.CharField(max_length=16)
+    parent = models.ForeignKey("self", models.CASCADE, null=True, related_name="elements")
+
+
+class LabeledTrack(_Table):
+    job = models.ForeignKey(JobRow, models.CASCADE)
+    parent = models.ForeignKey("self", models.CASCADE, null=True, related_name="elements")
+
+
+class TrackedShape(_Table):
+    track = models.ForeignKey(LabeledTrack, models.CASCADE)
+    type = models.CharField(max_length=16)
+
+
+TABLES = (TaskRow, SegmentRow, JobRow, LabeledShape, LabeledTrack, TrackedShape)
+
+
+def store(task: Task, job_id: int, annotations: Annotations) -> None:
+    """Put what would be replaced into the tables, under one job."""
+    if TaskRow._meta.db_table not in connection.introspection.table_names():
+        with connection.schema_editor() as editor:
+            for table in TABLES:
+                editor.create_model(table)
+    TaskRow.objects.all().delete()
+    segment = SegmentRow.objects.create(task=TaskRow.objects.create(id=task.id))
+    job = JobRow.objects.create(id=job_id, segment=segment)
+    for shape in annotations.shapes:
+        row = LabeledShape.objects.create(job=job, type=shape["type"])
+        for element in shape["elements"]:
+            LabeledShape.objects.create(job=job, type=element["type"], parent=row)
+    for track in annotations.tracks:
+        row = LabeledTrack.objects.create(job=job)
+        for shape in track["shapes"]:
+            TrackedShape.objects.create(track=row, type=shape["type"])
+
+
+def clear() -> None:
+    """What an import does that replaces."""
+    LabeledShape.objects.all().delete()
+    LabeledTrack.objects.all().delete()
