@@ -262,7 +262,10 @@ def test_pictures_get_a_pictures_extension(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "text"),
     [
-        ({"x" * 70 + ".tfrecord": shard(with_picture("a.jpg"))}, "CVAT takes 64; rename its shard"),
+        (
+            {"x" * 70 + ".tfrecord": shard(with_picture("a.jpg"))},
+            "CVAT takes 64. Nothing was changed. Rename its shard",
+        ),
         (
             {"t.tfrecord": shard(with_picture("a.jpg"), with_picture("a.jpg/b.jpg"))},
             "cannot have its name on disk",

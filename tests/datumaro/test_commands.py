@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.conftest import objects, picture
 from tests.datumaro.conftest import content
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
+COCO = Path(__file__).parents[2] / "examples" / "shapes_coco"
 BIN = Path(sys.executable).parent
 
 
@@ -68,6 +71,33 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
     assert len(found) == 12 and all(one["picture"] for one in found.values())
     picture_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
     assert found["shapes_01", "train"]["picture"] == picture_file.read_bytes()
+
+
+def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
+    """As it is typed there, on a folder where the 0.3 line wants a project; with --save-masks."""
+    run(
+        *("datum", "convert", "-i", str(COCO), "-if", "coco", "-o", "proj", "-f", "datumaro"),
+        *("--", "--save-media"),
+        folder=tmp_path,
+    )
+    recipe = ("datum", "transform", "-t")
+    run(*recipe, "polygons_to_masks", "-p", "proj", "-o", "ptm", folder=tmp_path)
+    run(*recipe, "boxes_to_masks", "-p", "ptm", "-o", "btm", folder=tmp_path)
+    export = ("datum", "export", "-f", "tf_detection_api")
+    said = run(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
+    (count,) = re.findall(r"box: (\d+) mask \(--save-masks writes their masks too\)", said)
+    masks = ("--", "--save-images", "--save-masks")
+    assert "box" not in run(*export, "-p", "btm", "-o", "masks", *masks, folder=tmp_path)
+    kinds = {
+        name: Counter(
+            one.type.name
+            for item in load(tmp_path / name)
+            for one in item.annotations
+            if one.type.name in ("bbox", "mask")
+        )
+        for name in ("boxes", "masks")
+    }
+    assert kinds == {"boxes": {"bbox": int(count)}, "masks": {"mask": int(count)}}
 
 
 def test_convert_there_and_back(tmp_path: Path) -> None:

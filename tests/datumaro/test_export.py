@@ -194,7 +194,7 @@ class TestObjects:
         assert found.class_text == ["cat", "cat", "dog"] and len(found.masks) == 3
         assert len(export(dataset(item("a", *shapes)), tmp_path / "b")[0].boxes) == 3
         (loaded,) = load(tmp_path / "m")
-        assert [one.type.name for one in loaded.annotations] == ["mask"] * 3
+        assert [one.type.name for one in loaded.annotations] == ["mask", "bbox", "bbox"]
         assert np.array_equal(loaded.annotations[0].image, image)
 
     def test_box_and_mask_of_one_annotation_are_one_object_however_little_they_overlap(
@@ -225,12 +225,21 @@ class TestObjects:
         assert found.masks is None
 
     def test_save_masks_makes_masks_of_polygons_and_boxes(self, tmp_path) -> None:
+        """The box comes back as a box all the same."""
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
-        export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
-        (loaded,) = load(tmp_path)
-        first, second = (one.image for one in loaded.annotations)
+        (found,) = export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
+        first, second = (lines.decode_image(bytes(one.data)) for one in found.masks)
         assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
         assert second[:10, :20].all() and second.sum() == 200
+        (loaded,) = load(tmp_path)
+        mask, box = loaded.annotations
+        assert (mask.type.name, box.type.name) == ("mask", "bbox")
+        assert box.points == [0, 0, 20, 10]
+        assert np.array_equal(mask.image, first)
+        # And once more, as often as one likes.
+        export(load(tmp_path), tmp_path / "again", save_masks=True)
+        (again,) = load(tmp_path / "again")
+        assert [one.type.name for one in again.annotations] == ["mask", "bbox"]
 
     @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
     def test_after_datumaros_own_transforms(self, tmp_path, transform) -> None:
@@ -240,7 +249,10 @@ class TestObjects:
             pytest.skip(f"this Datumaro has no {transform}")
         export(source.transform(transform), tmp_path, save_masks=True)
         (loaded,) = load(tmp_path)
-        assert [int(one.image.sum()) for one in loaded.annotations] == [1500, 200]
+        wanted = [("mask", 1500), ("bbox", 200)]
+        if transform == "boxes_to_masks":
+            wanted[1] = ("mask", 200)
+        assert [(one.type.name, int(one.get_area())) for one in loaded.annotations] == wanted
 
     def test_parts_of_one_instance_are_one_object(self, tmp_path) -> None:
         """COCO: several polygons with the id and group of one annotation."""

@@ -145,13 +145,23 @@ def patch_commands(module: Any) -> None:
 
 
 def patch_main(module: Any) -> None:
-    """End ``datum`` with one line and exit code 1 where our formats say what is wrong."""
+    """End ``datum`` with one line and exit code 1 where our formats say what is wrong.
+
+    And take a folder for a project (:mod:`tfod.datumaro.folder_arguments`).
+    """
     original: Callable[..., int] = module.main
     if _is_patched(original):
         return
 
     @functools.wraps(original)
     def main(args: list[str] | None = None) -> int:
+        from datumaro.cli import commands
+
+        from tfod.datumaro.folder_arguments import without_project
+
+        # 1.x has no projects, and the command is ours.
+        has_export = hasattr(commands, "get_non_project_commands")
+        args = without_project(sys.argv[1:] if args is None else args, has_export=has_export)
         plain = _OneLine()
         logging.getLogger().addFilter(plain)
         try:

@@ -13,6 +13,7 @@ from tfod.datumaro.lines import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import Detection
 from tfod.pixel_boxes import BoxTally
+from tfod.png import is_box_png
 from tfod.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
@@ -145,7 +146,9 @@ class AnnotationBuilder:
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
             return [
-                None if mask is None else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
+                None
+                if mask is None or is_box_png(mask.data)
+                else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
                 for mask in detection.masks
             ]
         if detection.numerical_masks is not None:

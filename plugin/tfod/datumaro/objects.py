@@ -23,6 +23,7 @@ from tfod.raster import box_outline, ellipse_outline, fill_box
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
+_HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
 
 SAY_NOTHING = (None, False, "")
@@ -101,7 +102,10 @@ class ObjectBuilder:
         if self.not_carried_attributes:
             losses.append("attributes not written: " + counts(self.not_carried_attributes))
         if self.enclosed:
-            losses.append("written as their enclosing box: " + counts(self.enclosed))
+            hint = ""
+            if not self._save_masks and _HAVE_AREA & self.enclosed.keys():
+                hint = " (--save-masks writes their masks too)"
+            losses.append("written as their enclosing box: " + counts(self.enclosed) + hint)
         if self.unlabelled:
             losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
         if self.outside:
@@ -297,7 +301,7 @@ class ObjectBuilder:
                 outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
                 mask = _draw(outline, size)
             else:
-                mask = fill_box(one.corners, size)
+                return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
         return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
 
     def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:

@@ -140,7 +140,10 @@ class DetectionBuilder:
         shapes = [one.shape for one in placed]
         masks = None
         if self._save_masks and shapes:
-            masks = [PngMask(encode_mask_png(draw_shape(one, size))) for one in shapes]
+            masks = [
+                PngMask(encode_mask_png(draw_shape(one, size), is_box=_is_box(one)))
+                for one in shapes
+            ]
         return Detection(
             filename=filename,
             source_id=filename,
@@ -265,6 +268,10 @@ def _upright(shape: CvatShape) -> CvatShape:
         return shape
     extent = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
     return replace(shape, extent=extent)
+
+
+def _is_box(shape: CvatShape) -> bool:
+    return shape.kind == BOX and not shape.rotation
 
 
 def _size(image: CvatImage) -> tuple[int, int]:
