@@ -274,7 +274,10 @@ def test_an_empty_zip(refuse) -> None:
 def test_a_zip_without_a_shard(refuse) -> None:
     """Of cvat#4074: the wrong zip must not look like bad data."""
     text = refuse({"annotations.xml": b"<annotations/>", "images/a.jpg": b"\xff\xd8\xff"})
-    assert ".tfrecord" in text or "shard" in text
+    assert text == (
+        "this zip holds CVAT for images or video annotations, not TFRecord. Nothing was changed. "
+        "Export the annotations as TFRecord 1.0 instead."
+    )
 
 
 def test_an_empty_shard(refuse) -> None:
@@ -371,8 +374,8 @@ def test_a_full_disk(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_zip_of_another_format_is_named(refuse) -> None:
     text = refuse({"annotations/instances_default.json": b"{}", "images/a.jpg": b"x"})
     assert text.startswith(
-        "this zip holds COCO annotations, not TFRecord: export the annotations as TFRecord 1.0 "
-        "instead"
+        "this zip holds COCO annotations, not TFRecord. Nothing was changed. "
+        "Export the annotations as TFRecord 1.0 instead"
     )
 
 

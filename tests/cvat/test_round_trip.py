@@ -185,7 +185,8 @@ def test_an_empty_task_comes_back_empty(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
     # Without a record it would only delete what is there.
     with pytest.raises(
-        CvatImportError, match=r"^empty file \(default.tfrecord\)\. Nothing was changed\. "
+        CvatImportError,
+        match=r"^is empty \(0 bytes\) \(default.tfrecord\)\. Nothing was changed\. ",
     ):
         again(make_task(), tmp_path)
 

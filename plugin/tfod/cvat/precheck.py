@@ -162,12 +162,17 @@ _SENTENCES: dict[str, _Sentences] = {
 
 def _plain_sentences(findings: Sequence[Finding], count: int, _: Report, __: Instance) -> list[str]:
     first = findings[0]
-    shard = _short(os.path.basename(first.shard.replace(f"{_UPLOAD}:", "")), quoted=False)
-    place = shard + ("" if first.record is None else f", record {first.record}")
+    shard = os.path.basename(first.shard.replace(f"{_UPLOAD}:", ""))
+    place = _short(shard, quoted=False) if shard != _UPLOAD else ""
+    place += "" if first.record is None else f", record {first.record}"
+    where = f" ({place})" if place else ""
     item = f" ({first.item})" if first.item and first.item not in first.where else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
+    if len(first.message + where) <= LONGEST_CAUSE:
+        exactly = f"{first.where}{item}{more}" if first.record is not None or more else ""
+        return [first.message + where, exactly, first.remedy]
     title = all_rules()[first.code].title
-    return [f"{title} ({place})", f"{first.where}{item}: {first.message}{more}", first.remedy]
+    return [title + where, f"{first.where}{item}: {first.message}{more}", first.remedy]
 
 
 def _short(name: object, *, quoted: bool = True) -> str:

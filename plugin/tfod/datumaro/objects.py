@@ -17,7 +17,7 @@ from tfod.datumaro.lines import AnnotationType, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 from tfod.orientation import boxes_turned_back, keypoints_turned_back, mask_turned_back
-from tfod.png import encode_mask_png
+from tfod.png import encode_mask_png, is_box_png
 from tfod.raster import box_outline, ellipse_outline, fill_box
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
@@ -75,7 +75,8 @@ class ExportedObjects:
 def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
     pixels = np.asarray(decode_image(bytes(mask.data)))
     pixels = pixels.max(axis=2) if pixels.ndim > 2 else pixels
-    return PngMask(encode_mask_png(mask_turned_back(pixels, orientation)))
+    turned = mask_turned_back(pixels, orientation)
+    return PngMask(encode_mask_png(turned, is_box=is_box_png(mask.data)))
 
 
 class ObjectBuilder:
