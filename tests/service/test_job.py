@@ -15,7 +15,7 @@ from PIL import Image
 from tfod.writer import write_records
 from tfod_validator.service import sandbox
 from tfod_validator.service.job import run_check
-from tfod_validator.service.sandbox import StoppedError, run_in_sandbox
+from tfod_validator.service.sandbox import RetryError, StoppedError, run_in_sandbox
 from tfod_validator.service.settings import Limits
 from tfod_validator.service.validation import BODY, REPORTS, Outcome, Request, UploadedFile
 
@@ -186,6 +186,6 @@ def test_killed(tmp_path: Path) -> None:
                 os.kill(child.pid or 0, signal.SIGKILL)
         return True
 
-    failure = run_in_sandbox(tmp_path, request, Limits(), kill).failure
-    assert failure is not None and failure["status"] == 500
-    assert "SIGKILL, for want of memory perhaps" in failure["detail"]
+    with pytest.raises(RetryError, match=r"killed the check's process \(SIGKILL\)") as caught:
+        run_in_sandbox(tmp_path, request, Limits(), kill)
+    assert caught.value.most_attempts == 2
