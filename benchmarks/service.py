@@ -162,6 +162,7 @@ def _service(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "tfod_validator.cli", "serve", "--port", str(port)]
     many = "1000000"
     limits = ["--max-queued", many, "--max-queued-per-client", many]
+    limits += ["--max-uploads-per-minute", many]
     with _process([*command, "--data", str(folder / "data"), "--threads", str(_THREADS), *limits]):
         _wait_for(port)
         time.sleep(2)

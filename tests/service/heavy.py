@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from tfod.records import masked_crc32c
 
 from tests.conftest import encode, objects, picture
-from tests.service.conftest import Service
-
-_PATIENCE = 120
+from tests.service.conftest import PATIENCE, Service
 
 
 def framed(payload: bytes) -> bytes:
@@ -43,7 +41,7 @@ def long_body(length: int, told: Callable[[int], None] = lambda _: None) -> Iter
 
 def wait_for(is_so: Callable[[], object], service: Service) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + PATIENCE
     while not is_so():
         assert time.monotonic() < end, service.lines[-20:]
         time.sleep(0.05)

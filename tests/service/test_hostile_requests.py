@@ -111,7 +111,7 @@ def test_names_of_strange_letters(service: Service, name: bytes, status: int) ->
     body = b"--b\r\nContent-Disposition: " + disposition + b"\r\n\r\nabc\r\n--b--\r\n"
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     url = f"{service.url}/api/v1/validations?wait=30"
-    response = requests.post(url, data=body, headers=headers, timeout=60)
+    response = service.end_of(requests.post(url, data=body, headers=headers, timeout=60))
     assert response.status_code == status
     if status != 200:
         return
@@ -122,7 +122,7 @@ def test_names_of_strange_letters(service: Service, name: bytes, status: int) ->
 
 def test_names_do_not_reach_headers(service: Service) -> None:
     url = f"{service.url}/api/v1/validations?wait=30&filename=a%0d%0aX-Evil:%201%22.tfrecord"
-    response = requests.post(url, data=record_of(), timeout=60)
+    response = service.end_of(requests.post(url, data=record_of(), timeout=60))
     assert response.status_code == 200
     saved = service.get(response.json()["links"]["html"])
     for one in (response, saved):

@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from tests.conftest import encode, free_port, picture, require
-from tests.service.conftest import Service, running_service
+from tests.service.conftest import PATIENCE, Service, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_web_server import answer_on
@@ -71,13 +71,20 @@ def logged(service: Service, message: str) -> list[dict[str, Any]]:
 
 def test_many_uploads_and_processes(scaled: tuple[Service, Service]) -> None:
     web, workers = scaled
-    all_finish(web, upload_many(web, record_of()))
-    answered = {one["process"] for one in logged(web, "request") if one["status"] == 202}
-    assert len(answered) == 2
-    wait_for(lambda: len(logged(workers, "checked")) >= _MANY, workers)
-    checked = Counter(one["validation"] for one in logged(workers, "checked"))
-    assert set(checked.values()) == {1}
-    assert len({one["process"] for one in logged(workers, "checked")}) == 2
+    keys: list[str] = []
+
+    def all_are_busy() -> bool:
+        """Upload once more, until both processes of either kind have had something to do."""
+        keys.extend(upload_many(web, record_of()))
+        all_finish(web, keys[-_MANY:])
+        answered = {one["process"] for one in logged(web, "request") if one["status"] == 202}
+        checked = {one["process"] for one in logged(workers, "checked")}
+        return (len(answered), len(checked)) == (2, 2)
+
+    wait_for(all_are_busy, workers)
+    wait_for(lambda: len(logged(workers, "checked")) >= len(keys), workers)
+    counts = Counter(one["validation"] for one in logged(workers, "checked"))
+    assert set(counts.values()) == {1}
 
 
 def test_a_killed_worker_s_checks_run_elsewhere(scaled: tuple[Service, Service]) -> None:
@@ -244,8 +251,10 @@ def test_two_gibibytes(start_service: Start) -> None:
     try:
         url = f"{running.url}/api/v1/validations"
         form = {"Content-Type": "multipart/form-data; boundary=limit"}
-        key = requests.post(url, data=long_form(2 << 30), headers=form, timeout=300).json()["id"]
-        found = running.wait_until_over(key, 300)
+        key = requests.post(url, data=long_form(2 << 30), headers=form, timeout=PATIENCE).json()[
+            "id"
+        ]
+        found = running.wait_until_over(key)
     finally:
         done.set()
         watcher.join()

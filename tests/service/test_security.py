@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
@@ -347,7 +346,6 @@ def test_logs_keep_secrets(start_service: Start) -> None:
     requests.delete(address, headers=bearer(_TOKEN), timeout=60)
     (running.data / "reports.sqlite3").write_bytes(b"no database any more" * 500)
     running.get(f"/api/v1/validations/{keys[1]}", headers=bearer(_TOKEN))
-    time.sleep(0.5)
     running.stop()
     text = "".join(running.lines[1:])
     for secret in ("Geheim", "Inhalt", _TOKEN, "Falsch", *keys):

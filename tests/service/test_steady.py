@@ -23,7 +23,7 @@ from tfod_validator.service.settings import Settings
 from tfod_validator.service.store import Store
 from tfod_validator.service.validation import REPORTS, FilesAwayError, Request, UploadedFile
 
-from tests.service.conftest import Service, running_service
+from tests.service.conftest import PATIENCE, Service, running_service
 from tests.service.heavy import record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_limits import send
@@ -31,7 +31,6 @@ from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
 _WORKER = "tfod_validator.service.worker"
-_PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -249,19 +248,38 @@ def test_a_check_that_takes_its_worker_along(
     wait_for(lambda: leftovers(running.data) == [], running)
 
 
-def test_sigterm_drains(start_service: Start, slow: bytes) -> None:
+def held_check(service: Service) -> tuple[str, int]:
+    """A check that has begun and goes on when it gets SIGCONT; its upload, and its process."""
+    held: list[tuple[str, int]] = []
+
+    def hold() -> bool:
+        key = begin(service, record_of() * 2_000)
+        while not held and state_of(service, key)["state"] in ("queued", "running"):
+            with suppress(ValueError, OSError):  # it has not begun yet, or has ended already
+                check = check_of(service)
+                os.kill(check, signal.SIGSTOP)
+                held.append((key, check))
+        return bool(held)
+
+    wait_for(hold, service)
+    return held[0]
+
+
+def test_sigterm_drains(start_service: Start) -> None:
     running = start_service("--checks", "1")
-    key = begin(running, slow)
-    wait_until_read(running, key)
+    key, check = held_check(running)
     answers: list[requests.Response] = []
     waiting = threading.Thread(
         target=lambda: answers.append(running.upload({"file": ("b", record_of())}, wait=50))
     )
     waiting.start()
     wait_for(lambda: len(leftovers(running.data)) == 2, running)
-    assert running.stop() == 0
-    waiting.join(_PATIENCE)
+    running.process.send_signal(signal.SIGTERM)
+    waiting.join(PATIENCE)  # the web process is ending, and so is the worker
     assert answers[0].status_code == 202
+    with suppress(ProcessLookupError):
+        os.kill(check, signal.SIGCONT)
+    assert running.stop() == 0
     wait_for(lambda: not running.children(), running)
     store = Store(Settings(data=running.data))
     ended, waits = store.find(key), store.find(answers[0].json()["id"])
@@ -297,11 +315,13 @@ def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.Mon
             ]
             for one in clients:
                 one.start()
+            before = len(accepted)
+            wait_for(lambda service=running, least=before: len(accepted) > least, running)
             time.sleep(chance.uniform(0.1, 2.5))
             os.kill(running.process.pid, signal.SIGKILL)
             running.process.wait()
             for one in clients:
-                one.join(_PATIENCE)
+                one.join(PATIENCE)
             wait_for(lambda service=running: not service.children(), running)
     assert accepted
     with running_service(data) as running:

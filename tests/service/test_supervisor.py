@@ -27,7 +27,7 @@ from tfod_validator.service import logs
 from tfod_validator.service.premises import listen, locked
 from tfod_validator.service.settings import Limits, Settings
 
-_PATIENCE = 60
+_PATIENCE = 600
 _SUPERVISOR = """
 import sys
 from pathlib import Path
@@ -320,9 +320,13 @@ class TestEnds:
             os.kill(pid, signal.SIGKILL)
         assert running.web_pid() != web  # the port was open all the time
         wait_for(lambda: len(running.worker_pids()) == 2)
-        told = [json.loads(line) for line in running.lines if line.startswith("{")]
-        ends = {one["role"]: one["how"] for one in told if "role" in one}
-        assert ends == {"web process": "killed by signal 9", "worker": "killed by signal 9"}
+
+        def ends() -> dict[str, str]:
+            told = [json.loads(line) for line in running.lines if line.startswith("{")]
+            return {one["role"]: one["how"] for one in told if "role" in one}
+
+        wait_for(lambda: len(ends()) == 2)
+        assert ends() == {"web process": "killed by signal 9", "worker": "killed by signal 9"}
 
     def test_gives_up_when_a_child_cannot_start(self, supervise) -> None:
         running = supervise(web_module="stand_in_broken")
