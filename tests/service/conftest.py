@@ -215,15 +215,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     assert list((data / "incoming").iterdir()) == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def postgresql(postgresql_server: str) -> str:
-    """URL of a database of the module's own: a database belongs to one data folder."""
+    """URL of a database of the test's own: a database belongs to one data folder."""
+    return new_database(postgresql_server)
+
+
+def new_database(server: str) -> str:
+    """URL of a new database of a PostgreSQL server."""
     import psycopg  # of the extra 'scale'
 
     name = f"tfod{next(_COUNTER)}"
-    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type, unused-ignore]
-    return postgresql_server.rpartition("/")[0] + f"/{name}"
+    return f"{server.rpartition('/')[0]}/{name}"
 
 
 @pytest.fixture(scope="session")

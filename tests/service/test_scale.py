@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from tests.conftest import encode, free_port, picture, require
-from tests.service.conftest import PATIENCE, Service, running_service
+from tests.service.conftest import PATIENCE, Service, new_database, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_web_server import answer_on
@@ -31,11 +31,11 @@ _MANY = 40
 
 @pytest.fixture(scope="module")
 def scaled(
-    tmp_path_factory: pytest.TempPathFactory, postgresql: str, redis: str
+    tmp_path_factory: pytest.TempPathFactory, postgresql_server: str, redis: str
 ) -> Iterator[tuple[Service, Service]]:
     """A service of two web processes, and workers elsewhere that share its data folder."""
     data = tmp_path_factory.mktemp("scaled")
-    environment = {"TFOD_DATABASE_URL": postgresql, "TFOD_REDIS_URL": redis}
+    environment = {"TFOD_DATABASE_URL": new_database(postgresql_server), "TFOD_REDIS_URL": redis}
     with ExitStack() as stack:
         start = stack.enter_context
         web = start(running_service(data, "--web", "2", "--workers", "0", environment=environment))

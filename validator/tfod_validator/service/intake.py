@@ -97,7 +97,8 @@ def accept(
     store = current_store()
     client = security.current_client()
     require_known(request.args, (*known, *OPTIONS, FILENAME))
-    FILENAME.read(request.args)
+    for one in (*OPTIONS, FILENAME):
+        one.read(request.args)  # also what a field of the form will say otherwise
     if not sees_mark(settings, current_mark()):
         detail = "The service does not find its disk; try again later."
         raise ProblemError(503, detail, headers={"Retry-After": "60"})
