@@ -87,6 +87,13 @@ def test_rounding_is_clipped_without_a_word(run: Run, tmp_path: Path, kind: str)
     assert boxes_of(tmp_path) == [float32([0, 0.1, 1, 1])]
 
 
+@pytest.mark.parametrize(("right", "code"), [(200.01, 0), (200.02, 2)])
+@pytest.mark.parametrize("kind", ["coco", "pascal", "csv", "kitti"])
+def test_so_are_two_decimals(run: Run, tmp_path: Path, kind: str, right: float, code: int) -> None:
+    ran = run(*FORMATS[kind](tmp_path, SIZE, [(20, 10, right, 50)]))
+    assert ran.code == code and (ran.err == "") is (code == 0)
+
+
 def test_all_that_are_odd_are_counted_and_ten_are_named(run: Run, tmp_path: Path) -> None:
     flat, inverted = (20, 10, 20, 50), (100, 10, 20, 50)
     ran = run(*FORMATS["csv"](tmp_path, SIZE, [flat] * 12 + [inverted]))

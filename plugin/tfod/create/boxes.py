@@ -11,9 +11,10 @@ from tfod.create.policy import OddBoxes
 from tfod.create.tally import Refusal, Tally
 from tfod.orientation import UPRIGHT, boxes_turned_back
 
-ROUNDING = 1e-5
-"""By how much of the image's side a box may pass the edge before it is said to: rounding."""
+_ROUNDING = 1e-5  # of the image's side: what float32 does
+_DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add up to so much
 
+_NORMALIZED = (1, 1)
 _FIX = "correct them, or choose --odd_boxes=clip or --odd_boxes=drop"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
@@ -55,13 +56,14 @@ def sound_boxes(
     given = np.array(boxes, np.float64).reshape(-1, 4)
     sides = np.array((width, height, width, height), np.float64)
     clipped = np.clip(given, 0, sides)
+    rounding = _ROUNDING + (0 if size == _NORMALIZED else _DECIMALS / sides)
     kept = []
-    for row, kind in enumerate(_kinds(given / sides, clipped / sides)):
+    for row, kind in enumerate(_kinds(given / sides, clipped / sides, rounding)):
         if not kind:
             kept.append(row)
             continue
         where = f"{places[row]}: {_spelled(given[row])}"
-        if size != (1, 1):
+        if size != _NORMALIZED:
             where += f" in {width}x{height}"
         if odd is OddBoxes.REFUSE:
             tally.refuse(Refusal(kind, _FIX), where)
@@ -73,13 +75,13 @@ def sound_boxes(
     return SoundBoxes(clipped[kept], kept)
 
 
-def _kinds(given: np.ndarray, clipped: np.ndarray) -> list[str]:
+def _kinds(given: np.ndarray, clipped: np.ndarray, rounding: np.ndarray | float) -> list[str]:
     """What is odd about each normalized box; '' for nothing."""
     with np.errstate(invalid="ignore"):
         finite = (np.abs(given) <= _LARGEST).all(axis=1)
         inverted = (given[:, 2:] < given[:, :2]).any(axis=1)
         flat = (given[:, 2:] - given[:, :2] <= _LEAST_SIDE).any(axis=1)
-        outside = (np.abs(given - clipped) > ROUNDING).any(axis=1)
+        outside = (np.abs(given - clipped) > rounding).any(axis=1)
         outside |= ~_has_area(clipped)
     conditions = [~finite, inverted, flat, outside]
     kinds = np.select(conditions, [_NOT_FINITE, _INVERTED, _FLAT, _OUTSIDE], "")
