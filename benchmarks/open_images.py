@@ -18,8 +18,8 @@ class Rates:
     """What one core does.
 
     Attributes:
-        check: bytes a second with SHA-256 of the files; checking without --decode.
-        decode: likewise with --decode.
+        check: bytes a second with SHA-256 of the files; checking without decoding.
+        decode: likewise with --decode all.
         start: seconds before a worker reads its first byte.
         compare: seconds for names and pictures that come again, a record; one worker does it.
         row_bytes: what is remembered of a record.
@@ -41,18 +41,18 @@ def estimate_lines(rates: Rates) -> list[str]:
         f"- over the network: {per_shard / 1e6:.0f} MB / {NETWORK / 1e6:.0f} MB/s = "
         f"**{per_shard / NETWORK:.2f} s** a shard (assumed)",
         f"- the check, one core: {per_shard / 1e6:.0f} MB / {rates.check / 1e6:.0f} MB/s = "
-        f"**{per_shard / rates.check:.2f} s** a shard; with `--decode` "
+        f"**{per_shard / rates.check:.2f} s** a shard; with `--decode all` "
         f"{per_shard / 1e6:.0f} MB / {rates.decode / 1e6:.0f} MB/s = "
         f"**{per_shard / rates.decode:.2f} s** (measured)",
         "- a shard is read ahead in a thread, so the slower of the two counts: "
-        f"**{_shard_seconds(rates.check):.2f} s**, with `--decode` "
+        f"**{_shard_seconds(rates.check):.2f} s**, with `--decode all` "
         f"**{_shard_seconds(rates.decode):.2f} s**",
         f"- what comes again: 1,900,000 x {rates.compare * 1e6:.2f} µs = "
         f"{PICTURES * rates.compare:.1f} s, by one worker, of "
         f"1,900,000 x {rates.row_bytes:.0f} bytes = {PICTURES * rates.row_bytes / 1e6:.0f} MB",
         f"- start of a worker: {rates.start:.1f} s; the start of its machine is not in here",
         "",
-        "| workers of one core | shards of the busiest | read and check | with `--decode` |",
+        "| workers of one core | shards of the busiest | read and check | with `--decode all` |",
         "|---:|---:|---:|---:|",
     ]
     for workers in WORKERS:

@@ -79,7 +79,7 @@ def read_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def check_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to check records by all rules but --decode, in one process."""
+    """Time to check records without decoding images, in one process."""
     yield Section("Check, a record, one process", "tf.data")
     for name, what, target in (("unhashed", "100 kB pictures", 3), ("bare", "no pictures", 0.25)):
         shard = str(data.shard(name))

@@ -193,9 +193,9 @@ def open_images_rows(scale: Scale) -> Iterator[str]:
     one = ("check", folder, "--jobs", "1")
     ways = {
         "start": ("check", str(scale.folder_of(_SMALL)), "--jobs", "1"),
-        "`tfod check --no-sha256`": (*one, "--no-sha256"),
-        "`tfod check`": one,
-        "`tfod check --decode`": (*one, "--decode"),
+        "`tfod check --decode none --no-sha256`": (*one, "--decode=none", "--no-sha256"),
+        "`tfod check --decode none`": (*one, "--decode=none"),
+        "`tfod check --decode all`": (*one, "--decode=all"),
     }
     costs = in_turn(list(ways), lambda way: run_tfod(*ways[way]), lambda _: scale.sizes.repeats)
     start = costs.pop("start")
@@ -218,8 +218,8 @@ def open_images_rows(scale: Scale) -> Iterator[str]:
     bare = scale.sizes.staged[0]
     stages = _stages(scale.folder_of(bare))
     measured = Rates(
-        check=rates["`tfod check`"],
-        decode=rates["`tfod check --decode`"],
+        check=rates["`tfod check --decode none`"],
+        decode=rates["`tfod check --decode all`"],
         start=start.seconds,
         compare=stages["costs"]["compare"][0] / bare.records,
         row_bytes=stages["row_bytes"] / bare.records,

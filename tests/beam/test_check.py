@@ -85,7 +85,9 @@ def test_all_findings_of_the_mutants(mutants: Path) -> None:
 
 def _compare(mutants: Path, runner: Runner, most: int) -> None:
     paths = all_at_once(mutants)
-    options = Options(profile=READY["tf_detection_api"], max_findings=most, part_bytes=2000)
+    options = Options(
+        profile=READY["tf_detection_api"], max_findings=most, part_bytes=2000, decode=9
+    )
     here = check_sources(paths, options)
     assert {code[:3] for code in here.counts.by_code} >= {"TFR", "EXA", "BOX", "LAB", "ZIP", "IMG"}
     assert here.total > 300 and len(here.findings) == min(here.total, most)

@@ -77,6 +77,7 @@ def make_report(
         shards=len(sources),
         records=1204,
         pictures=1200,
+        decoded=1000,
         boxes=1,
         by_code=Counter(one.code for one in every),
         by_severity={level: sum(one.severity is level for one in every) for level in Severity},
@@ -94,6 +95,7 @@ def make_report(
         statistics=statistics or Statistics(),
         version="1.2.3",
         duration=1.5,
+        undecoded="an even sample",
         severities={one.code: one.severity for one in every},
     )
 

@@ -337,11 +337,13 @@ def test_same_report_whatever_the_jobs(tmp_path: Path) -> None:
         data[len(data) // 2] ^= 4
         shard.write_bytes(data)
     alone, shared = (
-        check_sources([str(tmp_path)], Options(jobs=jobs, part_bytes=20_000)) for jobs in (1, 3)
+        check_sources([str(tmp_path)], Options(jobs=jobs, part_bytes=20_000, decode=100))
+        for jobs in (1, 3)
     )
     first, second = alone.to_json(), shared.to_json()
     del first["duration"], second["duration"]
     assert alone.counts.records > 400
+    assert 98 <= alone.counts.decoded <= 102
     assert {"BOX003", "TFR004", "EXA008", "IMG011", "NAM002"} <= alone.counts.by_code.keys() | {
         "NAM002"
     }
@@ -352,7 +354,17 @@ def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C ends the check at once, with one line, also when several processes work."""
     many = _many_shards(tmp_path)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--jobs", "2", "--decode"],
+        [
+            sys.executable,
+            "-m",
+            "tfod_validator.cli",
+            "check",
+            str(many),
+            "--jobs",
+            "2",
+            "--decode",
+            "all",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -383,7 +395,17 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
     many, temporary = _many_shards(tmp_path), tmp_path / "temporary"
     temporary.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfod_validator.cli", "check", str(many), "--jobs", "1", "--decode"],
+        [
+            sys.executable,
+            "-m",
+            "tfod_validator.cli",
+            "check",
+            str(many),
+            "--jobs",
+            "1",
+            "--decode",
+            "all",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(temporary)},
@@ -444,9 +466,10 @@ def test_terminal_has_colour_and_a_bar(broken: str) -> None:
     assert b"\x1b[3" not in plain.partition(b"INVALID")[2]
 
 
-def test_plain_check_loads_neither_tensorflow_nor_pillow_nor_lxml(sound: str) -> None:
+def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound: str) -> None:
     code = (
-        "import sys; from tfod_validator.cli import main; main(['check', sys.argv[1]]);"
+        "import sys; from tfod_validator.cli import main;"
+        "main(['check', '--decode=none', sys.argv[1]]);"
         "bad = {'tensorflow', 'PIL', 'lxml', 'flask', 'jinja2', 'yaml', 'datumaro'} "
         "& set(sys.modules); print(bad)"
     )

@@ -59,6 +59,7 @@ def middle_sized():
 GOLDEN = """\
 INVALID: 22 errors, 4 warnings, 1 info
 Checked: 6 shards, 1,204 records, 1,200 pictures, 1 box
+Decoded: 1,000 of 1,200 images (an even sample)
 Profile: tf_detection_api (12 of its 12 features are in all of the first 100
   records of the first shard)
 
@@ -110,6 +111,7 @@ def test_nothing_found() -> None:
     assert text(make_report()) == (
         "VALID: 0 errors, 0 warnings, 0 infos\n"
         "Checked: 1 shard, 1,204 records, 1,200 pictures, 1 box\n"
+        "Decoded: 1,000 of 1,200 images (an even sample)\n"
         "Profile: cvat (asked for)\n"
     )
 

@@ -67,6 +67,7 @@ def summaries(draw: st.DrawFn, work: int, number: int, name: str) -> ShardSummar
         "train",
         records=draw(st.integers(0, 9)),
         pictures=draw(st.integers(0, 9)),
+        decoded=draw(st.integers(0, 9)),
         boxes=draw(st.integers(0, 9)),
         keys=frozenset(draw(st.sets(st.sampled_from(["k1", "k2", "k3"])))),
         has_defects=draw(st.booleans()),
@@ -202,23 +203,35 @@ def test_the_features_of_many_shards_are_held_once() -> None:
 
 
 def test_parts_of_a_shard_make_up_the_shard() -> None:
-    first = ShardSummary(0, 0, "a", "train", "m", ("r",), records=2, pictures=1, boxes=5)
+    first = ShardSummary(0, 0, "a", "train", "m", ("r",), records=2, pictures=1, decoded=1, boxes=5)
     second = replace(first, work=1, records=3, boxes=1, keys=frozenset("xy"), has_defects=True)
     other = replace(first, work=1 << _PART_BITS, name="b")
     third = replace(first, work=2, records=4, keys=frozenset("z"))
-    whole = replace(first, records=9, pictures=3, boxes=11, keys=frozenset("xyz"), has_defects=True)
+    whole = replace(
+        first, records=9, pictures=3, decoded=3, boxes=11, keys=frozenset("xyz"), has_defects=True
+    )
     assert joined_parts([first, second, third, other]) == [whole, other]
 
 
 def test_a_shard_is_added_with_what_it_has_shown() -> None:
     result = WorkResult(3, Findings(10))
-    examined = Examined("a", Findings(10), records=4, pictures=3, boxes=2, keys={"k"}, seen={7})
+    examined = Examined(
+        "a", Findings(10), records=4, pictures=3, decoded=1, boxes=2, keys={"k"}, seen={7}
+    )
     examined.uses["cat", 1] += 2
     examined.findings.keep(finding("TFR901", "a", 1))
     summary = ShardSummary(3, 0, "a", "train", "a.pbtxt")
     result.add(summary, examined)
     assert result.shards == [
-        replace(summary, records=4, pictures=3, boxes=2, keys=frozenset({"k"}), has_defects=True)
+        replace(
+            summary,
+            records=4,
+            pictures=3,
+            decoded=1,
+            boxes=2,
+            keys=frozenset({"k"}),
+            has_defects=True,
+        )
     ]
     assert result.findings.by_code() == {"TFR901": 1}
     assert result.figures.uses == {"a.pbtxt": Counter({("cat", 1): 2})}

@@ -57,10 +57,12 @@ def no_picture() -> Iterator[Mutant]:
 def does_not_decode() -> Iterator[Mutant]:
     data = png()
     broken = flip(data, data.index(b"IDAT") + 20)
-    decode = {**TF, "decode": True}
-    yield fail("one-bit-of-the-pixels", pictured(broken, "png"), record=0, options=decode)
-    yield near("same-bit-not-decoded", pictured(broken, "png"), options=TF)
-    yield near("byte-behind-the-end", pictured(data + b"\0", "png"), options=decode)
+    yield fail("one-bit-of-the-pixels", pictured(broken, "png"), record=0, options=TF)
+    every = {**TF, "decode": "all"}
+    yield fail("one-bit-and-all-decoded", pictured(broken, "png"), record=0, options=every)
+    none = {**TF, "decode": "none"}
+    yield near("same-bit-not-decoded", pictured(broken, "png"), options=none)
+    yield near("byte-behind-the-end", pictured(data + b"\0", "png"), options=TF)
 
 
 @mutants_of("IMG004")

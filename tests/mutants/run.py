@@ -9,13 +9,14 @@ from typing import Any
 from tfod_validator.annotations import load_annotations
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.check import Options, check_sources
+from tfod_validator.decoding import read_most_decoded
 from tfod_validator.profile_file import load_profile
 from tfod_validator.report import Report
 from tfod_validator.task import load_task
 
 from tests.mutants.registry import Inside, Mutant
 
-_SIMPLE = ("label_map", "decode", "max_record_bytes")
+_SIMPLE = ("label_map", "max_record_bytes")
 
 
 def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
@@ -30,6 +31,8 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         found["profile"] = load_profile(given["profile"])
     if "against" in given:
         found["annotations"] = load_annotations(given["against"])
+    if "decode" in given:
+        found["decode"] = read_most_decoded(given["decode"])
     described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]
     if any(described):
         found["task"] = load_task(*described)

@@ -96,7 +96,7 @@ def test_repaired(mutant: Mutant, folder: Path, tmp_path: Path) -> None:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
         assert (mutant.code in outcome.tally.by_code) != (mutant.name in UNCERTAIN)
     if mutant.fires and HANDLINGS[mutant.code].extent is Extent.NOT and mutant.code != "IMG003":
-        assert mutant.code in left  # IMG003 is told with --decode alone
+        assert mutant.code in left  # repair does not decode
     assert Counter(one["code"] for one in changes) == outcome.tally.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
     again, _ = repaired(mutant, str(output), tmp_path / "again")

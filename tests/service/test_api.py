@@ -285,7 +285,12 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
         ({"file": (None, "text")}, {}, 400, "send a file"),
         ({"cvat_labels": ("l.json", b"[]")}, {}, 400, "no file in the form"),
         ({"file": ("a.zip", b"x"), "decod": (None, "yes")}, {}, 400, "decod is no parameter"),
-        ({"file": ("a.zip", b"x"), "decode": (None, "maybe")}, {}, 400, "true or false"),
+        (
+            {"file": ("a.zip", b"x"), "decode": (None, "maybe")},
+            {},
+            400,
+            "expected all or none or 1000",
+        ),
         ({"file": ("a.zip", b"x")}, {"fial": "error"}, 400, "fial is no parameter"),
         ({"file": ("a.zip", b"x")}, {"wait": "soon"}, 400, "wait=soon"),
         ({"file": ("a.zip", b"x")}, {"wait": "nan"}, 400, "wait=nan"),

@@ -61,7 +61,7 @@ def test_every_format(tmp_path: Path) -> None:
 
 
 def test_a_request_survives_its_text(tmp_path: Path) -> None:
-    request = request_of(tmp_path, {"é.zip": b"", "profile:p.yaml": b""}, decode=True)
+    request = request_of(tmp_path, {"é.zip": b"", "profile:p.yaml": b""}, decode="all")
     assert Request.from_text(request.to_text()) == request
 
 
@@ -169,7 +169,7 @@ def test_memory(tmp_path: Path) -> None:
     Image.new("RGB", (9000, 9000)).save(large, "PNG")
     one = encode(picture("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
     path = write_records(tmp_path, "large", [one])[0]
-    request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode=True)
+    request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode="all")
     assert run_in_sandbox(tmp_path, request, Limits(), lambda *_: True).failure is None
     limits = Limits(max_check_bytes=300 << 20)
     failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure

@@ -250,7 +250,7 @@ class TestArchives:
     def test_bombs_cost_nothing(self, service: Service) -> None:
         before = service.memory()
         for bomb in (overlapping(), quoting_zip(), zip_of({"a.tfrecord": bytes(300 * _MIB)})):
-            found = service.upload({"file": ("a.zip", bomb)}, decode="true").json()
+            found = service.upload({"file": ("a.zip", bomb)}, decode="all").json()
             assert found["valid"] is False
             assert any(code.startswith("ZIP") for code in found["report"]["counts"]["by_code"])
             assert not list(service.data.glob("*/*.tfrecord"))
@@ -294,7 +294,7 @@ class TestChecks:
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
         running = start_service(*options({"max_check_bytes": 300 * _MIB}))
-        large = records_of(running, framed(huge_picture()), decode="true")
+        large = records_of(running, framed(huge_picture()), decode="all")
         assert (large["failure"]["status"], large["failure"]["limit"]) == (422, "max_check_bytes")
         assert records_of(running, record_of())["state"] == "finished"
         wait_for(lambda: not list((running.data / "uploads").iterdir()), running)

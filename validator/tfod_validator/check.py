@@ -15,6 +15,7 @@ from tfod_validator.archive import ArchiveLimits
 from tfod_validator.collector import Collector
 from tfod_validator.compare_records import Examination, class_names, judge_together
 from tfod_validator.conclusion import conclude
+from tfod_validator.decoding import MOST_DECODED, choose_decoding
 from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from tfod.beam import Runner
 
 
+_NO_IMAGES = "the others are no images, or announce many more pixels than they have bytes"
+
+
 @dataclass(frozen=True)
 class Options:
     """What may be asked of a check.
@@ -44,7 +48,8 @@ class Options:
         label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
         annotations: what the shards were made from.
-        decode: whether to decode every picture wholly.
+        decode: how many images are decoded at most, an even sample of all; None for all, 0 for
+            none.
         with_tensorflow: whether TensorFlow itself is to parse every record.
         severities: of rules or families, stronger than the receiver's and the profile's.
         max_findings: how many are listed.
@@ -63,7 +68,7 @@ class Options:
     label_map: str | None = None
     task: Task | None = None
     annotations: Annotations | None = None
-    decode: bool = False
+    decode: int | None = MOST_DECODED
     with_tensorflow: bool = False
     severities: Severities = field(default_factory=dict)
     max_findings: int = 1000
@@ -133,7 +138,13 @@ class _Run:
             policy=policy,
             max_findings=options.max_findings,
             max_record_bytes=options.max_record_bytes,
-            decode=options.decode,
+            decoding=choose_decoding(
+                options.decode,
+                inventory,
+                policy,
+                max_record_bytes=options.max_record_bytes,
+                limits=options.archive_limits,
+            ),
             with_tensorflow=options.with_tensorflow,
             annotations=options.annotations,
             label_maps={
@@ -185,6 +196,7 @@ class _Run:
             receiver=self._receiver.name,
             profile=self._chosen,
             fail_on=self._options.fail_on,
+            undecoded=self._plan.instructions.decoding.limit or _NO_IMAGES,
             sources=[self._source_file(one, tally.digests) for one in self._inventory.locations],
             began=self._began,
         )

@@ -21,6 +21,7 @@ from tfod_validator.bridge.live_task import fetch_task
 from tfod_validator.bridge.target import KINDS, Target
 from tfod_validator.check import Options, check
 from tfod_validator.console import print_text
+from tfod_validator.decoding import MOST_DECODED, read_most_decoded
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
 from tfod_validator.profile_file import load_profile
@@ -88,7 +89,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON",
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--decode", action="store_true", help="decode every picture wholly")
+    how.add_argument(
+        "--decode",
+        type=_most_decoded,
+        default=MOST_DECODED,
+        metavar="all|none|N",
+        help="decode all images, none, or at most N, evenly chosen (default: 1000)",
+    )
     how.add_argument(
         "--engine",
         choices=("tfod", "tensorflow"),
@@ -174,6 +181,13 @@ def _count_or_none(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
+
+
+def _most_decoded(text: str) -> int | None:
+    try:
+        return read_most_decoded(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ def conclude(
     receiver: str,
     profile: ChosenProfile,
     fail_on: Severity,
+    undecoded: str,
     sources: Sequence[SourceFile],
     began: float,
 ) -> Report:
@@ -37,11 +38,13 @@ def conclude(
         receiver: name of the one whose verdict it is.
         profile: which one was expected.
         fail_on: the least severity that makes the verdict.
+        undecoded: why not all pictures were decoded, if they were not.
         sources: the files that were checked.
         began: when the check did, by :func:`time.monotonic`.
     """
     findings.close()
     statistics.classes = classes
+    pictures, decoded = sum(one.pictures for one in shards), sum(one.decoded for one in shards)
     by_severity = findings.by_severity()
     failing = [one for one in Severity if one.rank >= fail_on.rank]
     return Report(
@@ -53,13 +56,15 @@ def conclude(
         counts=Counts(
             shards=len(shards),
             records=sum(one.records for one in shards),
-            pictures=sum(one.pictures for one in shards),
+            pictures=pictures,
+            decoded=decoded,
             boxes=sum(one.boxes for one in shards),
             by_code=findings.by_code(),
             by_severity=by_severity,
             places_by_code={code: len(counts) for code, counts in sorted(findings.counts.items())},
             by_shard=findings.by_shard(),
         ),
+        undecoded=undecoded if decoded < pictures else "",
         severities=findings.severities,
         findings=findings.in_order([one.name for one in shards]),
         statistics=statistics,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.damage import Damage, DamageKind
 from tfod.label_map import LabelMap
-from tfod.picture import read_picture_header
+from tfod.picture import PictureHeader, read_picture_header
 from tfod.records import Record
 from tfod.wire import (
     Buffer,
@@ -38,6 +38,7 @@ from tfod_validator.rules.framing import EmptyRecord
 from tfod_validator.rules.images import PictureFacts, Sha256Facts, need_a_turn
 from tfod_validator.rules.names import NameFacts
 from tfod_validator.rules.registry import Rule, judge
+from tfod_validator.tensorflow_pictures import obstacle_to_decoding
 from tfod_validator.values import (
     byte_values,
     int_values,
@@ -72,9 +73,12 @@ class Examiner:
         label_map: LabelMap | None,
         rows: RowCollector,
         *,
+        place: int = 0,
         numbered: bool = False,
     ) -> None:
         self.instructions = instructions
+        self._place = place
+        self._decoding = instructions.decoding
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
         self._numbered = numbered
@@ -125,13 +129,14 @@ class Examiner:
             buffer, start = bytes(record.payload), 0
         if self._parser is not None:
             self._ask_tensorflow(bytes(record.payload))
-        pictures, boxes = self.result.pictures, self.result.boxes
+        result = self.result
+        counts = result.pictures, result.decoded, result.boxes
         try:
             self._look_at_features(*self._layouts.take_apart(buffer, start, start + length))
         except (NotAnExampleError, IndexError):
             # A list is damaged, which matters only if TensorFlow looks at it as well.
             self._pending.clear()
-            self.result.pictures, self.result.boxes = pictures, boxes
+            result.pictures, result.decoded, result.boxes = counts
             self._look_carefully(buffer, start, start + length)
         if self._pending:
             place = Place(self.result.shard, record.number, record.offset, self._item)
@@ -244,15 +249,23 @@ class Examiner:
             actual = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
             if actual != checksum:
                 self._judge(Sha256Facts(checksum, actual))
-        if self.instructions.decode and header is not None:
-            failure = decode_failure(memoryview(buffer)[start:end])
-            if failure is not None:
-                self._judge(failure)
         if header is None:
             return None, size, hash_of_bytes(buffer, start, end)
+        if self._decoding.has(self._place, self._record.number):
+            self._decode(memoryview(buffer)[start:end], header)
         if not size[0] or not size[1]:
             size = header.height, header.width
         return header.format, size, hash_of_bytes(buffer, start, end)
+
+    def _decode(self, data: memoryview, header: PictureHeader) -> None:
+        """Decode a picture, unless that costs much more than its bytes are worth."""
+        if not self._decoding.is_cheap(header.height, header.width, len(data)):
+            return
+        self.result.decoded += 1
+        failure = decode_failure(data)
+        # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
+        if failure is not None and header.complete and not obstacle_to_decoding(header):
+            self._judge(failure)
 
     def _recurring_text(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
         """A feature of one text that most records share."""

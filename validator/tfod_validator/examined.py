@@ -15,6 +15,7 @@ from tfod.remote import patience
 from tfod_validator.annotations import Annotations
 from tfod_validator.box_columns import BoxColumns
 from tfod_validator.collector import Findings
+from tfod_validator.decoding import NOT_DECODED, Decoding
 from tfod_validator.kinds import bound
 from tfod_validator.layouts import Layouts
 from tfod_validator.profile import Policy, Profile
@@ -30,6 +31,7 @@ class Instructions:
     """What is the same for every shard of a check.
 
     Attributes:
+        decoding: which images are decoded.
         label_maps: those that lie open, by name.
         patience: :func:`tfod.remote.patience`, which other processes do not know; the others are
             as in :class:`tfod_validator.check.Options`.
@@ -39,7 +41,7 @@ class Instructions:
     policy: Policy
     max_findings: int
     max_record_bytes: int
-    decode: bool = False
+    decoding: Decoding = NOT_DECODED
     with_tensorflow: bool = False
     annotations: Annotations | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
@@ -104,6 +106,7 @@ class Examined:
         shard: its name.
         findings: what is wrong with it.
         records, pictures, boxes: what was read.
+        decoded: pictures that were decoded.
         statistics: what is in the data.
         uses: how often each pair of class text and id is used.
         keys: the features that records have.
@@ -117,6 +120,7 @@ class Examined:
     findings: Findings
     records: int = 0
     pictures: int = 0
+    decoded: int = 0
     boxes: int = 0
     statistics: Statistics = field(default_factory=Statistics)
     uses: Counter[Use] = field(default_factory=Counter)

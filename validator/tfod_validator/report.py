@@ -42,6 +42,7 @@ class Counts:
     Attributes:
         shards, records, pictures, boxes: what was read; a picture is a record whose picture has
             bytes.
+        decoded: how many of the pictures were decoded.
         by_code: findings by rule.
         by_severity: findings by severity; all three are there.
         places_by_code: in how many shards each rule fired.
@@ -52,6 +53,7 @@ class Counts:
     shards: int
     records: int
     pictures: int
+    decoded: int
     boxes: int
     by_code: Mapping[str, int]
     by_severity: Mapping[Severity, int]
@@ -72,6 +74,7 @@ class Report:
         version: of tfod.
         duration: seconds.
         severities: of each rule that fired, as it was applied.
+        undecoded: why not all pictures were decoded; empty where they were.
     """
 
     valid: bool
@@ -85,6 +88,7 @@ class Report:
     version: str
     duration: float
     severities: Mapping[str, Severity] = field(default_factory=dict)
+    undecoded: str = ""
 
     @property
     def total(self) -> int:
@@ -111,6 +115,7 @@ class Report:
                 "shards": counts.shards,
                 "records": counts.records,
                 "pictures": counts.pictures,
+                "decoded": counts.decoded,
                 "boxes": counts.boxes,
                 "findings": self.total,
                 "by_code": dict(sorted(counts.by_code.items())),
@@ -121,6 +126,7 @@ class Report:
                     for shard, by_code in sorted(counts.by_shard.items())
                 },
             },
+            "undecoded": self.undecoded,
             "severities": {code: one.value for code, one in sorted(self.severities.items())},
             "findings": [_finding_to_json(one) for one in self.findings],
             "statistics": self.statistics.to_json(),

@@ -32,6 +32,7 @@ class ShardSummary:
         in_archive: whether it came out of an archive.
         is_whole: whether the archive's entry could be read to its end.
         records, pictures, boxes: what was read.
+        decoded: pictures that were decoded.
         keys: the features that its records have.
         has_defects: whether anything was said of it but infos.
         box_tally: whether its boxes look like pixels.
@@ -49,6 +50,7 @@ class ShardSummary:
     is_whole: bool = True
     records: int = 0
     pictures: int = 0
+    decoded: int = 0
     boxes: int = 0
     keys: frozenset[str] = frozenset()
     has_defects: bool = False
@@ -62,6 +64,7 @@ class ShardSummary:
             self,
             records=examined.records,
             pictures=examined.pictures,
+            decoded=examined.decoded,
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
             has_defects=examined.findings.has_defects,
@@ -76,6 +79,7 @@ class ShardSummary:
             self,
             records=self.records + following.records,
             pictures=self.pictures + following.pictures,
+            decoded=self.decoded + following.decoded,
             boxes=self.boxes + following.boxes,
             keys=self.keys | following.keys,
             has_defects=self.has_defects or following.has_defects,

@@ -130,7 +130,14 @@ def _examine_shard(
     )
     label_map = instructions.label_maps.get(work.label_map or "")
     rows = _rows_of(summary, result, store)
-    examiner = Examiner(instructions, location.name, label_map, rows, numbered=shard.numbered)
+    examiner = Examiner(
+        instructions,
+        location.name,
+        label_map,
+        rows,
+        place=place_of(work.number),
+        numbered=shard.numbered,
+    )
     watch = _FramingWatch(examiner)
     try:
         with location.open(work.part, hashed=work.with_sha256) as stream:
@@ -290,7 +297,14 @@ def _examine_entries(
                 work.number, len(result.shards), name, group.subset, map_name, in_archive=True
             )
             rows = _rows_of(summary, result, store)
-            examiner = Examiner(instructions, name, label_map, rows, numbered=numbered)
+            examiner = Examiner(
+                instructions,
+                name,
+                label_map,
+                rows,
+                place=place_of(work.number) + summary.number,
+                numbered=numbered,
+            )
             try:
                 with archive.open(contents.shards[path]) as stream:
                     _examine_stream(_FramingWatch(examiner), stream, name, None, progress)

@@ -65,6 +65,7 @@ def require_sound(path: str, instance: Instance) -> int:
         task=instance.task,
         max_findings=_FINDINGS_KEPT,
         hash_sources=False,
+        decode=0,  # CVAT decodes what becomes frames, and needs no other images
     )
     report = check(inventory_of([location]), options)
     if not report.valid:

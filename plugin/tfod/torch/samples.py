@@ -93,7 +93,7 @@ def _decode(encoded: bytes | memoryview | None, mode: str, example: Example, key
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
         reason = " ".join(str(error).split())[:200]
         raise example.error(
-            f"cannot be decoded ({reason})", feature=key, remedy="see tfod check --decode"
+            f"cannot be decoded ({reason})", feature=key, remedy="see tfod check --decode all"
         ) from None
 
 

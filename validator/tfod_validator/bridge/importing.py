@@ -140,6 +140,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
                     label_map=options.label_map,
                     task=task,
                     hash_sources=False,
+                    decode=0,  # as CVAT's own importer
                 ),
                 progress,
             )

@@ -15,7 +15,7 @@ from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import place_parts
+from tfod_validator.render.wording import decoded, place_parts
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.rules.registry import Rule
 
@@ -71,7 +71,11 @@ def _has_entries(archive: str, suites: dict[str, dict[str, int]]) -> bool:
 
 
 def _add_properties(suite: ElementTree.Element, report: Report, source: SourceFile | None) -> None:
-    values = {"receiver": report.receiver, "profile": report.profile.name}
+    values = {
+        "receiver": report.receiver,
+        "profile": report.profile.name,
+        "decoded": decoded(report),
+    }
     if source:
         values.update(bytes=str(source.bytes or ""), sha256=source.sha256 or "")
     properties = ElementTree.SubElement(suite, "properties")

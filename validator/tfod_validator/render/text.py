@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tfod_validator.finding import Finding, Severity
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.visible import columns, visible
-from tfod_validator.render.wording import amounts, place_parts, tally, verdict
+from tfod_validator.render.wording import amounts, decoded, place_parts, tally, verdict
 from tfod_validator.report import Report
 from tfod_validator.rules.registry import Rule
 
@@ -63,6 +63,7 @@ def render_text(
 def _head(report: Report, width: int) -> Iterator[str]:
     yield from _wrap([f"{verdict(report)}:", *tally(report).split()], width, 0, 2)
     yield from _wrap(["Checked:", *amounts(report).split()], width, 0, 2)
+    yield from _wrap(["Decoded:", *decoded(report).split()], width, 0, 2)
     profile = report.profile
     reason = f" ({profile.reason})" if profile.reason else ""
     yield from _wrap(["Profile:", *visible(profile.name + reason).split(" ")], width, 0, 2)

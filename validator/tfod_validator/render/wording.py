@@ -107,6 +107,13 @@ def amounts(report: Report) -> str:
     return ", ".join(map(plural, numbers, nouns))
 
 
+def decoded(report: Report) -> str:
+    """How many pictures were decoded: ``1,000 of 20,000 images (an even sample; ...)``."""
+    counts = report.counts
+    reason = f" ({report.undecoded})" if report.undecoded else ""
+    return f"{counts.decoded:,} of {plural(counts.pictures, 'image')}{reason}"
+
+
 def unnamed_key(finding: Finding) -> str:
     """Key of the feature that is to blame, unless the message names it."""
     key = finding.feature or ""

@@ -420,6 +420,7 @@ class _Run:
             class_names(tally.figures.uses, self._label_maps),
             receiver=ANY.name,
             profile=self._chosen,
+            undecoded="repair does not decode",
             fail_on=Severity.WARNING,
             sources=(),
             began=self._began,

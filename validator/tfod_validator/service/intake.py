@@ -14,6 +14,7 @@ from flask import current_app
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wrappers import Request as WsgiRequest
 
+from tfod_validator.decoding import MOST_DECODED
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY
 from tfod_validator.receivers import RECEIVERS
@@ -56,7 +57,14 @@ OPTIONS = (
         "field of the form may also be a file (YAML, JSON, or Python with a feature_description).",
     ),
     Parameter(
-        "decode", {"type": "boolean", "default": False}, "Whether to decode every picture wholly."
+        "decode",
+        {
+            "type": "string",
+            "pattern": "^(all|none|[0-9]{1,9})$",
+            "default": str(MOST_DECODED),
+            "examples": ["all", "none", str(MOST_DECODED)],
+        },
+        "Which images are decoded wholly: `all`, `none`, or an even sample of so many at most.",
     ),
     Parameter(
         "fail_on",

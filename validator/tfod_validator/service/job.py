@@ -13,6 +13,7 @@ from tfod.roles import Roles
 
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.check import Options, check
+from tfod_validator.decoding import read_most_decoded
 from tfod_validator.finding import Severity
 from tfod_validator.profile import READY, Profile
 from tfod_validator.profile_file import load_profile
@@ -107,7 +108,7 @@ def _options(folder: Path, request: Request, limits: Limits, inventory: Inventor
         # One that came with a zip is meant for it.
         label_map=alone[0] if alone and inventory.archives else None,
         task=_task(folder, request),
-        decode=request.decode,
+        decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
         max_record_bytes=limits.max_record_bytes,
         fail_on=Severity(request.fail_on),

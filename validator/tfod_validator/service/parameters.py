@@ -12,8 +12,6 @@ import jsonschema
 from tfod_validator.service.problems import ProblemError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_TRUE = frozenset(("true", "1", "yes", "on"))
-_FALSE = frozenset(("false", "0", "no", "off", ""))
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Parameter:
 
     Attributes:
         name: as it is written.
-        schema: JSON schema of its value; its type is string, number, integer or boolean.
+        schema: JSON schema of its value; its type is string, number or integer.
         description: what it means.
         place: where it stands.
     """
@@ -54,8 +52,8 @@ class Parameter:
         schema = self.schema
         if "enum" in schema:
             return f"expected {', '.join(map(str, schema['enum']))}"
-        if schema["type"] == "boolean":
-            return "expected true or false"
+        if "examples" in schema:
+            return f"expected {' or '.join(schema['examples'])}"
         if "minimum" in schema:
             return f"expected a number from {schema['minimum']} to {schema.get('maximum', 'any')}"
         return f"expected a {schema['type']} of {schema.get('maxLength', 'any')} letters at most"
@@ -122,14 +120,6 @@ def require_known(values: Mapping[str, str], known: tuple[Parameter, ...]) -> No
             raise ProblemError(400, detail, parameter=name[:80])
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ValueError(text)
-
-
 def _number(text: str) -> float:
     number = float(text)
     if not text.isascii() or "_" in text or not math.isfinite(number):
@@ -147,5 +137,4 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
     "string": str,
     "number": _number,
     "integer": _integer,
-    "boolean": _boolean,
 }

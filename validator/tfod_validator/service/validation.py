@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tfod_validator.decoding import MOST_DECODED
+
 State = Literal["queued", "running", "finished", "failed"]
 QUEUED: State = "queued"
 RUNNING: State = "running"
@@ -58,14 +60,14 @@ class Request:
         receiver: name of who reads the shards next; None where it is not said.
         profile: name of a profile; None for the receiver's or the one that fits best, or for an
             uploaded one.
-        decode: whether to decode every picture wholly.
+        decode: which images are decoded: ``all``, ``none``, or a number of them at most.
         fail_on: the least severity that makes a report invalid.
     """
 
     files: Sequence[UploadedFile]
     receiver: str | None = None
     profile: str | None = None
-    decode: bool = False
+    decode: str = str(MOST_DECODED)
     fail_on: str = "error"
 
     def to_text(self) -> str:
