@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from tfod_validator.finding import Finding, Severity
-from tfod_validator.report import ChosenProfile, Counts, Report, SourceFile
+from tfod_validator.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
 from tfod_validator.rules.registry import Rule
 from tfod_validator.statistics import Statistics
 
@@ -84,11 +84,14 @@ def make_report(
         places_by_code=Counter(code for codes in counted.values() for code in codes),
         by_shard=counted if by_shard else {},
     )
+    valid = not any(one.severity.rank >= fail_on.rank for one in every)
+    chosen = ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile})
     return Report(
-        valid=not any(one.severity.rank >= fail_on.rank for one in every),
+        valid=valid,
         fail_on=fail_on,
         receiver=receiver,
-        profile=ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile}),
+        profile=chosen,
+        datasets=[DatasetReport("data", valid, chosen, ("label_map.pbtxt",), sources, counts)],
         sources=[SourceFile(name, 1_234_567, "ab" * 32) for name in sources],
         counts=counts,
         findings=every[:most],

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,178 @@ def test_spellings_of_one_class_that_create_has_put_into_the_label_map(
     (finding,) = [one for one in report["findings"] if one["code"] == "LAB016"]
     assert finding["message"].startswith("'Cat' (5 objects) and 'c at' (2 objects) and 'cat ")
     assert "are 3 classes" in finding["message"] and code == 0
+
+
+class TestSeveral:
+    """Folders with several datasets."""
+
+    @pytest.fixture
+    def two(self, tmp_path: Path) -> Path:
+        """A dataset of cats with splits, and one of dogs, with the same id for another class."""
+        root = tmp_path / "root"
+        write(root / "cats", "train", record(0), record(1))
+        write(root / "cats", "val", record(2))
+        dog = {"image/object/class/text": ["dog"], "image/object/bbox/xmax": [0.0]}
+        dogs = "item { id: 1 name: 'dog' }\n"
+        write(root / "dogs", "train", record(2, **dog), label_map=dogs)
+        return root
+
+    def test_each_has_its_verdict(self, two: Path, check: Check) -> None:
+        code, report = check(two)
+        assert code == 1 and report["valid"] is False
+        found = [
+            (one["name"], one["valid"], one["label_maps"], one["counts"]["records"])
+            for one in report["datasets"]
+        ]
+        assert found == [
+            (f"{two}/cats", True, [f"{two}/cats/label_map.pbtxt"], 3),
+            (f"{two}/dogs", False, [f"{two}/dogs/label_map.pbtxt"], 1),
+        ]
+        # Neither the ids nor the image that both have are a defect: they are strangers.
+        assert report["counts"]["by_code"] == {"BOX006": 1}
+        errors = [one["counts"]["by_severity"]["error"] for one in report["datasets"]]
+        assert errors == [0, 1] and report["counts"]["records"] == 4
+
+    def test_text_html_and_junit_say_so(self, two: Path, capsys: Any) -> None:
+        said = {}
+        for form in ("text", "html", "junit"):
+            assert main(["check", str(two), "--format", form]) == 1
+            said[form] = capsys.readouterr().out
+        lines = " ".join(said["text"].split())
+        assert lines.startswith("INVALID: 1 of 2 datasets valid, 1 error, ")
+        assert f"VALID {two}/cats: 0 errors, " in lines
+        assert f"INVALID {two}/dogs: 1 error, " in lines
+        assert f"<strong>Invalid</strong> <bdi>{two}/dogs</bdi>: 1 error, " in said["html"]
+        assert said["junit"].count(f'<property name="dataset" value="{two}/cats" />') == 2
+        assert said["junit"].count(f'<property name="dataset" value="{two}/dogs" />') == 1
+
+    def test_each_has_its_profile(self, two: Path, check: Check) -> None:
+        numbers = encode({"age": 3, "fare": 1.5})
+        write(two / "table", "train", numbers, label_map=None)
+        report = check(two)[1]
+        profiles = [one["profile"]["name"] for one in report["datasets"]]
+        assert profiles == ["tf_detection_api", "tf_detection_api", "none"]
+        assert report["profile"]["name"] == "tf_detection_api, none"
+        assert report["counts"]["by_code"] == {"BOX006": 1, "EXA010": 1}
+
+    def test_the_real_ones(self, corpus: Path, check: Check) -> None:
+        report = check(corpus)[1]
+        verdicts = {Path(one["name"]).name: one["valid"] for one in report["datasets"]}
+        assert verdicts["hyphal-tips"] is True and verdicts["titanic-table"] is False
+        assert "SET004" not in report["counts"]["by_code"]
+
+    def test_folders_of_splits_are_one(self, tmp_path: Path, check: Check) -> None:
+        write(tmp_path / "train", "cats", record(0))
+        write(tmp_path / "valid", "cats", record(1), label_map="item { id: 1 name: 'dog' }\n")
+        for sources in ([tmp_path], [tmp_path / "train", tmp_path / "valid"]):
+            report = check(*sources)[1]
+            assert [one["name"] for one in report["datasets"]] == [str(tmp_path)]
+            assert report["counts"]["by_code"]["SET004"] == 1
+
+    def test_folders_of_roboflow_are_one(self, tmp_path: Path, check: Check) -> None:
+        for name in ("train", "mine"):
+            write(tmp_path / name, "cats", record(len(name)))
+        assert len(check(tmp_path)[1]["datasets"]) == 2
+        (tmp_path / "README.roboflow.txt").write_text("Roboflow\n")
+        assert len(check(tmp_path)[1]["datasets"]) == 1
+
+    def test_zips_beside_shards_are_checked(self, two: Path, tmp_path: Path, check: Check) -> None:
+        with zipfile.ZipFile(two / "more.zip", "w") as file:
+            file.write(two / "dogs" / "train.tfrecord", "train.tfrecord")
+            file.write(two / "dogs" / "label_map.pbtxt", "label_map.pbtxt")
+        with zipfile.ZipFile(two / "images.zip", "w") as file:
+            file.writestr("a.jpg", image_of(0))
+        report = check(two)[1]
+        names = [Path(one["name"]).name for one in report["datasets"]]
+        assert names == ["cats", "dogs", "more.zip"]
+        assert report["counts"]["by_code"] == {"BOX006": 2}
+
+    def test_a_task_is_of_all_that_is_named(self, two: Path, tmp_path: Path, check: Check) -> None:
+        labels = tmp_path / "labels.json"
+        labels.write_text(json.dumps([{"name": name, "attributes": []} for name in ("cat", "dog")]))
+        report = check(two, "--cvat-labels", labels)[1]
+        assert [one["name"] for one in report["datasets"]] == [f"{two}/cats, {two}/dogs"]
+
+    def test_a_folder_without_shards_hides_nothing(self, two: Path, check: Check) -> None:
+        empty = two / "empty"
+        empty.mkdir()
+        code, report = check(two / "cats", empty, two / "cats")
+        assert code == 1 and report["counts"]["by_code"] == {"SET007": 1}
+        assert report["findings"][0]["shard"] == str(empty)
+        assert report["counts"]["records"] == 3
+        assert [one["valid"] for one in report["datasets"]] == [True]
+
+    def test_folders_without_shards_alone(self, tmp_path: Path, capsys: Any) -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+        assert main(["check", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+        assert capsys.readouterr().err.startswith(f"tfod: {tmp_path}/a: no shard in this ")
+
+
+class TestLabelMaps:
+    def test_one_that_is_named(self, tmp_path: Path, check: Check) -> None:
+        shard = write(tmp_path / "good", "train", record(0))
+        code, report = check(shard, tmp_path / "good" / "label_map.pbtxt")
+        assert code == 0 and report["counts"]["by_code"] == {}
+        assert [one["name"] for one in report["sources"]] == [shard]
+
+    def test_a_named_one_is_stronger_than_one_beside(self, tmp_path: Path, check: Check) -> None:
+        write(tmp_path / "good", "train", record(0))
+        other = tmp_path / "other.pbtxt"
+        other.write_text("item { id: 1 name: 'dog' }\n")
+        report = check(tmp_path / "good", other)[1]
+        assert report["datasets"][0]["label_maps"] == [str(other)]
+        assert "LAB006" in report["counts"]["by_code"]
+
+    def test_of_several_that_a_shell_has_named(self, tmp_path: Path, check: Check) -> None:
+        for name in ("cat", "dog"):
+            more = {"image/object/class/text": [name]}
+            write(tmp_path / name, "x", record(0, **more),
+                  label_map=f"item {{ id: 1 name: '{name}' }}\n")  # fmt: skip
+        code, report = check(*sorted(tmp_path.glob("*/*")))
+        assert code == 0 and report["counts"]["by_code"] == {}
+
+    def test_alone(self, tmp_path: Path, capsys: Any) -> None:
+        write(tmp_path, "train", record(0))
+        assert main(["check", str(tmp_path / "label_map.pbtxt")]) == 2
+        assert "this is a label map; name the shards" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("place", ["annotations", ".", "data/annotations"])
+    def test_elsewhere_in_the_folder(self, tmp_path: Path, check: Check, place: str) -> None:
+        write(tmp_path / "data" / "tfrecords" / "v1", "train", record(0), label_map=None)
+        # One that goes with other shards is not taken.
+        write(
+            tmp_path / "data" / "others", "train", record(1), label_map="item {id: 1 name: 'dog'}"
+        )
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "label_map.pbtxt").write_text(LABEL_MAP)
+        report = check(tmp_path)[1]
+        maps = {Path(one["name"]).name: one["label_maps"] for one in report["datasets"]}
+        assert maps["v1"] == [str(tmp_path / place / "label_map.pbtxt")]
+        # Above the folder that was named nothing is looked for but one folder up, as ever.
+        (code, within) = check(tmp_path / "data" / "tfrecords")
+        assert code == 0 and within["counts"]["by_code"] == {"LAB001": 1}
+
+    def test_two_that_are_as_near(self, tmp_path: Path, check: Check) -> None:
+        write(tmp_path / "shards", "train", record(0), label_map=None)
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "label_map.pbtxt").write_text(LABEL_MAP)
+        (finding,) = check(tmp_path)[1]["findings"]
+        assert finding["code"] == "LAB001"
+        assert finding["message"].startswith("several label maps fit equally well: ")
+
+    def test_names_are_relative_where_the_shards_are(
+        self, tmp_path: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(tmp_path / "good", "train", record(0), label_map="item { id: 0 name: 'cat' }")
+        (tmp_path / "below").mkdir()
+        monkeypatch.chdir(tmp_path / "below")
+        for source in ("../good", "../good/train.tfrecord"):
+            report = check(source)[1]
+            assert report["datasets"][0]["name"] == "../good"
+            assert report["datasets"][0]["label_maps"] == ["../good/label_map.pbtxt"]
+            places = {one["code"]: one["shard"] for one in report["findings"]}
+            assert places["LAB005"] == "../good/label_map.pbtxt"
+        absolute = check(tmp_path / "good")[1]
+        assert absolute["datasets"][0]["label_maps"] == [str(tmp_path / "good/label_map.pbtxt")]

@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def check(name: str) -> Report:
-    return check_sources([str(EXAMPLES / name)], Options(decode=True))
+    return check_sources([str(EXAMPLES / name)], Options(decode=None))
 
 
 def test_good() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -41,6 +41,7 @@ class Mutant:
         at: the file within the folder or archive that the finding is about.
         record: number of the record that the finding is about.
         options: of ``tfod check``, by name with underscores.
+        inside: names of those files and folders in it that are checked; empty for the whole of it.
         code, letter: given when it is declared.
     """
 
@@ -52,6 +53,7 @@ class Mutant:
     at: str = ""
     record: int | None = None
     options: Mapping[str, str | bool | int] = field(default_factory=dict)
+    inside: Sequence[str] = ()
     code: str = ""
     letter: str = ""
 
@@ -76,10 +78,15 @@ class Mutant:
         """Where it is, or will be, among all mutants: each family has a folder."""
         return os.path.join(folder, self.code[:3], self.name)
 
+    def sources(self, folder: str | Path) -> list[str]:
+        """What is checked."""
+        path = self.path(folder)
+        return [os.path.join(path, name) for name in self.inside] or [path]
+
     def arguments(self, folder: str | Path) -> list[str]:
         """What comes behind ``tfod check``."""
         path = self.path(folder)
-        found = [path]
+        found = self.sources(folder)
         for name, value in self.options.items():
             found.append(f"--{name.replace('_', '-')}")
             if value is not True:

@@ -41,4 +41,4 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
         entries=given.get("max_archive_entries", ArchiveLimits.entries),
     )
-    return check_sources([path], Options(**found, **more))
+    return check_sources(mutant.sources(folder), Options(**found, **more))

@@ -1,11 +1,11 @@
-"""The check: one streaming pass over all sources, and a report."""
+"""The check: one streaming pass over the sources of each dataset, and a report."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfod.remote import patience
@@ -14,8 +14,9 @@ from tfod_validator.annotations import Annotations
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.collector import Collector
 from tfod_validator.compare_records import Examination, class_names, judge_together
-from tfod_validator.conclusion import conclude
-from tfod_validator.decoding import MOST_DECODED, choose_decoding
+from tfod_validator.conclusion import JudgedDataset, conclude
+from tfod_validator.datasets import Dataset, datasets_of
+from tfod_validator.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
@@ -109,28 +110,69 @@ def check(
     """
     began = time.monotonic()
     options = options or Options()
-    run = _Run(options, inventory, began)
-    is_here = options.runner is None
-    with scratch_folder() if options.spill and is_here else nullcontext() as folder:
-        return run.report(run.examine(progress or _nothing, folder))
+    receiver, asked = receiver_and_profile(options.receiver, options.profile, options.task)
+    options = replace(
+        options,
+        receiver=receiver,
+        profile=asked,
+        label_map=options.label_map or inventory.label_map,
+    )
+    decoding = choose_decoding(
+        options.decode,
+        inventory,
+        max_record_bytes=options.max_record_bytes,
+        limits=options.archive_limits,
+    )
+    judged: list[JudgedDataset] = []
+    datasets = _datasets(inventory, options)
+    for dataset in datasets:
+        run = _Run(_without_runner(options, dataset, datasets), receiver, dataset, decoding)
+        with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
+            judged.append(run.judge(run.examine(progress or _nothing, folder)))
+        decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
+    others = Collector(
+        Policy({}, receiver.severities(options.task), options.severities), options.max_findings
+    )
+    for source in inventory.empty:
+        others.judge(source)
+    return conclude(
+        judged,
+        receiver=receiver.name,
+        fail_on=options.fail_on,
+        began=began,
+        others=others.findings,
+    )
+
+
+def _datasets(inventory: Inventory, options: Options) -> list[Dataset]:
+    """The datasets; one where a task or annotations are said to be of all that there is."""
+    found = datasets_of(inventory)
+    if len(found) > 1 and (options.task or options.annotations):
+        return [Dataset(", ".join(one.name for one in found), inventory)]
+    return found or [Dataset("", inventory)]
+
+
+def _without_runner(options: Options, dataset: Dataset, datasets: Sequence[Dataset]) -> Options:
+    """The options for one dataset: of several a small one is done before a pipeline begins."""
+    sizes = [one.known_size() for one in dataset.inventory.locations]
+    known = [size for size in sizes if size is not None]
+    is_small = len(known) == len(sizes) and sum(known) < 2 * options.part_bytes
+    return replace(options, runner=None) if len(datasets) > 1 and is_small else options
 
 
 class _Run:
-    """One check."""
+    """The check of one dataset."""
 
-    def __init__(self, options: Options, inventory: Inventory, began: float) -> None:
+    def __init__(
+        self, options: Options, receiver: Receiver, dataset: Dataset, decoding: Decoding
+    ) -> None:
         self._options = options
-        self._inventory = inventory
-        self._began = began
-        self._receiver, asked = receiver_and_profile(
-            options.receiver, options.profile, options.task
-        )
+        self._dataset = dataset
+        inventory = dataset.inventory
         profile, self._chosen, self._unknown = profile_of(
-            asked, inventory, options.max_record_bytes
+            options.profile, inventory, options.max_record_bytes
         )
-        policy = Policy(
-            profile.severities, self._receiver.severities(options.task), options.severities
-        )
+        policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
         self._collector = Collector(policy, options.max_findings)
         self._label_maps = label_maps_of(inventory, options.label_map)
         instructions = Instructions(
@@ -138,13 +180,7 @@ class _Run:
             policy=policy,
             max_findings=options.max_findings,
             max_record_bytes=options.max_record_bytes,
-            decoding=choose_decoding(
-                options.decode,
-                inventory,
-                policy,
-                max_record_bytes=options.max_record_bytes,
-                limits=options.archive_limits,
-            ),
+            decoding=decoding.under(policy),
             with_tensorflow=options.with_tensorflow,
             annotations=options.annotations,
             label_maps={
@@ -170,7 +206,7 @@ class _Run:
 
         return examine_on_beam(self._plan, self._options.runner)
 
-    def report(self, examination: Examination) -> Report:
+    def judge(self, examination: Examination) -> JudgedDataset:
         """Bring together what the work came to."""
         tally, collector = examination.tally, self._collector
         label_maps = {**self._label_maps, **dict(sorted(tally.label_maps.items()))}
@@ -188,17 +224,16 @@ class _Run:
             annotations=self._options.annotations,
             roles=self._plan.instructions.profile.roles,
         )
-        return conclude(
-            collector.findings,
-            shards,
-            tally.figures.statistics,
-            class_names(tally.figures.uses, label_maps),
-            receiver=self._receiver.name,
+        locations = self._dataset.inventory.locations
+        return JudgedDataset(
+            name=self._dataset.name,
             profile=self._chosen,
-            fail_on=self._options.fail_on,
+            findings=collector.findings,
+            shards=shards,
+            statistics=tally.figures.statistics,
+            classes=class_names(tally.figures.uses, label_maps),
             undecoded=self._plan.instructions.decoding.limit or _NO_IMAGES,
-            sources=[self._source_file(one, tally.digests) for one in self._inventory.locations],
-            began=self._began,
+            sources=[self._source_file(one, tally.digests) for one in locations],
         )
 
     def _source_file(self, location: Location, digests: Mapping[str, str]) -> SourceFile:
@@ -208,7 +243,7 @@ class _Run:
 
     def _judge_sets(self) -> None:
         """Judge what is known before any shard is opened, and what the sampling has found."""
-        for group in self._inventory.groups:
+        for group in self._dataset.inventory.groups:
             paths = [shard.location.name for shard in group.shards]
             for one in numbered_sets(paths, group.missing):
                 self._collector.judge(one, Place(one.stem))

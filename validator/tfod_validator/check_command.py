@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from tfod.errors import TfodError
 from tfod.remote import PATIENCE, set_patience
-from tfod.roles import Roles
 from tfod.writer import AtomicFile
 
 from tfod_validator.annotations import load_annotations
@@ -301,9 +300,7 @@ def _rendered(
     if arguments.format == "junit":
         return render_junit(report)
     if arguments.format == "html":
-        profile = options.profile or READY.get(report.profile.name)
-        roles = profile.roles if profile else Roles()
-        samples = choose_samples(report, inventory, roles, arguments.samples)
+        samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)
     on_terminal = not arguments.output and sys.stdout.isatty()
     return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)

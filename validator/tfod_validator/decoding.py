@@ -45,12 +45,14 @@ class Decoding:
         bounded: whether images are passed over that have many more pixels than bytes. To decode
             such an image may take a second for each kilobyte.
         limit: why not all of them are decoded; empty where all are.
+        first: how many shards of other datasets come before those that it is asked of.
     """
 
     part: int = 0
     whole: int = 1
     bounded: bool = True
     limit: str = ""
+    first: int = 0
 
     def has(self, place: int, record: int) -> bool:
         """Whether a record is among them.
@@ -59,7 +61,7 @@ class Decoding:
             place: any number that tells its shard from others.
             record: its number in the shard, from 0.
         """
-        shift = place * _SPREAD % self.whole
+        shift = (self.first + place) * _SPREAD % self.whole
         before, after = (
             (number * self.part + shift) // self.whole for number in (record, record + 1)
         )
@@ -68,6 +70,12 @@ class Decoding:
     def is_cheap(self, height: int, width: int, size: int) -> bool:
         """Whether an image of so many pixels and bytes is decoded, if its record is among them."""
         return not self.bounded or height * width <= max(_SMALL, size * _PIXELS_OF_A_BYTE)
+
+    def under(self, policy: Policy) -> Decoding:
+        """The same, or none where the rule that judges decoding is off."""
+        if policy.severity(all_rules()[_RULE]) is None:
+            return Decoding(limit=f"{_RULE} is off")
+        return self
 
 
 def read_most_decoded(text: str) -> int | None:
@@ -89,7 +97,6 @@ NOT_DECODED = Decoding(limit="not asked for")
 def choose_decoding(
     most: int | None,
     inventory: Inventory,
-    policy: Policy,
     *,
     max_record_bytes: int,
     limits: ArchiveLimits,
@@ -99,14 +106,11 @@ def choose_decoding(
     Args:
         most: how many there may be; None for all.
         inventory: what is to be checked.
-        policy: where the rule is off, none are.
         max_record_bytes: larger records are not read.
         limits: where the reading of archives stops.
     """
     if most == 0:
         return NOT_DECODED
-    if policy.severity(all_rules()[_RULE]) is None:
-        return Decoding(limit=f"{_RULE} is off")
     if importlib.util.find_spec("PIL") is None:
         return Decoding(limit="Pillow is not installed: pip install Pillow")
     if most is None:

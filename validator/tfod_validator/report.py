@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,25 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class DatasetReport:
+    """What is said of one dataset: the shards of a folder with its splits, or a zip.
+
+    Attributes:
+        name: as the user has named it.
+        valid: nothing was found in it at or above the level that fails.
+        label_maps: names of those that its shards are judged by.
+        sources: names of its files.
+    """
+
+    name: str
+    valid: bool
+    profile: ChosenProfile
+    label_maps: Sequence[str]
+    sources: Sequence[str]
+    counts: Counts
+
+
+@dataclass(frozen=True)
 class Report:
     """All that a check has to say.
 
@@ -75,6 +95,8 @@ class Report:
         duration: seconds.
         severities: of each rule that fired, as it was applied.
         undecoded: why not all pictures were decoded; empty where they were.
+        profile: of all datasets, with all their names where they differ.
+        datasets: each for itself, in order.
     """
 
     valid: bool
@@ -89,11 +111,24 @@ class Report:
     duration: float
     severities: Mapping[str, Severity] = field(default_factory=dict)
     undecoded: str = ""
+    datasets: Sequence[DatasetReport] = ()
 
     @property
     def total(self) -> int:
         """How many findings there are, listed or not."""
         return sum(self.counts.by_code.values())
+
+    def dataset_of(self, name: str) -> DatasetReport | None:
+        """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
+        found = self._datasets_by_name.get(name)
+        while found is None and ":" in name:  # the name of an entry may have colons, too
+            name = name.rpartition(":")[0]
+            found = self._datasets_by_name.get(name)
+        return found
+
+    @cached_property
+    def _datasets_by_name(self) -> Mapping[str, DatasetReport]:
+        return {name: one for one in self.datasets for name in (*one.sources, *one.label_maps)}
 
     def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
         """The findings as tuples of some of their fields, which makes a test one line."""
@@ -108,6 +143,7 @@ class Report:
             "fail_on": self.fail_on.value,
             "receiver": self.receiver,
             "profile": {"name": self.profile.name, "reason": self.profile.reason},
+            "datasets": [_dataset_to_json(one) for one in self.datasets],
             "sources": [
                 {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources
             ],
@@ -133,6 +169,25 @@ class Report:
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
+
+
+def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
+    counts = dataset.counts
+    return {
+        "name": dataset.name,
+        "valid": dataset.valid,
+        "profile": {"name": dataset.profile.name, "reason": dataset.profile.reason},
+        "label_maps": list(dataset.label_maps),
+        "sources": list(dataset.sources),
+        "counts": {
+            "shards": counts.shards,
+            "records": counts.records,
+            "pictures": counts.pictures,
+            "decoded": counts.decoded,
+            "boxes": counts.boxes,
+            "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+        },
+    }
 
 
 def _finding_to_json(finding: Finding) -> JsonValue:

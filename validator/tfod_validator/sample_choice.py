@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,7 +20,7 @@ from tfod_validator.archive import Archive, ArchiveDamageError
 from tfod_validator.archive_contents import look_through
 from tfod_validator.collector import Collector
 from tfod_validator.finding import Finding, Place
-from tfod_validator.profile import Policy
+from tfod_validator.profile import READY, Policy, Profile
 from tfod_validator.report import Report
 from tfod_validator.sample_reading import read_name, read_sample
 from tfod_validator.samples import Sample
@@ -61,18 +61,33 @@ class _Offence:
         return frozenset(value for value in about if isinstance(value, str))
 
 
-def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int) -> list[Sample]:
+def choose_samples(
+    report: Report, inventory: Inventory, profile: Profile | None, most: int
+) -> list[Sample]:
     """At most so many images with findings, with as many rules as possible among them.
 
     A valid report has some without findings, too, for people to see that the boxes are where they
     should be. What cannot be read again is left out.
+
+    Args:
+        report: the report.
+        inventory: what it is about.
+        profile: the one that was asked for; None where each dataset was judged by a ready one.
+        most: how many there may be.
     """
+
+    def roles_of(shard: str) -> Roles:
+        dataset = report.dataset_of(shard)
+        known = profile or READY.get((dataset or report).profile.name)
+        return known.roles if known else Roles()
+
     chosen = _choose(report.findings, most)
     by_shard: dict[str, list[_Offence]] = {}
     for offence in chosen:
         by_shard.setdefault(offence.place.shard, []).append(offence)
     samples = []
     for shard, offences in by_shard.items():
+        roles = roles_of(shard)
         wanted = {one.place.record: one for one in offences}
         try:
             with _records_of(shard, offences, inventory) as records:
@@ -91,7 +106,7 @@ def choose_samples(report: Report, inventory: Inventory, roles: Roles, most: int
     if report.valid:
         wanted_sound = min(_MOST_SOUND, most) - len(samples)
         found = {(one.shard, one.record) for one in report.findings}
-        sound = (one for one in _sound(inventory, roles) if _key(one) not in found)
+        sound = (one for one in _sound(inventory, roles_of) if _key(one) not in found)
         samples += islice(sound, max(0, wanted_sound))
     return samples
 
@@ -100,11 +115,12 @@ def _key(sample: Sample) -> tuple[str, int | None]:
     return sample.place.shard, sample.place.record
 
 
-def _sound(inventory: Inventory, roles: Roles) -> Iterator[Sample]:
+def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[Sample]:
     """Images with boxes from the beginning of each shard."""
     for location in inventory.locations:
         try:
             for shard, records in _shards_of(location, inventory):
+                roles = roles_of(shard)
                 for record in islice(records, _FIRST_RECORDS):
                     example = Example(record, shard)
                     place = Place(shard, record.number, record.offset, read_name(example, roles))

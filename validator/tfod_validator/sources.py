@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.headers import ShardPart
 from tfod.label_map import LONGEST_LABEL_MAP
 from tfod.remote import folder_of, is_url
@@ -20,11 +20,15 @@ from tfod.remote_shards import look_for_shards
 from tfod.shards import (
     LabelMapFinder,
     ShardSet,
+    files_below,
     find_shards,
     group_shards,
     missing_of_sets,
     parse_shard_name,
 )
+
+from tfod_validator.label_map_search import LABEL_MAP_ENDING, LabelMapSearch
+from tfod_validator.rules.dataset import EmptySource
 
 if TYPE_CHECKING:
     from tfod.remote_source import Head
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _ZIP_ENDING = ".zip"
-_LABEL_MAP_ENDING = ".pbtxt"
 _FOLDER = os.path.abspath(os.sep)
 ShardStream: TypeAlias = "FileIO | RemoteStream"
 
@@ -145,11 +148,15 @@ class Inventory:
         groups: shards that lie open.
         archives: zips.
         label_maps: content of label maps that are no files of these names, by name.
+        label_map: the one for all shards that was among the sources.
+        empty: folders among the sources that hold nothing to check.
     """
 
     groups: Sequence[ShardGroup]
     archives: Sequence[Location]
     label_maps: Mapping[str, bytes] = field(default_factory=dict)
+    label_map: str | None = None
+    empty: Sequence[EmptySource] = ()
 
     @property
     def shards(self) -> list[ShardSource]:
@@ -167,30 +174,168 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
     """Find out what sources mean. What has to be held meanwhile is given back at the end.
 
     Args:
-        sources: paths, globs, URLs, or ``-``.
-        has_label_map: whether there is one for all shards: then no store is asked for others.
+        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map.
+        has_label_map: whether there is one for all shards: then none is looked for.
 
     Raises:
-        ShardsNotFoundError: a source means nothing.
+        ShardsNotFoundError: a source means nothing, and no other is a folder with shards.
         TfodError: a source cannot be reached.
     """
-    groups: list[ShardGroup] = []
-    archives: list[Location] = []
-    finder = LabelMapFinder(_none_in) if has_label_map else LabelMapFinder()
+    named = [one for one in dict.fromkeys(sources) if _is_label_map(one)]
+    others = [one for one in dict.fromkeys(sources) if not _is_label_map(one)]
+    if not others:
+        raise ShardsNotFoundError(
+            f"{named[0]}: this is a label map; name the shards that it goes with, too"
+        )
+    label_maps = LabelMapSearch(named, has_label_map)
     with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
-        for source in dict.fromkeys(sources):
-            if source == STANDARD_INPUT:
-                if sys.stdin is None:
-                    raise TfodError("standard input is closed; name a file")
-                location = _spool(sys.stdin.buffer, "<stdin>", scratch)
-                _add_file(location, groups, archives, finder)
-            elif is_url(source):
-                _add_remote(source, scratch, groups, archives, finder)
-            elif os.path.isfile(source):
-                _add_file(Location(source, source), groups, archives, finder)
-            else:
-                _add_found(source, groups, archives)
-        yield Inventory(_join_sets(_once(groups)), _once_each(archives))
+        search = _Search(label_maps, scratch)
+        for source in others:
+            search.add(source)
+        if search.empty and not search.groups and not search.archives:
+            raise ShardsNotFoundError(search.empty[0].reason)
+        yield Inventory(
+            _join_sets(_once(search.groups)),
+            _once_each(search.archives),
+            label_map=label_maps.for_all,
+            empty=search.empty,
+        )
+
+
+class _Search:
+    """What the sources mean that were looked at so far."""
+
+    def __init__(self, label_maps: LabelMapSearch, scratch: str) -> None:
+        self.groups: list[ShardGroup] = []
+        self.archives: list[Location] = []
+        self.empty: list[EmptySource] = []
+        self._label_maps = label_maps
+        self._scratch = scratch
+
+    def add(self, source: str) -> None:
+        """Look at one more.
+
+        Raises:
+            ShardsNotFoundError: it means nothing.
+            TfodError: it cannot be reached.
+        """
+        if source == STANDARD_INPUT:
+            if sys.stdin is None:
+                raise TfodError("standard input is closed; name a file")
+            self._add_file(_spool(sys.stdin.buffer, "<stdin>", self._scratch))
+        elif is_url(source):
+            self._add_remote(source)
+        elif os.path.isfile(source):
+            self._add_file(Location(source, source))
+        else:
+            try:
+                self._add_found(source)
+            except ShardsNotFoundError as error:
+                if not os.path.isdir(source):
+                    raise
+                self.empty.append(EmptySource(source, str(error)))
+
+    def _add_file(self, location: Location) -> None:
+        """One file that was named: a zip by its bytes, or by its name, or else a shard."""
+        if is_archive(location):
+            self.archives.append(location)
+            return
+        name = parse_shard_name(location.name)
+        subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
+        local = not location.remote and location.name == location.path
+        found, rivals = self._label_maps.of(location.path) if local else (None, ())
+        found = found or self._label_maps.for_all
+        numbered = name is not None and name.total is not None
+        shard = ShardSource(location, subset, found, rivals, numbered)
+        self.groups.append(ShardGroup(subset, [shard], ()))
+
+    def _add_found(self, source: str) -> None:
+        """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
+        zips = _zips_of(source)
+        try:
+            sets = find_shards(source)
+        except ShardsNotFoundError:
+            if not zips:
+                raise
+            sets = []
+        if sets and os.path.isdir(source):
+            zips = [path for path in zips if _holds_shards(path)]
+        self.archives.extend(Location(path, path) for path in zips)
+        groups = list(self._groups_of(sets, lambda path: Location(path, path), zips))
+        self.groups += self._with_label_maps_within(source, groups)
+
+    def _groups_of(
+        self,
+        sets: Sequence[ShardSet],
+        locate: Callable[[str], Location],
+        zips: Sequence[str] = (),
+    ) -> Iterator[ShardGroup]:
+        """Shards that were found, each with the label map beside it; zips are none."""
+        for one in sets:
+            shards = []
+            for path in one.paths:
+                if path in zips:
+                    continue
+                name = parse_shard_name(path)
+                found, rivals = self._label_maps.of(path)
+                numbered = name is not None and name.total is not None
+                shards.append(ShardSource(locate(path), one.subset, found, rivals, numbered))
+            yield ShardGroup(one.subset, shards, one.missing)
+
+    def _with_label_maps_within(
+        self, root: str, groups: Sequence[ShardGroup]
+    ) -> Iterator[ShardGroup]:
+        """The same with label maps that lie elsewhere in the folder, for shards that have none."""
+        shards = [shard for group in groups for shard in group.shards]
+        found: Mapping[str, tuple[str, ...]] = {}
+        if os.path.isdir(root) and not all(one.label_map or one.rivals for one in shards):
+            found = self._label_maps.within(root, [one.location.path for one in shards])
+        for group in groups:
+            yield replace(group, shards=[_with_any(one, found) for one in group.shards])
+
+    def _add_remote(self, source: str) -> None:
+        """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
+        from tfod.remote_stream import RemoteStream  # needed for URLs alone
+
+        found = look_for_shards(source)
+        sets = found.sets
+        if list(found.sizes) == [source]:  # one file that was named promises no others
+            sets = [replace(one, missing=()) for one in sets]
+        self.groups.extend(
+            self._groups_of(
+                sets,
+                lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
+            )
+        )
+        for url in found.zips:
+            try:
+                with RemoteStream(url) as stream:
+                    self.archives.append(_spool(stream, url, self._scratch))
+            except OSError as error:
+                raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+
+
+def _is_label_map(source: str) -> bool:
+    return source.lower().endswith(LABEL_MAP_ENDING)
+
+
+def _with_any(shard: ShardSource, found: Mapping[str, tuple[str, ...]]) -> ShardSource:
+    """A shard with the label map that was found for it, if it has none."""
+    fitting = found.get(shard.location.path, ())
+    if shard.label_map or shard.rivals or not fitting:
+        return shard
+    if len(fitting) == 1:
+        return replace(shard, label_map=fitting[0])
+    return replace(shard, rivals=fitting)
+
+
+def _holds_shards(path: str) -> bool:
+    try:
+        return bool(find_shards(path))
+    except ShardsNotFoundError:
+        return False
+    except ShardError:
+        return True  # a damaged one, which is reported
 
 
 def inventory_of(locations: Sequence[Location]) -> Inventory:
@@ -203,7 +348,7 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
         OSError: one of them cannot be read.
     """
     by_path = {os.path.join(_FOLDER, one.name): one for one in locations}
-    texts = sorted(path for path in by_path if path.lower().endswith(_LABEL_MAP_ENDING))
+    texts = sorted(path for path in by_path if path.lower().endswith(LABEL_MAP_ENDING))
     zips = [path for path, one in by_path.items() if path not in texts and is_archive(one)]
     others = {*texts, *zips}
     shards = [path for path in by_path if path not in others]
@@ -230,7 +375,13 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
     for path in texts:
         with by_path[path].open() as stream:
             label_maps[by_path[path].name] = stream.read(LONGEST_LABEL_MAP + 1)
-    return Inventory(groups, [by_path[path] for path in zips], label_maps)
+    return Inventory(
+        groups,
+        [by_path[path] for path in zips],
+        label_maps,
+        # One that came with a zip is meant for it.
+        label_map=by_path[texts[0]].name if zips and len(texts) == 1 else None,
+    )
 
 
 def is_archive(location: Location) -> bool:
@@ -259,25 +410,6 @@ def _once_each(archives: Sequence[Location]) -> list[Location]:
     return list({os.path.realpath(one.path): one for one in reversed(archives)}.values())[::-1]
 
 
-def _add_file(
-    location: Location,
-    groups: list[ShardGroup],
-    archives: list[Location],
-    finder: LabelMapFinder,
-) -> None:
-    """One file that was named: a zip by its bytes, or by its name, or else a shard."""
-    if is_archive(location):
-        archives.append(location)
-        return
-    name = parse_shard_name(location.name)
-    subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
-    local = not location.remote and location.name == location.path
-    found, rivals = finder.find(location.path) if local else (None, [])
-    numbered = name is not None and name.total is not None
-    shard = ShardSource(location, subset, found, tuple(rivals), numbered)
-    groups.append(ShardGroup(subset, [shard], ()))
-
-
 def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
     """Bring together what a shell has taken apart: the shards of a set, named one by one."""
     joined: dict[tuple[str, str], list[ShardGroup]] = {}
@@ -297,81 +429,14 @@ def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
     return found
 
 
-def _add_found(source: str, groups: list[ShardGroup], archives: list[Location]) -> None:
-    """A folder or a glob. The zips of a folder are checked when it has no shards."""
-    zips = _zips_of(source)
-    try:
-        sets = find_shards(source)
-    except ShardsNotFoundError:
-        if not zips:
-            raise
-        sets = []
-    if not sets or not os.path.isdir(source):
-        archives.extend(Location(path, path) for path in zips)
-    groups.extend(_groups_of(sets, lambda path: Location(path, path), zips))
-
-
-def _groups_of(
-    sets: Sequence[ShardSet],
-    locate: Callable[[str], Location],
-    zips: Sequence[str] = (),
-    finder: LabelMapFinder | None = None,
-) -> Iterator[ShardGroup]:
-    """Shards that were found, each with the label map beside it; zips are none."""
-    finder = finder or LabelMapFinder()
-    for one in sets:
-        shards = []
-        for path in one.paths:
-            if path in zips:
-                continue
-            name = parse_shard_name(path)
-            found, rivals = finder.find(path)
-            numbered = name is not None and name.total is not None
-            shards.append(ShardSource(locate(path), one.subset, found, tuple(rivals), numbered))
-        yield ShardGroup(one.subset, shards, one.missing)
-
-
 def _zips_of(source: str) -> list[str]:
     if os.path.isdir(source):
-        paths = [os.path.join(source, name) for name in sorted(os.listdir(source))]
+        paths = sorted(files_below(source))
     else:
         import glob
 
         paths = sorted(glob.glob(source, recursive=True))
     return [path for path in paths if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)]
-
-
-def _add_remote(
-    source: str,
-    scratch: str,
-    groups: list[ShardGroup],
-    archives: list[Location],
-    finder: LabelMapFinder,
-) -> None:
-    """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
-    from tfod.remote_stream import RemoteStream  # needed for URLs alone
-
-    found = look_for_shards(source)
-    sets = found.sets
-    if list(found.sizes) == [source]:  # one file that was named promises no others
-        sets = [replace(one, missing=()) for one in sets]
-    groups.extend(
-        _groups_of(
-            sets,
-            lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
-            finder=finder,
-        )
-    )
-    for url in found.zips:
-        try:
-            with RemoteStream(url) as stream:
-                archives.append(_spool(stream, url, scratch))
-        except OSError as error:
-            raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
-
-
-def _none_in(_: str) -> list[str]:
-    return []
 
 
 def _spool(stream: BinaryIO | RemoteStream, name: str, scratch: str) -> Location:

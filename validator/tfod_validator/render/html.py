@@ -22,7 +22,15 @@ from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.next_steps import next_steps
 from tfod_validator.render.pictures import make_card
 from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import besides, decoded, headline, page_advice, size, unnamed_key
+from tfod_validator.render.wording import (
+    about_dataset,
+    besides,
+    decoded,
+    headline,
+    page_advice,
+    size,
+    unnamed_key,
+)
 from tfod_validator.repair.table import REPAIRED, handlings
 from tfod_validator.report import REPORT_VERSION, Report
 from tfod_validator.rules.registry import Rule
@@ -131,6 +139,7 @@ def _render(
         report=report,
         headline=headline(report),
         besides=besides(report),
+        about_dataset=about_dataset,
         decoded=decoded(report),
         next_steps=next_steps(report),
         sections=_sections(groups),

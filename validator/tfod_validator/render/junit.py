@@ -36,7 +36,7 @@ def render_junit(report: Report, *, rules: Mapping[str, Rule] | None = None) -> 
     root = ElementTree.Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
     for name, counts in _suites(report, groups).items():
         suite = ElementTree.SubElement(root, "testsuite", name=visible(name) or _EVERYTHING)
-        _add_properties(suite, report, sources.get(name))
+        _add_properties(suite, report, name, sources.get(name))
         for group in groups:
             if counts.get(group.code):
                 _add_case(suite, name, group, counts[group.code], report)
@@ -70,10 +70,14 @@ def _has_entries(archive: str, suites: dict[str, dict[str, int]]) -> bool:
     return any(name.startswith(f"{archive}:") and codes for name, codes in suites.items())
 
 
-def _add_properties(suite: ElementTree.Element, report: Report, source: SourceFile | None) -> None:
+def _add_properties(
+    suite: ElementTree.Element, report: Report, name: str, source: SourceFile | None
+) -> None:
+    dataset = report.dataset_of(name)
     values = {
         "receiver": report.receiver,
-        "profile": report.profile.name,
+        "dataset": dataset.name if dataset else "",
+        "profile": dataset.profile.name if dataset else report.profile.name,
         "decoded": decoded(report),
     }
     if source:

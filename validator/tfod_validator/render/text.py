@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from tfod_validator.finding import Finding, Severity
 from tfod_validator.render.groups import Group, group_findings
 from tfod_validator.render.visible import columns, visible
-from tfod_validator.render.wording import amounts, decoded, place_parts, tally, verdict
+from tfod_validator.render.wording import (
+    about_dataset,
+    amounts,
+    decoded,
+    place_parts,
+    tally,
+    verdict,
+)
 from tfod_validator.report import Report
 from tfod_validator.rules.registry import Rule
 
@@ -40,8 +47,9 @@ def render_text(
     groups = group_findings(report, rules)
     lines = list(_head(report, width))
     if color:
-        paint = _VALID if report.valid else _COLORS[Severity.ERROR]
-        lines[0] = _paint(lines[0], verdict(report), paint)
+        lines[0] = _paint(lines[0], verdict(report), _paint_of(report.valid))
+    if len(report.datasets) > 1:
+        lines += _datasets(report, width, color)
     for group in groups:
         extent = f" ({group.extent})" if group.total > 1 else ""
         heading = list(_wrap(f"{group.heading}{extent}".split(" "), width, 0, 2))
@@ -62,11 +70,22 @@ def render_text(
 
 def _head(report: Report, width: int) -> Iterator[str]:
     yield from _wrap([f"{verdict(report)}:", *tally(report).split()], width, 0, 2)
-    yield from _wrap(["Checked:", *amounts(report).split()], width, 0, 2)
+    yield from _wrap(["Checked:", *amounts(report.counts).split()], width, 0, 2)
     yield from _wrap(["Decoded:", *decoded(report).split()], width, 0, 2)
     profile = report.profile
     reason = f" ({profile.reason})" if profile.reason else ""
     yield from _wrap(["Profile:", *visible(profile.name + reason).split(" ")], width, 0, 2)
+
+
+def _datasets(report: Report, width: int, color: bool) -> Iterator[str]:
+    """The verdict on each dataset, and what it was judged by."""
+    yield "Datasets:"
+    for one in report.datasets:
+        word = "VALID" if one.valid else "INVALID"
+        words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
+        first, *others = _wrap(words, width, 2, 4)
+        yield _paint(first, word, _paint_of(one.valid)) if color else first
+        yield from others
 
 
 def _examples(group: Group, width: int, most: int) -> Iterator[str]:
@@ -104,6 +123,10 @@ def _wrap(words: Iterable[str], width: int, indent: int, hanging: int) -> Iterat
         empty = False
     if not empty:
         yield line
+
+
+def _paint_of(valid: bool) -> str:
+    return _VALID if valid else _COLORS[Severity.ERROR]
 
 
 def _paint(line: str, part: str, paint: str) -> str:

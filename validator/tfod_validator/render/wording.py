@@ -8,7 +8,7 @@ from tfod_validator.amounts import plural
 from tfod_validator.finding import Finding, Severity
 from tfod_validator.receivers import ANY, RECEIVERS
 from tfod_validator.render.visible import visible
-from tfod_validator.report import Report
+from tfod_validator.report import Counts, DatasetReport, Report
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
 _ON_THE_PAGE = {
@@ -91,20 +91,39 @@ def besides(report: Report) -> str:
 
 
 def tally(report: Report) -> str:
-    """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors."""
-    found = ", ".join(
-        plural(report.counts.by_severity.get(one, 0), one.value) for one in SEVEREST_FIRST
-    )
+    """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors.
+
+    Of several datasets how many are valid comes first.
+    """
+    found = by_severity(report.counts)
+    if len(report.datasets) > 1:
+        valid = sum(one.valid for one in report.datasets)
+        found = f"{valid:,} of {plural(len(report.datasets), 'dataset')} valid, {found}"
     level = report.fail_on
     return found if level is Severity.ERROR else f"{found} ({level.value}s fail, too)"
 
 
-def amounts(report: Report) -> str:
+def by_severity(counts: Counts) -> str:
+    """``2 errors, 1 warning, 0 infos``."""
+    return ", ".join(plural(counts.by_severity.get(one, 0), one.value) for one in SEVEREST_FIRST)
+
+
+def amounts(counts: Counts) -> str:
     """What was looked at: ``6 shards, 1,204 records, 1,204 pictures, 8,310 boxes``."""
-    counts = report.counts
     nouns = ("shard", "record", "picture", "box")
     numbers = (counts.shards, counts.records, counts.pictures, counts.boxes)
     return ", ".join(map(plural, numbers, nouns))
+
+
+def about_dataset(dataset: DatasetReport) -> str:
+    """What is known of one of several datasets, behind its verdict and its name."""
+    found = f"{by_severity(dataset.counts)}; {amounts(dataset.counts)}; profile "
+    found += visible(dataset.profile.name)
+    maps = [visible(one) for one in dataset.label_maps]
+    if not maps:
+        return f"{found}; no label map"
+    more = f" and {len(maps) - 1:,} more" if len(maps) > 1 else ""
+    return f"{found}; label map {maps[0]}{more}"
 
 
 def decoded(report: Report) -> str:

@@ -19,7 +19,7 @@ from tfod_validator.amounts import plural
 from tfod_validator.box_columns import BoxColumns, ColumnOrder
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.compare_records import class_names, examination_of, judge_together
-from tfod_validator.conclusion import conclude
+from tfod_validator.conclusion import JudgedDataset, conclude
 from tfod_validator.examine import Examiner
 from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Severity
@@ -413,15 +413,18 @@ class _Run:
             annotations=None,
             roles=self._orders.profile.roles,
         )
-        return conclude(
-            collector.findings,
-            shards,
-            tally.figures.statistics,
-            class_names(tally.figures.uses, self._label_maps),
-            receiver=ANY.name,
+        remaining = JudgedDataset(
+            name=self._layout.output,
             profile=self._chosen,
+            findings=collector.findings,
+            shards=shards,
+            statistics=tally.figures.statistics,
+            classes=class_names(tally.figures.uses, self._label_maps),
             undecoded="repair does not decode",
+        )
+        return conclude(
+            [remaining],
+            receiver=ANY.name,
             fail_on=Severity.WARNING,
-            sources=(),
             began=self._began,
         )

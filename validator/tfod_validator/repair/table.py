@@ -130,6 +130,7 @@ _NOT: Mapping[str, str] = {
     "SET004": "tfod merge gives several shards one label map.",
     "SET005": "What was to be in it is not known.",
     "SET006": "What was to be in them is not known.",
+    "SET007": "What was meant is not known; a repair takes one source.",
 }
 _FAMILIES_LEFT: Mapping[str, str] = {
     "ZIP": "The shards of a zip are repaired into a folder; what is wrong with the zip is told.",

@@ -56,6 +56,14 @@ class EmptySet:
     shards: int
 
 
+@dataclass(frozen=True)
+class EmptySource:
+    """A folder that was named beside others and holds nothing to check, and how that is said."""
+
+    name: str
+    reason: str
+
+
 @rule(
     "SET001",
     Severity.ERROR,
@@ -167,3 +175,16 @@ def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
 def empty_set(found: EmptySet) -> Iterator[Problem]:
     """All shards of a numbered set are files of 0 bytes."""
     yield Problem(f"all shards of the set are empty ({found.shards:,} of 0 bytes)")
+
+
+@rule(
+    "SET007",
+    Severity.ERROR,
+    "nothing to check in a folder",
+    why="It was named together with others, and nothing of it is in their verdict.",
+    remedy="Name the folder that holds the shards, or leave this one out.",
+    source="tfod.shards.find_shards",
+)
+def empty_source(source: EmptySource) -> Iterator[Problem]:
+    """A folder among the sources holds neither a shard nor a zip."""
+    yield Problem(source.reason, place=Place(source.name))

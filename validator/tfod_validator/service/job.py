@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tfod.errors import TfodError
-from tfod.roles import Roles
 
 from tfod_validator.archive import ArchiveLimits
 from tfod_validator.check import Options, check
 from tfod_validator.decoding import read_most_decoded
 from tfod_validator.finding import Severity
-from tfod_validator.profile import READY, Profile
+from tfod_validator.profile import Profile
 from tfod_validator.profile_file import load_profile
 from tfod_validator.receivers import RECEIVERS
 from tfod_validator.render import (
@@ -69,7 +68,7 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     _require_files(folder, request)
     try:
         inventory = inventory_of([_location(folder, one) for one in request.sources])
-        options = _options(folder, request, limits, inventory)
+        options = _options(folder, request, limits)
         report = check(inventory, options, _counting(progress, limits.max_records))
     except _TooManyRecordsError:
         most = limits.max_records
@@ -100,13 +99,10 @@ def failed(status: int, detail: str, **more: Any) -> Outcome:
     return Outcome({}, None, failure=problem_document(status, detail, **more))
 
 
-def _options(folder: Path, request: Request, limits: Limits, inventory: Inventory) -> Options:
-    alone = list(inventory.label_maps) if len(inventory.label_maps) == 1 else []
+def _options(folder: Path, request: Request, limits: Limits) -> Options:
     return Options(
         profile=_profile(folder, request),
         receiver=RECEIVERS[request.receiver] if request.receiver else None,
-        # One that came with a zip is meant for it.
-        label_map=alone[0] if alone and inventory.archives else None,
         task=_task(folder, request),
         decode=read_most_decoded(request.decode),
         max_findings=limits.max_findings,
@@ -176,8 +172,6 @@ def _outcome(
     key: str, report: Report, inventory: Inventory, profile: Profile | None, limits: Limits
 ) -> Outcome:
     """The report in every format, and its pictures."""
-    known = profile or READY.get(report.profile.name)
-    roles = known.roles if known else Roles()
     as_json = render_json(report).encode("utf-8", "replace")
     most = limits.max_report_bytes
     if len(as_json) > most:  # of gigabytes of class names it would have gigabytes
@@ -186,7 +180,7 @@ def _outcome(
             "files are very long, or very many; check fewer."
         )
         return failed(422, detail, limit="max_report_bytes")
-    samples = choose_samples(report, inventory, roles, limits.max_pictures)
+    samples = choose_samples(report, inventory, profile, limits.max_pictures)
     # Seen from /reports/KEY, wherever a proxy may have put the service.
     links = [f"../api/v1/validations/{key}/pictures/{number}" for number in range(len(samples))]
     documents = {
