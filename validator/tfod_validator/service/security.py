@@ -138,13 +138,12 @@ def require_owner(one: Validation) -> None:
     Raises:
         ProblemError: somebody else asks.
     """
-    if not is_owner(one):
-        how = (
-            "whoever uploaded it, with the same token"
-            if current_settings().tokens
-            else ("the browser, or the address, that it was uploaded from")
-        )
-        raise ProblemError(403, f"This can be deleted only by {how}; it expires by itself.")
+    if is_owner(one):
+        return
+    by_token = "with the token that uploaded it"
+    by_place = "from the browser or the address that uploaded it"
+    how = by_token if current_settings().tokens else by_place
+    raise ProblemError(403, f"This report can be deleted only {how}; it expires by itself.")
 
 
 def refuse_haste(what: str, limit: str, client: str) -> None:
