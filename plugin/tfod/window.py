@@ -61,8 +61,7 @@ class Window:
         self._left = stop - start
         self._failure: Exception | None = None
         self._buffers = _Buffers()
-        self.buffer = self._buffers.take(BUFFER_BYTES)
-        self.array = np.frombuffer(self.buffer, np.uint8)
+        self.buffer, self.array = NO_BUFFER, NO_BYTES
         self.base, self.have = start, 0
 
     def refill(self, position: int, wanted: int) -> bool:

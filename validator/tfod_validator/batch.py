@@ -65,12 +65,14 @@ class Batch:
         """The boxes of all records that were added."""
         rows = self.rows
         counts = np.array([row.boxes for row in rows], np.int64)
-        numbers = np.frombuffer(b"".join(self._sides), "<f4").astype(np.float64)
-        # A record's sides lie behind each other: all xmin, all ymin, all xmax, all ymax.
-        ends = np.cumsum(counts)
-        first = np.arange(ends[-1] if len(ends) else 0) + 3 * np.repeat(ends - counts, counts)
-        steps = np.repeat(counts, counts)
-        corners = numbers[first[:, None] + steps[:, None] * np.arange(4)]
+        corners = np.empty((0, 4))
+        if self._boxes:
+            numbers = np.frombuffer(b"".join(self._sides), "<f4").astype(np.float64)
+            # A record's sides lie behind each other: all xmin, all ymin, all xmax, all ymax.
+            ends = np.cumsum(counts)
+            first = np.arange(ends[-1]) + 3 * np.repeat(ends - counts, counts)
+            steps = np.repeat(counts, counts)
+            corners = numbers[first[:, None] + steps[:, None] * np.arange(4)]
         return Boxes(
             corners=corners,
             counts=counts,

@@ -59,11 +59,11 @@ class BatchJudge:
         result = self._result
         self._rows.add(batch.rows)
         boxes = batch.to_boxes()
-        said = self._role_keys.in_own_words(judge(boxes)) if len(boxes.corners) else ()
-        for rule, problem in said:
-            self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
-        result.box_tally += BoxTally.of(boxes.corners)
-        result.columns += BoxColumns.of(boxes)
+        if len(boxes.corners):  # a zip may have 100,000 shards without a box
+            for rule, problem in self._role_keys.in_own_words(judge(boxes)):
+                self._collector.add(rule, problem, batch.place(problem.row or 0, result.shard))
+            result.box_tally += BoxTally.of(boxes.corners)
+            result.columns += BoxColumns.of(boxes)
         result.statistics.add_boxes(boxes.corners, boxes.counts)
         result.statistics.add_pictures(boxes.height, boxes.width)
         self._judge_classes(batch)
