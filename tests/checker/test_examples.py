@@ -30,7 +30,6 @@ def test_broken() -> None:
         ("LAB006", "shapes_04.jpg"),
         ("BOX006", "shapes_05.jpg"),
         ("BOX009", "shapes_08.jpg"),
-        ("IMG003", "shapes_10.jpg"),
         ("IMG009", "shapes_10.jpg"),
         ("IMG006", "shapes_11.jpg"),
         ("TFR004", None),

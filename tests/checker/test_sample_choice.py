@@ -6,7 +6,6 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tfod.roles import Roles
 from tfod_validator.check import Options, check
 from tfod_validator.sample_choice import choose_samples
 from tfod_validator.samples import Sample
@@ -28,7 +27,7 @@ EMPTY = encode(
 
 def chosen(source: Path, most: int = 12) -> list[Sample]:
     with take_inventory([str(source)]) as inventory:
-        return choose_samples(check(inventory, Options()), inventory, Roles(), most)
+        return choose_samples(check(inventory, Options()), inventory, None, most)
 
 
 def lying(folder: Path, data: bytes, name: str = "a.tfrecord") -> Path:
