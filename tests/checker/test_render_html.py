@@ -8,6 +8,7 @@ import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -125,6 +126,13 @@ def test_a_clean_report_and_an_empty_one() -> None:
     assert "check it for CVAT" in clean.text
     empty = page(make_report(sources=[]))
     assert "There were no records" in empty.text and "No file was read" in empty.text
+
+
+def test_the_repair_that_is_proposed_is_of_the_file_with_errors() -> None:
+    wrong = replace(found("BOX903", "x", shard="b c.zip:a.record", record=1), code="BOX003")
+    made = page(make_report([wrong], sources=["a.zip", "b c.zip"]))
+    assert "tfod can fix all of this" in made.text
+    assert "tfod repair 'b c.zip' -o repaired" in made.text
 
 
 def test_the_page_loads_and_runs_nothing() -> None:

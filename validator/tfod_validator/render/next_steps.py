@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfod_validator.finding import Severity
+from tfod_validator.finding import Finding, Severity
 from tfod_validator.receivers import ANY, CVAT
 from tfod_validator.render.visible import visible
 from tfod_validator.repair.table import REPAIRED
@@ -54,7 +54,7 @@ def _after_invalid(report: Report) -> Iterator[Step]:
         which = "all of this" if repaired == total else f"up to {repaired:,} of the {total:,}"
         yield Step(
             f"Repair a copy: tfod can fix {which} without guessing, and says what it changed.",
-            _repair(report),
+            _repair(report, [one for one in failing if one.code in REPAIRED]),
         )
     if len({one.remedy for one in failing}) != 1 and repaired < total:
         which = "the others" if repaired else "these"
@@ -63,6 +63,9 @@ def _after_invalid(report: Report) -> Iterator[Step]:
         )
 
 
-def _repair(report: Report) -> str:
-    name = report.sources[0].name if report.sources else "."
+def _repair(report: Report, findings: list[Finding]) -> str:
+    """The command for the first file with findings; those of a zip's shards begin with its name."""
+    names = [one.name for one in report.sources]
+    hit = (name for name in names for one in findings if one.shard.startswith(name))
+    name = next(hit, names[0] if names else ".")
     return f"tfod repair {shlex.quote(visible(name))} -o repaired"
