@@ -153,6 +153,7 @@ DIFFERENT = {
     "IMG014": "EEW-W",
     # The trainer reads height and width for masks of numbers alone, and no names.
     "IMG012": "EWEEE",
+    "IMG015": "EWEEE",
     "NAM001": "EWWWW",
     "NAM006": "EWEEE",
     "TSK001": "EWEEE",

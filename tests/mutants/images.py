@@ -162,3 +162,13 @@ def raw() -> Iterator[Mutant]:
     yield fail("raw", pictured(jpeg(), format="raw"), **HOW)
     yield fail("capitals", pictured(jpeg(), format="RAW"), **HOW)
     yield near("mixed-case", pictured(jpeg(), format="Raw"), "IMG004", options=TF)
+
+
+@mutants_of("IMG015")
+def unknown_size() -> Iterator[Mutant]:
+    bare = {"encoded": None, "height": None, "width": None}
+    yield fail("no-image-and-no-size", first(record(**bare)), "EXA003", **HOW)
+    no_image = record(**{**bare, "encoded": b"x"})
+    yield fail("bytes-without-a-header", first(no_image), "IMG002", **HOW)
+    yield near("header", pictured(jpeg(), height=None, width=None), options=TF)
+    yield near("no-image", first(record(encoded=None)), "EXA003", options=TF)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tfod_validator.profile_file import load_profile
 from tfod_validator.report import Report
 from tfod_validator.task import load_task
 
-from tests.mutants.registry import Inside, Mutant
+from tests.mutants.registry import Content, Inside, Mutant
+from tests.mutants.sound import LABEL_MAP
+from tests.zip_forge import real_zip
 
 _SIMPLE = ("label_map", "max_record_bytes")
 
@@ -42,3 +45,21 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
         entries=given.get("max_archive_entries", ArchiveLimits.entries),
     )
     return check_sources(mutant.sources(folder), Options(**found, **more))
+
+
+def zipped(mutant: Mutant) -> bytes:
+    """The mutant as a user uploads it: a zip as it is, anything else in one."""
+    if isinstance(mutant.content, bytes):
+        if mutant.ending == ".zip":
+            return mutant.content
+        files = {f"shard{mutant.ending}": mutant.content, "label_map.pbtxt": LABEL_MAP}
+        return real_zip(files.items())
+    return real_zip(dict(_files(mutant.content)).items())
+
+
+def _files(content: Mapping[str, Content], folder: str = "") -> Iterator[tuple[str, bytes]]:
+    for name, one in content.items():
+        if isinstance(one, bytes):
+            yield folder + name, one
+        elif isinstance(one, Mapping):
+            yield from _files(one, f"{folder}{name}/")

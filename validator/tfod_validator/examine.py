@@ -35,7 +35,7 @@ from tfod_validator.rules.boxes import ListLengths
 from tfod_validator.rules.dataset import EmptyShard
 from tfod_validator.rules.example import NotAnExample, NotText, Refused
 from tfod_validator.rules.framing import EmptyRecord
-from tfod_validator.rules.images import PictureFacts, Sha256Facts, need_a_turn
+from tfod_validator.rules.images import PictureFacts, Sha256Facts, UnknownSize, need_a_turn
 from tfod_validator.rules.names import NameFacts
 from tfod_validator.rules.registry import Rule, judge
 from tfod_validator.tensorflow_pictures import obstacle_to_decoding
@@ -178,6 +178,8 @@ class Examiner:
             header = self._facts[1]
             turn = header is not None and header.orientation >= 5 and need_a_turn(sides, header)
             self._judge_facts((*self._facts, None, turn))
+        if boxes and None in size and keys.height is not None:
+            self._judge(UnknownSize(boxes))
         self._look_at_names(filename, source_id, format_, features, layout, bool(boxes))
         for key, count in layout.counted:
             if key in features and count not in (None, value_count(buffer, features[key])):

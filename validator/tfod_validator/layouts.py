@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tfod import keys
+from tfod.schema import TF_DETECTION_API, FeatureDescription
 from tfod.wire import (
     BYTES_TAG,
     FLOAT_TAG,
@@ -63,12 +64,23 @@ class KnownLayout:
     template: Template
 
 
+_READ_ANYWHERE: FeatureDescription = {
+    key: replace(spec, default=spec.default or b"")
+    for key, spec in TF_DETECTION_API.items()
+    if spec.kind is Kind.BYTES and spec.length is not None
+}
+"""The texts about an image, none of them required."""
+
+
 class Layouts:
     """The layouts that the records of a shard have come in."""
 
     def __init__(self, profile: Profile) -> None:
-        self._expected = profile.features
         self._roles = judged_keys(profile.roles)
+        # Readers look at these wherever they are: CVAT's layout has no image/format, and an import
+        # of it stops at one that is a number.
+        read = {key: spec for key, spec in _READ_ANYWHERE.items() if key in self._roles}
+        self._expected = {**read, **profile.features}
         self._has_boxes = bool(profile.roles.box)
         self._known: dict[tuple[object, ...], KnownLayout] = {}
         self._last: KnownLayout | None = None

@@ -40,17 +40,19 @@ _CVAT: Severities = {
     "LAB002": Severity.ERROR,
     "LAB013": Severity.INFO,
 }
-_WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, "IMG012": Severity.ERROR}
+_SIZES = dict.fromkeys(("IMG012", "IMG015"), Severity.ERROR)
+_WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, **_SIZES}
 # CVAT would attach the image to the frame of that number without a word.
 _NUMBERS_ARE_NO_NAMES: Severities = {"TSK003": Severity.ERROR}
 _IMAGES_BECOME_FRAMES: Severities = {
     "IMG": Severity.WARNING,
-    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009", "IMG012"), Severity.ERROR),
+    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009"), Severity.ERROR),
+    **_SIZES,
 }
 _TASK_NOT_KNOWN: Severities = {
     "IMG": Severity.WARNING,
     "IMG001": OFF,
-    "IMG012": Severity.ERROR,
+    **_SIZES,
     **_NUMBERS_ARE_NO_NAMES,
 }
 
@@ -78,7 +80,7 @@ _TRAINING: Severities = {
     # CVAT's layout has no images, and the trainer's decoder stops at the first record.
     "IMG001": Severity.ERROR,
     # Height and width are read for masks of numbers alone, names for nothing.
-    **dict.fromkeys(("IMG006", "IMG012", "NAM001", "NAM006"), Severity.WARNING),
+    **dict.fromkeys(("IMG006", "IMG012", "IMG015", "NAM001", "NAM006"), Severity.WARNING),
     # What another program would do with the same zip.
     **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from zipfile import is_zipfile
 
 from tfod_validator.check import Options, check
 from tfod_validator.finding import Finding, Severity
@@ -20,7 +21,7 @@ from tfod_validator.sources import Location, inventory_of, is_archive
 from tfod.cvat.instance import Instance
 from tfod.errors import TfodError
 
-_UPLOAD = "the zip"
+_UPLOAD = "upload.zip"
 _FINDINGS_KEPT = 300
 _NAMES_SHOWN = 5
 _LABELS_SHOWN = 20
@@ -55,7 +56,8 @@ def require_sound(path: str, instance: Instance) -> int:
         RefusedError: in one line, what is wrong, where, and what to do.
     """
     location = Location(_UPLOAD, path)
-    if not is_archive(location):
+    # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
+    if not is_archive(Location("", path)) and not is_zipfile(path):
         raise RefusedError(
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",

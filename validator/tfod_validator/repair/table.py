@@ -118,6 +118,7 @@ _NOT: Mapping[str, str] = {
     "IMG009": "The picture is to be taken from its source again.",
     "IMG011": "In which subset it belongs is not known.",
     "IMG013": "Encoding it anew changes the file.",
+    "IMG015": "The image is elsewhere.",
     "NAM001": "What the picture is called is not known.",
     "NAM003": "Annotations elsewhere may be found by this name.",
     "NAM004": "Annotations elsewhere may be found by this name.",

@@ -49,6 +49,13 @@ class PictureFacts(NamedTuple):
 
 
 @dataclass(frozen=True)
+class UnknownSize:
+    """An image with boxes whose size neither the record nor the image says."""
+
+    boxes: int
+
+
+@dataclass(frozen=True)
 class Sha256Facts:
     """What ``image/key/sha256`` says, and the digest of the image as lower-case hex."""
 
@@ -466,3 +473,17 @@ def check_raw(facts: PictureFacts) -> Iterator[Problem]:
             value=said,
             remedy=f"Write {header.format!r} into image/format.",
         )
+
+
+@rule(
+    "IMG015",
+    Severity.ERROR,
+    "boxes of an image of unknown size",
+    why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
+    "scale them. The trainer does not need the size.",
+    remedy="Write image/height and image/width into every record.",
+    source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
+)
+def check_size_known(size: UnknownSize) -> Iterator[Problem]:
+    """Neither image/height and image/width say it, nor the header of an encoded image."""
+    yield Problem(f"the size of the image is not known, and it has {plural(size.boxes, 'box')}")
