@@ -12,7 +12,7 @@ import pytest
 from tfod_validator.cli import main
 from tfod_validator.finding import Severity
 from tfod_validator.profile import OFF, READY, Policy, profile_of_features
-from tfod_validator.receivers import ANY, CVAT, TRAINING, Receiver, receiver_and_profile
+from tfod_validator.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
 from tfod_validator.rules.registry import Rule, all_rules
 from tfod_validator.task import Frame, Task
 
@@ -79,23 +79,41 @@ LABELS = Task(labels=frozenset(("cat",)))
 @pytest.mark.parametrize(
     ("receiver", "profile", "task", "expected"),
     [
-        (None, None, None, (ANY, None)),
-        (None, READY["cvat"], None, (CVAT, READY["cvat"])),
-        (None, READY["roboflow"], None, (ANY, READY["roboflow"])),
-        (None, OWN, None, (ANY, OWN)),
-        (None, None, LABELS, (CVAT, READY["cvat"])),
-        (None, READY["roboflow"], LABELS, (ANY, READY["roboflow"])),
-        (CVAT, None, None, (CVAT, READY["cvat"])),
-        (CVAT, READY["roboflow"], None, (CVAT, READY["roboflow"])),
-        (ANY, READY["cvat"], LABELS, (ANY, READY["cvat"])),
-        (ANY, None, LABELS, (ANY, None)),
-        (TRAINING, None, None, (TRAINING, None)),
+        (None, None, None, ANY),
+        (None, READY["cvat"], None, CVAT),
+        (None, READY["roboflow"], None, ANY),
+        (None, OWN, None, ANY),
+        (None, None, LABELS, CVAT),
+        (None, READY["roboflow"], LABELS, ANY),
+        (CVAT, READY["roboflow"], None, CVAT),
+        (ANY, READY["cvat"], LABELS, ANY),
+        (ANY, None, LABELS, ANY),
+        (TRAINING, None, None, TRAINING),
     ],
 )
 def test_what_is_not_named_follows_from_what_is(
-    receiver: Any, profile: Any, task: Task | None, expected: object
+    receiver: Any, profile: Any, task: Task | None, expected: Receiver
 ) -> None:
-    assert receiver_and_profile(receiver, profile, task) == expected
+    assert receiver_of(receiver, profile, task) is expected
+
+
+@pytest.mark.parametrize(
+    ("features", "profile", "code"),
+    [
+        (picture("a.jpg", 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 0),
+        (objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 1),  # IMG015
+        ({"fare": 1.5, "cabin": "C85"}, "none", 1),
+        ({"image_raw": b"x", "height": 1, "width": 1, "depth": 3, "label": 0}, "none", 1),
+    ],
+)
+def test_records_of_another_kind_are_not_for_cvat(
+    capsys: Any, tmp_path: Path, features: dict[str, Any], profile: str, code: int
+) -> None:
+    shard = write(tmp_path, "x", encode(features))
+    done, text = run(capsys, shard, "--for", "cvat", "--format", "json")
+    report = json.loads(text)
+    assert (done, report["profile"]["name"]) == (code, profile)
+    assert ("EXA010" in report["severities"]) is (profile == "none")
 
 
 def test_the_user_then_the_receiver_then_the_profile() -> None:

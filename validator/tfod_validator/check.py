@@ -21,8 +21,8 @@ from tfod_validator.examined import Instructions
 from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
 from tfod_validator.plan import Plan, label_maps_of
-from tfod_validator.profile import Policy, Profile, Severities
-from tfod_validator.receivers import Receiver, receiver_and_profile
+from tfod_validator.profile import READY, Policy, Profile, Severities
+from tfod_validator.receivers import Receiver, receiver_of
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.row_store import scratch_folder
 from tfod_validator.sampling import profile_of
@@ -110,13 +110,8 @@ def check(
     """
     began = time.monotonic()
     options = options or Options()
-    receiver, asked = receiver_and_profile(options.receiver, options.profile, options.task)
-    options = replace(
-        options,
-        receiver=receiver,
-        profile=asked,
-        label_map=options.label_map or inventory.label_map,
-    )
+    receiver = receiver_of(options.receiver, options.profile, options.task)
+    options = replace(options, label_map=options.label_map or inventory.label_map)
     decoding = choose_decoding(
         options.decode,
         inventory,
@@ -170,7 +165,10 @@ class _Run:
         self._dataset = dataset
         inventory = dataset.inventory
         profile, self._chosen, self._unknown = profile_of(
-            options.profile, inventory, options.max_record_bytes
+            options.profile,
+            inventory,
+            options.max_record_bytes,
+            implied=READY[receiver.profile] if receiver.profile else None,
         )
         policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
         self._collector = Collector(policy, options.max_findings)

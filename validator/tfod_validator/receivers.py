@@ -93,21 +93,11 @@ RECEIVERS = {one.name: one for one in (CVAT, TRAINING, ANY)}
 """The receivers by name, in the order in which they are offered."""
 
 
-def receiver_and_profile(
-    receiver: Receiver | None, profile: Profile | None, task: Task | None
-) -> tuple[Receiver, Profile | None]:
-    """Who the check is for, and which profile that asks for; what was named is kept.
-
-    A CVAT task, or the profile of a receiver, means that receiver; the receiver means its profile.
-
-    Returns:
-        The receiver, and the profile: None for the one that fits best.
-    """
-    if receiver is None and profile is not None:
-        owned = {one.profile: one for one in RECEIVERS.values() if one.profile is not None}
-        receiver = owned.get(profile.name, ANY) if profile in READY.values() else ANY
-    elif receiver is None:
-        receiver = CVAT if task is not None else ANY
-    if profile is None and receiver.profile is not None:
-        profile = READY[receiver.profile]
-    return receiver, profile
+def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task | None) -> Receiver:
+    """Who the check is for: who was named, or else who the profile or the task belongs to."""
+    if receiver is not None:
+        return receiver
+    if profile is None:
+        return CVAT if task is not None else ANY
+    owned = {one.profile: one for one in RECEIVERS.values() if one.profile is not None}
+    return owned.get(profile.name, ANY) if profile in READY.values() else ANY

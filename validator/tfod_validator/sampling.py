@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from tfod import keys
 from tfod.compression import ReadableStream
 from tfod.errors import ShardError
 from tfod.example import Example
@@ -37,9 +38,20 @@ _NO_PROFILE = Profile(
 
 
 def profile_of(
-    asked: Profile | None, inventory: Inventory, max_record_bytes: int
+    asked: Profile | None,
+    inventory: Inventory,
+    max_record_bytes: int,
+    implied: Profile | None = None,
 ) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
-    """The profile, why it is this one, and what is to be said when none fits."""
+    """The profile, why it is this one, and what is to be said when none fits.
+
+    Args:
+        asked: the one that the user named.
+        inventory: where samples come from.
+        max_record_bytes: larger records are not read.
+        implied: that of the receiver, in place of the one that fits best. Records of another kind
+            do not fit it, however little it requires.
+    """
     if asked is not None:
         return asked, ChosenProfile(asked.name, "asked for"), None
     samples: list[Sample] = []
@@ -50,13 +62,24 @@ def profile_of(
         if len(samples) >= _SAMPLES:
             break
     chosen = choose_profile(samples)
-    if chosen is not None:
+    if implied is not None and (not samples or (chosen is not None and _are_annotated(samples))):
+        return implied, ChosenProfile(implied.name, "the receiver's"), None
+    if implied is None and chosen is not None:
         return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
     if not first:
         return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
-    keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
+    found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
     reason = "no profile fits; pass --profile"
-    return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, reason), (NoProfile(keys), Place(first))
+    return (
+        _NO_PROFILE,
+        ChosenProfile(_NO_PROFILE.name, reason),
+        (NoProfile(found_keys), Place(first)),
+    )
+
+
+def _are_annotated(samples: Sequence[Sample]) -> bool:
+    """Whether any record has a name or boxes where the OD API has them."""
+    return any(not one.keys().isdisjoint((keys.FILENAME, *keys.BOX)) for one in samples)
 
 
 def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
