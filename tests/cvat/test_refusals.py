@@ -197,9 +197,9 @@ def test_no_size_to_scale_the_boxes_by(refuse) -> None:
     payload = encode({"image/filename": "a.jpg"} | objects([FULL], ["cat"]))
     text = refuse(one_shard(payload))
     assert text == (
-        "000000/t.tfrecord, record 0, byte 0: the picture's size is not known. "
-        "Nothing was changed. No image/height and image/width, and no picture to take it from, "
-        "so its boxes cannot be scaled. Write the size into the record."
+        "the size of the image is not known, and it has 1 box (t.tfrecord, record 0). Nothing was "
+        "changed. t.tfrecord, record 0, byte 0 (a.jpg). Write image/height and image/width into "
+        "every record."
     )
 
 

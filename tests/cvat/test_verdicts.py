@@ -30,7 +30,6 @@ MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # no zip has s
 EXCEPTIONS = {
     "SET003-one-has-a-class-more-pass-a": "TSK001 is about classes of boxes, and CVAT also refuses "
     "a tag (image/class/label) whose label the task lacks",
-    "SET005-no-bytes-in-a-set-fail-a": "the reader refuses an empty file of a numbered set",
 }
 """Where the import refuses a valid zip, and why."""
 

@@ -22,7 +22,8 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
 
     Names and folders are ours, so that whoever looks for shards there finds exactly these, with
     the subsets and the label maps that the zip's own names give them. Nothing else is written.
-    What is refused by the rules for archives is left out: let the checker judge the zip first.
+    What is refused by the rules for archives is left out, as are files of no bytes: let the checker
+    judge the zip first.
 
     Raises:
         ArchiveDamageError: an entry is damaged, or a limit is reached.
@@ -36,6 +37,8 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
         for group in contents.shard_sets:
             (name,) = shard_file_names(group.subset, 1)
             for shard in group.paths:
+                if not contents.shards[shard].size:
+                    continue  # of a numbered set; here it would be one alone, which is refused
                 beside = os.path.join(folder, f"{number:06d}")
                 os.makedirs(beside)
                 _copy(archive, contents.shards[shard], os.path.join(beside, name))
