@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from tfod import keys
 from tfod.example import Example
 from tfod.opening import shard_size
+from tfod.records import read_records
 from tfod.schema import FeatureDescription, FeatureSpec, Value, to_source
-from tfod.stream import read_examples
+from tfod.shard_sources import find_all_shards
 from tfod.wire import Kind
 
 _LIST_PREFIXES = ("image/object/", "image/class/")
@@ -70,13 +71,11 @@ def describe(source: str | os.PathLike[str]) -> Description:
         ShardsNotFoundError, ShardError: as :func:`tfod.stream.read_examples`.
     """
     found = Description()
-    shard = ""
-    for example in read_examples(source):
-        if example.shard != shard:
-            shard = example.shard
-            found.shards += 1
-            found.file_bytes += shard_size(shard)
-        _add(found, example)
+    for path in (path for one in find_all_shards(source) for path in one.paths):
+        found.shards += 1
+        found.file_bytes += shard_size(path)
+        for record in read_records(path):
+            _add(found, Example(record, path))
     return found
 
 
