@@ -172,3 +172,8 @@ def test_datumaro(shards: Path, tmp_path: Path) -> None:
 def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
     said = tfod("serve", cwd=tmp_path, code=2)
     assert said.startswith("tfod: tfod serve needs Linux or macOS") and said.count("\n") == 1
+
+
+def test_so_does_beam(shards: Path, tmp_path: Path) -> None:
+    said = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
+    assert said == "tfod: --runner needs Linux or macOS; leave it out\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ def runner_of(arguments: argparse.Namespace) -> Runner | None:
             f"--jobs and {_OPTION} exclude each other; write: {_OPTION} {arguments.runner} … "
             f"-- --direct_running_mode multi_processing --direct_num_workers {arguments.jobs}"
         )
+    if not hasattr(os, "killpg"):
+        raise TfodError(f"{_OPTION} needs Linux or macOS; leave it out")
     from tfod.beam import Runner
 
     return Runner(arguments.runner, tuple(arguments.runner_arguments))
