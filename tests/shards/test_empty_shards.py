@@ -133,6 +133,22 @@ def test_files_of_a_set_may_be_named_one_by_one(
     assert "train-00000-of-00010.tfrecord is missing" in capsys.readouterr().err
 
 
+def test_options_may_stand_anywhere_in_a_split(folder: Path, tmp_path: Path) -> None:
+    files, parts = sorted(map(str, folder.glob("*.tfrecord"))), ["train=3", "val=1"]
+    for number, typed in enumerate(
+        (
+            [*files, "-o", "OUT", *parts],
+            ["-o", "OUT", *files, *parts],
+            [*files, *parts, "-o", "OUT"],
+            [*files[:3], "-o", "OUT", *files[3:], *parts],
+            [str(folder), "--seed", "0", *parts, "-o", "OUT"],
+        )
+    ):
+        out = str(tmp_path / f"out{number}")
+        assert main(["split", *(out if one == "OUT" else one for one in typed)]) == 0
+        assert len(names(Path(out))) == 4
+
+
 def test_a_shard_is_named_once(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,3 +177,10 @@ def test_what_split_needs(
     monkeypatch.chdir(folder.parent)
     assert main(["split", *arguments, "-o", "out"]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["split", "reshard", "merge", "index"])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0 and "SOURCE" in capsys.readouterr().out

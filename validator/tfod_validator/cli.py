@@ -55,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments, for_runner = split_arguments(sys.argv[1:] if arguments is None else arguments)
     parser = build_parser(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
+    if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
+        # Sources behind an option, which argparse does not put to those in front of it.
+        options.more, unknown = unknown, []
     if unknown:
         is_for_runner = getattr(options, "runner", None) is not None
         hint = "; Beam's own options stand behind --" if is_for_runner else ""

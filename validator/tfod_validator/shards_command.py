@@ -78,11 +78,12 @@ def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "sources",
-        metavar=("SOURCE", "NAME=PART"),
+        metavar="SOURCE|NAME=PART",
         nargs="+",
         help="shards, folders, zips or globs; then the subsets, each with its share (train=0.8) or "
         "its number of records (train=800)",
     )
+    parser.set_defaults(more=())
     _add_output(parser)
     parser.add_argument(
         "--seed", type=_seed, default=0, help="another one splits otherwise (default: 0)"
@@ -110,6 +111,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="a shard, a folder, a zip or a glob"
     )
+    parser.set_defaults(more=())
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -167,7 +169,7 @@ def _reshard(options: argparse.Namespace) -> int:
     from tfod.rearrange.reshard import reshard
 
     done = reshard(
-        options.sources,
+        [*options.sources, *options.more],
         options.output,
         _layout(options),
         shuffle=options.shuffle,
@@ -185,7 +187,7 @@ def _merge(options: argparse.Namespace) -> int:
     from tfod.rearrange.merge import merge
 
     done = merge(
-        options.sources,
+        [*options.sources, *options.more],
         options.output,
         label_map=options.label_map,
         layout=_layout(options),
@@ -217,7 +219,7 @@ def _merge(options: argparse.Namespace) -> int:
 def _split(options: argparse.Namespace) -> int:
     from tfod.rearrange.split import parse_parts, split
 
-    sources, parts = _sources_and_parts(options.sources)
+    sources, parts = _sources_and_parts([*options.sources, *options.more])
     done = split(
         sources,
         options.output,
@@ -255,7 +257,7 @@ def _index(options: argparse.Namespace) -> int:
     from tfod.rearrange.index_file import write_indexes
 
     for path, count in write_indexes(
-        options.sources, options.output, overwrite=options.overwrite
+        [*options.sources, *options.more], options.output, overwrite=options.overwrite
     ).items():
         _tell(f"{path}: {plural(count, 'record')}")
     return EXIT_OK
