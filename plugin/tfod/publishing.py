@@ -54,7 +54,7 @@ def hidden_path(path: str, ending: str = "tmp") -> str:
     """A name beside another one that no reader takes for a shard."""
     folder, name = os.path.split(path)
     # File names may have 255 bytes.
-    short = name.encode()[:200].decode(errors="ignore")
+    short = name.encode(errors="ignore")[:200].decode(errors="ignore")
     return os.path.join(folder, f".{short}.{secrets.token_hex(8)}.{ending}")
 
 

@@ -130,7 +130,6 @@ def spoil(source: Path, to: Path, name: str, place: int | None) -> Path:
     ("name", "place"),
     [
         ("train-00001-of-00003.tfrecord", 20),  # data
-        ("train-00001-of-00003.tfrecord", None),
         ("val-00001-of-00002.tfrecord", 200),  # compressed data
     ],
 )
@@ -144,6 +143,14 @@ def test_damage_is_the_same_line(
         reshard(broken, tmp_path / "there", runner=direct(1))
     assert str(there.value) == str(local.value)
     assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+def test_an_empty_file_of_a_set_has_no_records(source: Path, tmp_path: Path) -> None:
+    hollow = spoil(source, tmp_path / "in", "train-00001-of-00003.tfrecord", None)
+    local = reshard(hollow, tmp_path / "local")
+    there = reshard(hollow, tmp_path / "there", runner=direct(1))
+    assert there.records == local.records and local.records["train"] > 0
+    assert files_in(tmp_path / "there") == files_in(tmp_path / "local")
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
