@@ -156,7 +156,17 @@ def _numbered(findings: Sequence[Finding], count: int, report: Report, _: Instan
     ]
 
 
+def _other_records(findings: Sequence[Finding], _: int, __: Report, ___: Instance) -> list[str]:
+    first = findings[0]
+    shard = os.path.basename(first.shard.replace(f"{_UPLOAD}:", ""))
+    return [
+        f"{_short(shard, quoted=False)} has no image/filename and no boxes",
+        f"{first.message}; export an object detection dataset",
+    ]
+
+
 _SENTENCES: dict[str, _Sentences] = {
+    "EXA010": _other_records,
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
     "TSK003": _numbered,
