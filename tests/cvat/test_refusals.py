@@ -166,9 +166,7 @@ def test_other_frames_of_a_video(refuse) -> None:
     ],
     ids=["nan", "infinite", "x inverted", "y inverted"],
 )
-def test_boxes_that_are_none(
-    refuse, corners: tuple[float, ...], cause: str, detail: str
-) -> None:
+def test_boxes_that_are_none(refuse, corners: tuple[float, ...], cause: str, detail: str) -> None:
     text = refuse(one_shard(record("a.jpg", "cat"), boxed("b.jpg", *corners)))
     assert text.startswith(f"{cause} (t.tfrecord, record 1). Nothing was changed. ")
     assert "(b.jpg)" in text and detail in text
@@ -230,7 +228,7 @@ def test_records_of_something_else(refuse) -> None:
     """What is wrong is the kind of shard, and not the name of a picture that it does not have."""
     text = refuse(one_shard(encode({"speech/samples": [1, 2, 3]})))
     assert text == (
-        "t.tfrecord has no image/filename and no boxes. Nothing was changed. these records fit no "
+        "t.tfrecord has no image/filename and no boxes. Nothing was changed. These records fit no "
         "profile; their features are speech/samples; export an object detection dataset."
     )
 

@@ -161,7 +161,7 @@ def _other_records(findings: Sequence[Finding], _: int, __: Report, ___: Instanc
     shard = os.path.basename(first.shard.replace(f"{_UPLOAD}:", ""))
     return [
         f"{_short(shard, quoted=False)} has no image/filename and no boxes",
-        f"{first.message}; export an object detection dataset",
+        f"{first.message[:1].upper()}{first.message[1:]}; export an object detection dataset",
     ]
 
 
