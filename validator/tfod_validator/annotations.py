@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tfod.coco import CocoFile, read_coco, sound_coco
+from tfod.coco import CocoFile, numbers, quoted, read_coco, real_number, scalar, sound_coco
 from tfod.errors import TfodError
 from tfod.naming import safe_relative_path, split_extension
 from tfod.safe_xml import is_zip, read_head, root_tag
@@ -153,12 +153,12 @@ def _load_folder(folder: str) -> Annotations:
 def _load_coco(path: str) -> Annotations:
     found = read_coco(path, ("category_id", "bbox"))
     with sound_coco(path):
-        return _from_coco(found)
+        names = {scalar(one, "id"): str(one.get("name", one["id"])) for one in found.categories}
+        listed = {scalar(one, "id") for one in found.images}
+    return _from_coco(found, names, listed)
 
 
-def _from_coco(found: CocoFile) -> Annotations:
-    names = {one["id"]: str(one.get("name", one["id"])) for one in found.categories}
-    listed = {one["id"] for one in found.images}
+def _from_coco(found: CocoFile, names: dict[Any, str], listed: set[Any]) -> Annotations:
     without_box = homeless = 0
     boxes: dict[Any, list[list[float]]] = {key: [] for key in listed}
     classes: dict[Any, list[str]] = {key: [] for key in listed}
@@ -168,23 +168,27 @@ def _from_coco(found: CocoFile) -> Annotations:
         if image not in listed:
             homeless += len(boxed)
             continue
-        boxes[image] = [_corners(one["bbox"]) for one in boxed]
-        classes[image] = [names.get(one["category_id"], str(one["category_id"])) for one in boxed]
-    pictures = tuple(
-        SourcePicture.make(
-            one["file_name"], (one.get("height"), one.get("width")), boxes[key], classes[key]
-        )
-        for key, one in ((one["id"], one) for one in found.images)
-    )
+        with sound_coco(f"{found.path}, image {quoted(image)}"):
+            boxes[image] = [_corners(one["bbox"]) for one in boxed]
+            ids = [scalar(one, "category_id") for one in boxed]
+        classes[image] = [names.get(one, str(one)) for one in ids]
+    pictures = []
+    for one in found.images:
+        key = one["id"]
+        with sound_coco(f"{found.path}, image {quoted(key)}"):
+            sides = [real_number(one.get(side) or 0, side) for side in ("height", "width")]
+            size = int(sides[0]), int(sides[1])
+            name = str(scalar(one, "file_name"))
+        pictures.append(SourcePicture.make(name, size, boxes[key], classes[key]))
     counts = {
         "annotations without bbox": without_box,
         "annotations of pictures that are not listed": homeless,
     }
-    return Annotations(found.path, pictures, notes=not_compared(found.path, counts))
+    return Annotations(found.path, tuple(pictures), notes=not_compared(found.path, counts))
 
 
-def _corners(bbox: list[float]) -> list[float]:
-    x, y, width, height = (float(one) for one in bbox)
+def _corners(bbox: Any) -> list[float]:
+    x, y, width, height = numbers(bbox, 4, "bbox")
     corners = [x, y, x + width, y + height]
     if not np.isfinite(corners).all():
         raise ValueError(f"bbox {bbox} is not finite")
