@@ -283,7 +283,7 @@ class TfDetectionApiExporter(ShardExporter):
         return objects, size
 
     def _losses(self) -> list[str]:
-        losses = self._objects.losses()
+        losses = self._objects.losses("--save-masks")
         losses += [
             f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
             f"{names[0]})"

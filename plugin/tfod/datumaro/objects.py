@@ -93,8 +93,12 @@ class ObjectBuilder:
         self.outside = 0
         self.unsaved_masks = 0
 
-    def losses(self) -> list[str]:
-        """What of all that was built the format has no place for, counted."""
+    def losses(self, masks_option: str = "") -> list[str]:
+        """What of all that was built the format has no place for, counted.
+
+        Args:
+            masks_option: of the format, that writes masks too; empty where it has none.
+        """
         losses = []
         if self.not_carried:
             losses.append(
@@ -104,8 +108,8 @@ class ObjectBuilder:
             losses.append("attributes not written: " + counts(self.not_carried_attributes))
         if self.enclosed:
             hint = ""
-            if not self._save_masks and _HAVE_AREA & self.enclosed.keys():
-                hint = " (--save-masks writes their masks too)"
+            if masks_option and not self._save_masks and _HAVE_AREA & self.enclosed.keys():
+                hint = f" ({masks_option} writes their masks too)"
             losses.append("written as their enclosing box: " + counts(self.enclosed) + hint)
         if self.unlabelled:
             losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
