@@ -87,6 +87,36 @@ class TestLeaks:
         assert finding["message"].startswith("the image is in val and in train: record 0 of ")
         assert check(tmp_path, "--severity", "IMG011=info")[1]["severities"]["IMG011"] == "info"
 
+    @pytest.mark.parametrize(
+        "named", [("",), ("train", "valid"), ("train/People.tfrecord", "valid/People.tfrecord")]
+    )
+    def test_one_name_in_both_folders_however_they_are_named(
+        self, tmp_path: Path, check: Check, named: tuple[str, ...]
+    ) -> None:
+        """As in Roboflow's exports: the subset is the folder's name, not the file's."""
+        for folder in ("train", "valid"):
+            shard = write(tmp_path / folder, "x", *map(record, range(3)))
+            Path(shard).rename(tmp_path / folder / "People.tfrecord")
+        code, report = check(*(tmp_path / one for one in named))
+        assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
+        assert report["findings"][0]["message"].startswith("the image is in valid and in train")
+
+    @pytest.mark.parametrize(
+        ("train", "val"), [("train_data", "val_data"), ("training_set", "validation_set")]
+    )
+    def test_folders_that_differ_by_the_word_of_the_split(
+        self, tmp_path: Path, check: Check, train: str, val: str
+    ) -> None:
+        for folder in (train, val):
+            write(tmp_path / folder, "a", *map(record, range(3)))
+        write(tmp_path / "other", "a", record(7))
+        code, report = check(tmp_path)
+        assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
+        assert sorted(Path(one["name"]).name for one in report["datasets"]) == [
+            train.replace("training", "*").replace("train", "*"),
+            "other",
+        ]
+
     def test_it_does_not_matter_which_is_read_first(self, tmp_path: Path, check: Check) -> None:
         write(tmp_path, "dev", *map(record, range(3)))
         write(tmp_path, "train", *map(record, range(8)))
@@ -212,7 +242,9 @@ class TestSeveral:
         report = check(two, "--cvat-labels", labels)[1]
         assert [one["name"] for one in report["datasets"]] == [f"{two}/cats, {two}/dogs"]
 
-    def test_a_folder_without_shards_hides_nothing(self, two: Path, check: Check) -> None:
+    def test_a_folder_without_shards_hides_nothing(
+        self, two: Path, check: Check, capsys: Any
+    ) -> None:
         empty = two / "empty"
         empty.mkdir()
         code, report = check(two / "cats", empty, two / "cats")
@@ -220,6 +252,9 @@ class TestSeveral:
         assert report["findings"][0]["shard"] == str(empty)
         assert report["counts"]["records"] == 3
         assert [one["valid"] for one in report["datasets"]] == [True]
+        assert not report["findings"][0]["message"].startswith(str(empty))
+        assert main(["check", str(two / "cats"), str(empty)]) == 1
+        assert capsys.readouterr().out.startswith("INVALID: 1 of 2 datasets valid, 1 error, ")
 
     def test_folders_without_shards_alone(self, tmp_path: Path, capsys: Any) -> None:
         for name in "ab":

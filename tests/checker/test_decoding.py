@@ -113,7 +113,7 @@ class TestSample:
         code, out = run(shards, "--decode", most)
         found = re.search(r"Decoded: (\d+) of 40 images \((.*?)\)", " ".join(out.split()))
         assert code == 0 and found is not None
-        assert found[2] == "an even sample; with decode=all all of them"
+        assert found[2] == "an even sample; choose to decode all for every one"
         assert abs(int(found[1]) - most) <= 1
 
     @pytest.mark.parametrize("most", ["40", "all"])

@@ -373,6 +373,15 @@ class TestDecoding:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21 * 34 - 1)
         assert decode_failure(saved("RGB", "PNG")) is None
 
+    def test_a_checksum_in_the_middle_of_a_png(self) -> None:
+        """libpng, and so TensorFlow, stops at it; Pillow does not look."""
+        data = bytearray(saved("RGB", "PNG"))
+        end = data.index(b"IEND") - 8  # of the checksum of the last IDAT
+        data[end] ^= 1
+        failure = decode_failure(data)
+        assert failure is not None
+        assert failure.reason == "the checksum of a chunk of the PNG is wrong"
+
     @given(st.sampled_from(["jpeg RGB", "png P", "gif", "bmp rle", "tiff lzw"]), st.data())
     def test_any_damage(self, kind: str, data: st.DataObject) -> None:
         changed = bytearray(picture_of(kind))

@@ -118,7 +118,7 @@ def choose_decoding(
     count = _Counter(inventory, max_record_bytes, limits).count(most)
     if count <= most:
         return Decoding(1, 1)
-    return Decoding(most, count, limit="an even sample; with decode=all all of them")
+    return Decoding(most, count, limit="an even sample; choose to decode all for every one")
 
 
 class _Counter:

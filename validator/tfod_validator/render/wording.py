@@ -93,12 +93,13 @@ def besides(report: Report) -> str:
 def tally(report: Report) -> str:
     """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors.
 
-    Of several datasets how many are valid comes first.
+    Of several datasets how many are valid comes first; a folder that holds none is not.
     """
     found = by_severity(report.counts)
-    if len(report.datasets) > 1:
+    every = len(report.datasets) + report.counts.by_code.get("SET007", 0)
+    if every > 1:
         valid = sum(one.valid for one in report.datasets)
-        found = f"{valid:,} of {plural(len(report.datasets), 'dataset')} valid, {found}"
+        found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
     level = report.fail_on
     return found if level is Severity.ERROR else f"{found} ({level.value}s fail, too)"
 

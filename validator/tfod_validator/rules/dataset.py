@@ -187,4 +187,4 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
 )
 def empty_source(source: EmptySource) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""
-    yield Problem(source.reason, place=Place(source.name))
+    yield Problem(source.reason.removeprefix(f"{source.name}: "), place=Place(source.name))

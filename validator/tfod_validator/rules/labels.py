@@ -347,7 +347,8 @@ def no_class(use: ClassUse) -> Iterator[Problem]:
 def liberties(file: LabelMapFile) -> Iterator[Problem]:
     """What is meant is plain, but it is not what protobuf reads."""
     for liberty in file.liberties:
-        yield Problem(liberty.partition(": ")[2] or liberty)
+        what = liberty.partition(": ")[2] or liberty
+        yield Problem(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
 
 
 @rule(
