@@ -90,7 +90,7 @@ def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None
         TfodError: Pillow is not installed.
     """
     image, image_file = _pillow()
-    if is_png_damaged(data):
+    if _is_png_damaged(data):
         return DecodeFailure("the checksum of a chunk of the PNG is wrong")
     truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
     image_file.LOAD_TRUNCATED_IMAGES = False
@@ -113,19 +113,18 @@ def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None
     return None
 
 
-def is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
+def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
     """Whether a checksum of pixels is wrong: libpng stops at it, Pillow does not look."""
     view = memoryview(data)
-    if view[:8] != b"\x89PNG\r\n\x1a\n":
+    if bytes(view[:8]) != b"\x89PNG\r\n\x1a\n":
         return False
     place = 8
     while place + 12 <= len(view):
         length = int.from_bytes(view[place : place + 4], "big")
         end = place + 8 + length
         kind = bytes(view[place + 4 : place + 8])
-        if kind == b"IDAT" and int.from_bytes(view[end : end + 4], "big") != zlib.crc32(
-            view[place + 4 : end]
-        ):
+        stored = int.from_bytes(view[end : end + 4], "big")
+        if kind == b"IDAT" and stored != zlib.crc32(view[place + 4 : end]):
             return True
         if kind == b"IEND":
             break
