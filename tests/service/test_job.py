@@ -88,6 +88,12 @@ def test_a_label_map_that_is_none(tmp_path: Path, content: bytes) -> None:
     ]
 
 
+def test_a_label_map_alone(tmp_path: Path) -> None:
+    failure = check(tmp_path, {"label_map.pbtxt": LABEL_MAP}).failure
+    assert failure is not None and failure["status"] == 422
+    assert failure["detail"].endswith("but label maps; add the shards that they go with")
+
+
 def test_too_many_records(tmp_path: Path) -> None:
     files = {"a.record": shard_of(tmp_path, records=300)}
     assert check(tmp_path, files, Limits(max_records=300)).failure is None

@@ -353,7 +353,8 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
     others = {*texts, *zips}
     shards = [path for path in by_path if path not in others]
     if not shards and not zips:
-        raise ShardsNotFoundError("there is neither a shard nor a zip among the files")
+        what = " but label maps; add the shards that they go with" if texts else ""
+        raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{what}")
     groups = []
     finder = LabelMapFinder(lambda _: texts)
     for one in group_shards(shards, _FOLDER):
