@@ -280,7 +280,8 @@ class TestRefusals:
             ({"id": "x"}, 'id is "x", expected a whole number'),
             ({"id": 2.5}, "id is 2.5, expected a whole number"),
             ({"id": 3}, "id 3 is that of 'square' and of 'étoile'"),
-            ({"name": None}, "it has no name"),
+            ({"name": None}, "category 4 in the list: category 11 has no name"),
+            ({"name": " "}, "category 4 in the list: category 11 has no name"),
         ],
     )
     def test_categories(
@@ -301,6 +302,56 @@ class TestRefusals:
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         assert "image 1000: another image has this id" in refused(run, tmp_path / "out", file=file)
 
+    def test_ids_of_images_that_are_texts(self, run: Run, tmp_path: Path) -> None:
+        """JSON tells 1000 from "1000", and every box would be lost."""
+
+        def edit(found: Mapping[str, Any]) -> None:
+            for one in found["annotations"]:
+                one["image_id"] = str(one["image_id"])
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", file=file)
+        first = f'{file}, annotation 100000: "1000"; '
+        what = "annotations whose image_id is not the id of an image: 21"
+        assert f"nothing is written: {what} ({first}" in said
+        assert "a number and a text are different ids" in said
+
+    @pytest.mark.parametrize(("unplaced", "code"), [(1, 0), (2, 2)])
+    def test_more_than_one_in_twenty_without_image(
+        self, run: Run, tmp_path: Path, unplaced: int, code: int
+    ) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            for one in found["annotations"][:unplaced]:
+                one["image_id"] = 99
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        ran = run(*coco_arguments(file=file), "--output_dir", tmp_path / "out")
+        assert ran.code == code and f"{file}, annotation 100000: 99" in ran.err
+        assert (tmp_path / "out").exists() is (code == 0)
+
+    def test_no_annotation_has_a_box(self, run: Run, tmp_path: Path) -> None:
+        def edit(found: Mapping[str, Any]) -> None:
+            for one in found["annotations"]:
+                one["bbox"] = []
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", file=file)
+        assert "annotations without bbox, and no other annotation of the file has one: 21" in said
+        assert f"({file}, annotation 100000; " in said
+
+    def test_without_the_list_of_annotations(self, run: Run, tmp_path: Path) -> None:
+        """Only COCO's test images come without; an empty list is of images without objects."""
+
+        def edit(found: Any) -> None:
+            del found["annotations"]
+
+        file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
+        said = refused(run, tmp_path / "out", file=file)
+        assert f"{file} is no COCO JSON: it lacks" in said
+        testdev = ("--test_image_dir", PICTURES, "--testdev_annotations_file", file)
+        ran = run("coco", *testdev, "--output_dir", tmp_path / "out")
+        assert ran.code == 0 and "8 pictures, 0 objects" in ran.out
+
     def test_images(self, run: Run, tmp_path: Path) -> None:
         def edit(found: Mapping[str, Any]) -> None:
             found["images"][2]["file_name"] = "../../shapes_02.jpg"
@@ -317,6 +368,17 @@ class TestRefusals:
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         said = refused(run, tmp_path / "out", file=file)
         assert "\\ud800.jpg is no name that a file can have" in said
+
+
+def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
+    def edit(found: Mapping[str, Any]) -> None:
+        found["images"][1]["file_name"] = found["images"][0]["file_name"]
+        found["images"][1].update(width=320, height=240)
+
+    file = edited_json(COCO / "instances_train.json", edit, tmp_path / "twice.json")
+    said = created(run, tmp_path / "out", "--odd_boxes=drop", file=file)
+    what = "1 images whose file_name another image has, too, a record for each"
+    assert f"{what} (the first: {file}, image 1007: shapes_01.jpg)" in said
 
 
 def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Path) -> None:
@@ -379,10 +441,14 @@ def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Pat
             '{"images": [], "annotations": [3], "categories": []}',
             "an entry of annotations is 3, expected an object",
         ),
-        ('{"images": [null], "categories": []}', "an entry of images is null, expected an object"),
+        (
+            '{"images": [null], "annotations": [], "categories": []}',
+            "an entry of images is null, expected an object",
+        ),
         ('{"images": [], "annotations": "", "categories": []}', "is no COCO JSON: it lacks"),
         (
-            '{"images": [{"id": 1, "file_name": "a", "width": 1e300}], "categories": []}',
+            '{"images": [{"id": 1, "file_name": "a", "width": 1e300}], "annotations": [], '
+            '"categories": []}',
             "image 1: width is 1000",
         ),
     ],

@@ -14,7 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from tfod.create.frames import Frame, frame_of
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
 from tfod.create.policy import STRICT, Policy
-from tfod.create.tally import Tally
+from tfod.create.tally import Refusal, Tally
 from tfod.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.errors import TfodError
 from tfod.naming import safe_relative_path
@@ -45,6 +45,16 @@ NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 _PERSON = "person"
 _LARGEST_SIDE = (1 << 31) - 1
 _FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
+_WITHOUT_ANNOTATIONS = "testdev"  # COCO publishes only its images
+_UNPLACED = Refusal(
+    "annotations whose image_id is not the id of an image",
+    "correct image_id (a number and a text are different ids), or take the annotations out",
+)
+_WITHOUT_BOX = Refusal(
+    "annotations without bbox, and no other annotation of the file has one",
+    "export the annotations with bounding boxes",
+)
+_LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake of the whole file
 
 
 @dataclass(frozen=True)
@@ -168,11 +178,15 @@ class _Reader:
         self._policy = policy
         self._tally = tally
         fields = (*_FIELDS, "segmentation") if options.include_masks else _FIELDS
-        self.file = read_coco(source.annotations_file, fields, without=("annotations",))
+        without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
+        self.file = read_coco(source.annotations_file, fields, without)
         keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
         self.keypoints: KeypointFile | None = read_keypoints(keypoints) if keypoints else None
         self._captions = _read_captions(captions) if captions else {}
         self._used: dict[Any, frozenset[Any]] = {}
+        self._file_names: set[str] = set()
+        self._without_box: list[str] = []
+        self._placed = self._judged = 0  # annotations of listed images; those looked at
 
     def categories(self) -> Categories:
         """The categories of the file, and which of them its annotations have."""
@@ -209,7 +223,14 @@ class _Reader:
             said = _side(image, "height"), _side(image, "width")
             if image_id in self._used:
                 raise ValueError("another image has this id, too")
+        if filename in self._file_names:
+            self._tally.add(
+                "images whose file_name another image has, too, a record for each",
+                f"{path}, image {quoted(image_id)}: {filename}",
+            )
+        self._file_names.add(filename)
         found = self.file.annotations.pop(image_id, [])
+        self._placed += len(found)
         size = self._size(filename, said, found)
         if size is None:
             self._used[image_id] = frozenset()
@@ -241,15 +262,16 @@ class _Reader:
         return frame_of(picture, said, boxes, choice, filename, Tally()).size
 
     def _objects(
-        self, annotations: Iterable[Mapping[str, Any]], size: tuple[int, int], classes: Classes
+        self, annotations: Sequence[Mapping[str, Any]], size: tuple[int, int], classes: Classes
     ) -> Iterator[_Object]:
         """The annotations that are kept."""
         found = []
+        self._judged += len(annotations)
         for one in annotations:
             where = self._place(one.get("id"))
             with sound_coco(where):
                 if not one.get("bbox"):
-                    self._tally.add("annotations without bbox, left out", where)
+                    self._without_box.append(where)
                     continue
                 item = self._object(one, classes, where)
             if self._options.remove_non_person_annotations and item.name != _PERSON:
@@ -279,16 +301,26 @@ class _Reader:
             one.get("segmentation"),
         )
 
+    def _count(self, what: str, places: Iterable[str], why: Refusal | Literal[False]) -> None:
+        for where in places:
+            if why:
+                self._tally.refuse(why, where)
+            else:
+                self._tally.add(f"{what}, left out", where)
+
     def _place(self, annotation_id: Any) -> str:
         return _place(self.file.path, annotation_id)
 
     def _count_what_is_left(self) -> None:
-        for members in self.file.annotations.values():
-            for one in members:
-                self._tally.add(
-                    "annotations of pictures that are not listed, left out",
-                    self._place(one.get("id")),
-                )
+        unplaced = [
+            f"{self._place(one.get('id'))}: {quoted(image_id)}"
+            for image_id, members in self.file.annotations.items()
+            for one in members
+        ]
+        are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
+        self._count("annotations of pictures that are not listed", unplaced, are_most and _UNPLACED)
+        are_all = len(self._without_box) == self._judged
+        self._count("annotations without bbox", self._without_box, are_all and _WITHOUT_BOX)
         for place in self.keypoints.unused(self._used) if self.keypoints else ():
             self._tally.add("keypoints of no object that is written, left out", place)
         for image_id, captions in self._captions.items():

@@ -66,8 +66,8 @@ def category_names(file: CocoFile) -> dict[int, str]:
             number, name = whole_number(one, "id"), one["name"]
             if not 0 <= number <= _LARGEST_ID:
                 raise ValueError("its id is below 0 or beyond 32 bits")
-            if name is None:
-                raise ValueError("it has no name")
+            if name is None or not str(name).strip():
+                raise ValueError(f"category {number} has no name")
             if names.setdefault(number, str(name)) != str(name):
                 raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
     return names
