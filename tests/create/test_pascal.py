@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 from tfod.label_map import read_label_map
 from tfod_validator.annotations import load_annotations
 from tfod_validator.check import Options, check_sources
@@ -212,6 +213,20 @@ class TestPlaces:
         assert "2 annotations whose <filename> is not their own; the image that is named" in said
         assert "shapes_11.xml: shapes_01.jpg)" in said
 
+    def test_several_images_named_as_the_xml(self, run: Run, voc: Path, first: Path) -> None:
+        images = voc / "JPEGImages"
+        Image.open(images / "shapes_05.jpg").resize((320, 240)).save(images / "shapes_01.bmp")
+        created(run, voc, voc / "named.record")
+        assert by_filename(voc / "named.record")["shapes_01.jpg"].boxes.tolist() == FIRST_BOXES
+        edit(first, "shapes_01.jpg", "shapes_01.png")
+        said = refused(run, voc)
+        what = "annotations of which several images have the name: 1"
+        assert f"{what} ({first}: shapes_01.bmp, shapes_01.jpg); write the name" in said
+        shutil.copy(images / "shapes_01.jpg", images / "shapes_01.bmp")
+        created(run, voc, voc / "equal.record")
+        one = by_filename(voc / "equal.record")["shapes_01.bmp"]
+        assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+
     def test_filename_counts_where_no_image_is_named_as_the_xml(
         self, run: Run, voc: Path, first: Path
     ) -> None:
@@ -330,6 +345,7 @@ class TestRefusals:
         ("pattern", "to", "says"),
         [
             ("<difficult>0<", "<difficult>no<", "<difficult> has 'no'"),
+            ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
             ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
             ("</annotation>", "", "no well-formed XML"),

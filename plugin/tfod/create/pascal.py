@@ -148,6 +148,8 @@ class _Maker:
         )
 
     def _is_wanted(self, one: VocObject, path: str, tally: Tally) -> bool:
+        if not one.name:
+            raise TfodError(f"{_place(path, one)}: <name> is empty; write the class there")
         if one.box is None:
             tally.add("objects without <bndbox>, left out", _place(path, one))
             return False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tfod.create.tally import Tally
+from tfod.create.tally import Refusal, Tally
 from tfod.naming import split_extension
 from tfod.picture import FORMAT_OF_EXTENSION
 from tfod.voc import VocPicture
@@ -15,6 +16,10 @@ from tfod.voc import VocPicture
 _FOLDERS = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _OTHER_NAME = (
     "annotations whose <filename> is not their own; the image that is named as the XML file is read"
+)
+_AMBIGUOUS = Refusal(
+    "annotations of which several images have the name",
+    "write the name with its extension into <filename>, or move the other images away",
 )
 
 
@@ -50,7 +55,8 @@ class ImageFinder:
             root: the folder of the dataset.
             annotations: the folder of its annotations.
             voc: the annotation.
-            tally: counts those whose ``<filename>`` is passed over.
+            tally: counts those whose ``<filename>`` is passed over, and refuses those that several
+                images are named as, unless these are equal.
         """
         beside = os.path.dirname(voc.file)
         stem = os.path.splitext(os.path.basename(voc.file))[0]
@@ -59,8 +65,11 @@ class ImageFinder:
         for name in dict.fromkeys((stem, said)):
             folder_in_name, own = os.path.split(name)
             for folder, above in places:
-                found = self._in(os.path.join(folder, folder_in_name), own, extension)
-                if found is not None:
+                images = self._in(os.path.join(folder, folder_in_name), own, extension)
+                if images:
+                    found = images[0]
+                    if len(images) > 1:
+                        tally.refuse(_AMBIGUOUS, f"{voc.file}: {', '.join(images)}")
                     if name == stem and os.path.basename(said) not in ("", stem):
                         tally.add(_OTHER_NAME, f"{voc.file}: {voc.filename}")
                     inside = os.path.join(above, folder_in_name, found)
@@ -86,8 +95,8 @@ class ImageFinder:
                 for name in _FOLDERS:
                     yield os.path.normpath(os.path.join(root, os.pardir, name)), ""
 
-    def _in(self, folder: str, stem: str, extension: str) -> str | None:
-        """The name of the image of this stem in a folder, of this extension if there are more."""
+    def _in(self, folder: str, stem: str, extension: str) -> list[str]:
+        """Names of the images of this stem in a folder: of this extension, or unequal ones."""
         if folder not in self._listed:
             names: dict[str, list[str]] = {}
             for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -97,5 +106,8 @@ class ImageFinder:
             self._listed[folder] = names
         found = self._listed[folder].get(stem, [])
         if stem + extension in found:
-            return stem + extension
-        return found[0] if found else None
+            return [stem + extension]
+        first, *others = (os.path.join(folder, name) for name in found) if found else ("",)
+        if all(filecmp.cmp(first, other, shallow=False) for other in others):
+            return found[:1]
+        return found
