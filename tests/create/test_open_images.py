@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.create.open_images_csv import box_rows
+from tfod.create.policy import Policy
 from tfod.create.tally import Tally
 from tfod.detection import ImageLabel
 from tfod.label_map import read_label_map
@@ -128,8 +129,12 @@ def test_pictures_that_are_not_there(run: Run, data: Path, in_order: bool) -> No
     if not in_order:
         shuffle(data / BOXES)
         shuffle(data / LABELS)
-    said = created(run, data, data / "out")
-    assert "7 rows of pictures that are not in the folder, left out" in said
+    what, first = "rows of images that are not in the folder", f"{data / BOXES}, line "
+    said = refused(run, data)
+    assert f"nothing is written: {what}: 7 ({first}" in said
+    assert f": {FIRST}; " in said and "leave them out with --skip_missing_images" in said
+    said = created(run, data, data / "out", "--skip_missing_images")
+    assert f"7 {what}, left out (the first: {first}" in said
     (one,) = read_detections(data / "out")
     assert len(one.boxes) == 3 and len(one.image_labels) == 3
 
@@ -222,16 +227,16 @@ def test_a_sorted_csv_is_streamed(tmp_path: Path) -> None:
             self.seen: list[str] = []
 
         def add(self, what: str, where: str) -> None:
-            self.seen.append(where.rpartition(" ")[2])
+            self.seen.append(where.partition(", line ")[2])
 
     path = tmp_path / "b.csv"
     head = "ImageID,LabelName,XMin,XMax,YMin,YMax\n"
     path.write_text(head + "".join(f"{n:04},/m/x,0,1,0,1\n" for n in range(100)))
     wanted: Sequence[str] = ["0010", "0050"]
     tally = Watched()
-    rows = box_rows(str(path), wanted, tally)
+    rows = box_rows(str(path), wanted, tally, Policy(skip_missing_images=True))
     assert tally.seen == []
-    assert len(rows.take("0010")) == 1 and tally.seen == [str(n) for n in range(2, 12)]
+    assert len(rows.take("0010")) == 1 and tally.seen == [f"{n + 2}: {n:04}" for n in range(10)]
     assert len(rows.take("0050")) == 1 and len(tally.seen) == 98
 
 

@@ -3,8 +3,7 @@
 Every picture of the folder becomes a record, boxes are normalized in the CSV already, and the
 shard follows from the picture's id. Other than the script this also writes format, size and
 SHA-256, ``image/class/confidence`` (without which a class that was verified to be absent reads as
-present) and ``is_inside``. Annotations of pictures that are not in the folder are counted, where
-the script stops.
+present) and ``is_inside``.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def create_open_images(
         output_path_prefix,
         count,
         source.box_annotations_csv,
-        _items(source, ids, tally),
+        _items(source, ids, tally, policy),
         _Maker(source.images_directory, chosen.label_map, policy),
         lambda one: _shard_of(one.image_id, count),
     )
@@ -113,11 +112,13 @@ class _Item:
     labels: Sequence[LabelRow]
 
 
-def _items(source: OpenImagesSource, ids: Sequence[str], tally: Tally) -> Iterator[_Item]:
-    boxes = box_rows(source.box_annotations_csv, ids, tally)
+def _items(
+    source: OpenImagesSource, ids: Sequence[str], tally: Tally, policy: Policy
+) -> Iterator[_Item]:
+    boxes = box_rows(source.box_annotations_csv, ids, tally, policy)
     labels: PictureRows[LabelRow] | None = None
     if source.image_label_annotations_csv:
-        labels = label_rows(source.image_label_annotations_csv, ids, tally)
+        labels = label_rows(source.image_label_annotations_csv, ids, tally, policy)
     for image_id in ids:
         yield _Item(image_id, boxes.take(image_id), labels.take(image_id) if labels else ())
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from tfod.create.tally import Tally
+from tfod.create.policy import STRICT, Policy
+from tfod.create.tally import Refusal, Tally
 from tfod.errors import TfodError
 
 _FLAGS = {
@@ -23,7 +24,10 @@ _FLAGS = {
     "is_inside": "IsInside",
 }
 _SIDES = ("XMin", "YMin", "XMax", "YMax")
-_NOT_THERE = "rows of pictures that are not in the folder, left out"
+_NOT_THERE = Refusal(
+    "rows of images that are not in the folder",
+    "put the images there, take their rows out, or leave them out with --skip_missing_images",
+)
 _NOT_SORTED = "CSVs that are not sorted by ImageID, held in memory; sort them to stream them"
 
 
@@ -59,23 +63,28 @@ class PictureRows(Protocol, Generic[Row_co]):
         ...
 
 
-def box_rows(path: str, image_ids: Sequence[str], tally: Tally) -> PictureRows[BoxRow]:
+def box_rows(
+    path: str, image_ids: Sequence[str], tally: Tally, policy: Policy = STRICT
+) -> PictureRows[BoxRow]:
     """Open a CSV of boxes (``oidv6-train-annotations-bbox.csv``) for these pictures.
 
     Args:
         path: of the file.
         image_ids: the pictures, in order.
-        tally: counts rows of other pictures.
+        tally: counts or refuses rows of other pictures.
+        policy: whether these may be left out.
 
     Raises:
         TfodError: it cannot be read or lacks a column; so does ``take``, with the line.
     """
-    return _open(path, image_ids, tally, _box_maker)
+    return _open(path, image_ids, _Absent(path, policy, tally), _box_maker)
 
 
-def label_rows(path: str, image_ids: Sequence[str], tally: Tally) -> PictureRows[LabelRow]:
+def label_rows(
+    path: str, image_ids: Sequence[str], tally: Tally, policy: Policy = STRICT
+) -> PictureRows[LabelRow]:
     """Open a CSV of pictures' classes (``…-human-imagelabels.csv``); as :func:`box_rows`."""
-    return _open(path, image_ids, tally, _label_maker)
+    return _open(path, image_ids, _Absent(path, policy, tally), _label_maker)
 
 
 Row = TypeVar("Row")
@@ -83,15 +92,31 @@ _MakeRow = Callable[[_Place, list[str]], Row]
 _Maker = Callable[[str, Sequence[str]], _MakeRow[Row]]
 
 
+@dataclass(frozen=True)
+class _Absent:
+    """Says of rows of one file that their picture is not in the folder."""
+
+    path: str
+    policy: Policy
+    tally: Tally
+
+    def add(self, line: int, image_id: str) -> None:
+        where = f"{self.path}, line {line}: {image_id}"
+        if self.policy.skip_missing_images:
+            self.tally.add(f"{_NOT_THERE.what}, left out", where)
+        else:
+            self.tally.refuse(_NOT_THERE, where)
+
+
 def _open(
-    path: str, image_ids: Sequence[str], tally: Tally, maker: _Maker[Row]
+    path: str, image_ids: Sequence[str], absent: _Absent, maker: _Maker[Row]
 ) -> PictureRows[Row]:
     header, rows = _read(path)
     make = maker(path, header)
     if _is_sorted(rows):
-        return _Streamed(path, _read(path)[1], make, image_ids[-1], tally)
-    tally.add(_NOT_SORTED, path)
-    return _Held(path, _read(path)[1], make, frozenset(image_ids), tally)
+        return _Streamed(path, _read(path)[1], make, image_ids[-1], absent)
+    absent.tally.add(_NOT_SORTED, path)
+    return _Held(path, _read(path)[1], make, frozenset(image_ids), absent)
 
 
 class _Streamed(PictureRows[Row]):
@@ -103,13 +128,13 @@ class _Streamed(PictureRows[Row]):
         rows: Iterator[_Plain],
         make: _MakeRow[Row],
         last_id: str,
-        tally: Tally,
+        absent: _Absent,
     ) -> None:
         self._path = path
         self._rows = rows
         self._make = make
         self._last_id = last_id
-        self._tally = tally
+        self._absent = absent
         self._next: _Plain | None = next(rows, None)
 
     def take(self, image_id: str) -> Sequence[Row]:
@@ -120,7 +145,7 @@ class _Streamed(PictureRows[Row]):
             if own == image_id:
                 found.append(self._make((self._path, line), fields))
             else:
-                self._tally.add(_NOT_THERE, f"{self._path}, line {line}")
+                self._absent.add(line, own)
             self._next = next(self._rows, None)
         return found
 
@@ -134,14 +159,14 @@ class _Held(PictureRows[Row]):
         rows: Iterator[_Plain],
         make: _MakeRow[Row],
         image_ids: frozenset[str],
-        tally: Tally,
+        absent: _Absent,
     ) -> None:
         self._rows: dict[str, list[Row]] = defaultdict(list)
         for image_id, line, fields in rows:
             if image_id in image_ids:
                 self._rows[image_id].append(make((path, line), fields))
             else:
-                tally.add(_NOT_THERE, f"{path}, line {line}")
+                absent.add(line, image_id)
 
     def take(self, image_id: str) -> Sequence[Row]:
         return self._rows.pop(image_id, ())
