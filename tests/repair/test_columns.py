@@ -126,6 +126,77 @@ def test_a_set_of_small_shards_is_judged_as_one(
     assert f"pass --pixel-columns={said}" in err
 
 
+def test_files_of_one_image_are_judged_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two boxes in each file, and each file a set of its own, as scripts for one image write."""
+    taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
+    boxes = [divided([box[at] for at in taken]) for box in pixel_boxes(60)]
+    source = tmp_path / "in"
+    for n in range(30):
+        payload = with_boxes(boxes[2 * n : 2 * n + 2], name=f"{n}.png", encoded=png() + bytes([n]))
+        write_records(source, f"image{n}", [payload])
+    (source / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    status, out, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{source}: 59 of 60 boxes" in err and f"pass --pixel-columns={said}" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("sound", "refused"), [(0, True), (1, True), (3, True), (4, False)])
+def test_three_inverted_boxes_are_slips_of_more_than_six(
+    sound: int, refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true = [divided(box) for box in pixel_boxes(3 + sound)]
+    slips = [(box[2], box[1], box[0], box[3]) for box in true[:3]]
+    source = write(tmp_path / "in", [*slips, *true[3:]])
+    status, _, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert status == (2 if refused else 0)
+    assert f"3 of {3 + sound} boxes are inverted" in err or not refused
+    assert (tmp_path / "out").exists() is not refused
+
+
+def test_two_inverted_boxes_of_one_small_shard_are_slips_of_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true = [divided(box) for box in pixel_boxes(62)]
+    source = write(tmp_path / "in", true[2:])
+    slips = [(box[2], box[1], box[0], box[3]) for box in true[:2]]
+    write_records(source, "val", [with_boxes(slips, name="val.png")])
+    assert run(capsys, "repair", source, "-o", tmp_path / "out")[0] == 0
+
+
+def test_one_inverted_box_of_one_is_a_slip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in", [(0.75, 0.25, 0.5, 0.5)])
+    assert run(capsys, "repair", source, "-o", tmp_path / "out")[0] == 0
+    assert boxes_of(tmp_path / "out").tolist() == [[0.5, 0.25, 0.75, 0.5]]
+
+
+@pytest.mark.parametrize(("factor", "shift", "count"), [(1.5, 0, 51), (1, 0.4, 56)])
+def test_boxes_of_which_many_are_far_outside_are_not_clipped(
+    factor: float, shift: float, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true = np.array([divided(box) for box in pixel_boxes(60)])
+    source = write(tmp_path / "in", (true * factor + shift).tolist())
+    status, out, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{count} of 60 boxes are far outside the image, which are too many" in err
+    assert "or pass --skip BOX003,BOX004 to leave them" in err
+    assert not (tmp_path / "out").exists()
+    left = run(capsys, "repair", source, "-o", tmp_path / "out", "--skip", "BOX003,BOX004")
+    assert left[0] == 1 and (boxes_of(tmp_path / "out") == boxes_of(source)).all()
+
+
+def test_three_boxes_far_outside_are_clipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in", [*[(0.5, 0.5, 1.25, 1)] * 3, *map(divided, pixel_boxes(37))])
+    assert run(capsys, "repair", source, "-o", tmp_path / "out")[0] == 0
+    assert boxes_of(tmp_path / "out")[:3].tolist() == [[0.5, 0.5, 1, 1]] * 3
+
+
 @pytest.mark.parametrize(("wrong", "refused"), [(3, False), (4, True)])
 def test_a_few_inverted_boxes_are_slips(
     wrong: int, refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -229,3 +300,33 @@ def test_one_object_in_twenty_is_removed(
     with pytest.raises(SystemExit):
         main(["repair", str(source), "-o", str(tmp_path / "b"), "--max-dropped", "101"])
     assert "not a number of percent from 0 to 100" in capsys.readouterr().err
+
+
+def test_many_records_are_not_removed_unless_insisted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Damaged records, whose objects are not known."""
+    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes(20)])
+    path = source / "train.tfrecord"
+    data = bytearray(path.read_bytes())
+    for record in list(tfod.read_records(path))[:4]:
+        data[record.offset + 12 + 20] ^= 1
+    path.write_bytes(data)
+    status, out, err = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "4 of 20 records (20 %) would be removed, more than 5 %; look at them with" in err
+    assert not (tmp_path / "out").exists()
+    status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out", "--max-dropped", 20)
+    assert status == 0 and out.startswith("4 changes made: 0 records changed, 4 dropped\n")
+
+
+def test_records_that_are_there_twice_are_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boxes = [divided(box) for box in pixel_boxes(10)]
+    source = write(tmp_path / "in", boxes)
+    path = source / "train.tfrecord"
+    path.write_bytes(path.read_bytes() * 2)
+    status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out")
+    assert status == 0 and "10 dropped\n" in out
+    assert len(boxes_of(tmp_path / "out")) == 10

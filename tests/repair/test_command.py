@@ -70,7 +70,7 @@ def test_what_it_says_and_writes(
     before, report = files(source), tmp_path / "report.json"
     assert run(source, "-o", tmp_path / "out", "--report", report) == 0
     said = capsys.readouterr().out
-    assert said.startswith("2 changes made: 1 record changed, 1 dropped, 0 objects dropped\n")
+    assert said.startswith("2 changes made: 1 record changed, 1 dropped\n")
     assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in said
     assert "\nTFR004 mended: checksum of the data is wrong\n" in said
     assert f"  {source}/train.tfrecord, record 1, byte {len(frame(BAD_SUM))}:\n" in said
@@ -244,6 +244,18 @@ def test_overwriting_is_asked_for(source: Path, tmp_path: Path) -> None:
     assert run(source, "-o", tmp_path / "out", "--overwrite") == 0
     assert sorted(files(tmp_path / "out")) == ["label_map.pbtxt", "more.txt", "train.tfrecord"]
     assert files(tmp_path / "out")["train.tfrecord"] == shard(record(), other())
+
+
+def test_an_index_of_a_shard_that_is_replaced_goes_with_it(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = folder(tmp_path / "out", {"train.tfrecord.idx": b"0 9\n", "val.tfrecord.idx": b"0 7\n"})
+    before = files(out)
+    assert run(source, "-o", out) == 2
+    assert "train.tfrecord.idx is there already; pass --overwrite" in capsys.readouterr().err
+    assert files(out) == before
+    assert run(source, "-o", out, "--overwrite") == 0
+    assert sorted(files(out)) == ["label_map.pbtxt", "train.tfrecord", "val.tfrecord.idx"]
 
 
 def test_standard_input_is_refused(

@@ -21,7 +21,7 @@ SOUND = (record(), other(), record("c.jpg", encoded=jpeg(quality=50)), record("d
 RESULT = (*SOUND[:3], record("d.jpg"))
 PLAIN = shard(*SOUND)
 PACKED = gzip.compress(PLAIN, mtime=0)
-TF = Options(READY["tf_detection_api"])
+TF = Options(READY["tf_detection_api"], max_dropped=1.0)
 WHOLLY = {code for code, one in handlings().items() if one.extent is Extent.WHOLLY}
 
 

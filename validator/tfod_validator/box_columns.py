@@ -24,7 +24,6 @@ TOLERATED = 1.1
 """The largest coordinate that the OD API's trainer lets pass."""
 MOST_SLIPS = 3
 MOST_SLIPS_SHARE = 0.05
-"""More wrong boxes than either of these are not slips of single boxes."""
 _MOST_CANDIDATES = 4
 _FIRST = 64
 
@@ -118,6 +117,7 @@ class BoxColumns:
         boxes: how many of four numbers there are.
         inverted: how many of them have a right edge left of the left one, or are upside down.
         improper: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
+        outside: how many reach that far outside, are not inverted, and are not in pixels.
         are_square: whether all images of boxes are as wide as they are high.
         fitting: the orders by which no box is improper, a bit for each.
     """
@@ -125,6 +125,7 @@ class BoxColumns:
     boxes: int = 0
     inverted: int = 0
     improper: int = 0
+    outside: int = 0
     are_square: bool = True
     fitting: int = _ALL
 
@@ -137,12 +138,16 @@ class BoxColumns:
             corners, rows = boxes.corners[part], boxes.rows[part]
             finite = np.isfinite(corners).all(axis=1)
             sizes = boxes.width[rows][finite], boxes.height[rows][finite]
-            found = found._with(corners[finite], *sizes)
+            found = found._with(corners[finite], *sizes, boxes.normalized[part][finite])
         return found
 
-    def _with(self, corners: np.ndarray, width: np.ndarray, height: np.ndarray) -> BoxColumns:
+    def _with(
+        self, corners: np.ndarray, width: np.ndarray, height: np.ndarray, normalized: np.ndarray
+    ) -> BoxColumns:
         if not len(corners):
             return self
+        inverted = (corners[:, 2:] < corners[:, :2]).any(axis=1)
+        improper = ~_proper(corners)
         fitting = sum(
             1 << place
             for place, order in enumerate(_ORDERS)
@@ -150,8 +155,9 @@ class BoxColumns:
         )
         return self + BoxColumns(
             boxes=len(corners),
-            inverted=int((corners[:, 2:] < corners[:, :2]).any(axis=1).sum()),
-            improper=int((~_proper(corners)).sum()),
+            inverted=int(inverted.sum()),
+            improper=int(improper.sum()),
+            outside=int((improper & ~inverted & normalized).sum()),
             are_square=bool((width == height).all()),
             fitting=fitting,
         )
@@ -162,6 +168,7 @@ class BoxColumns:
             self.boxes + other.boxes,
             self.inverted + other.inverted,
             self.improper + other.improper,
+            self.outside + other.outside,
             self.are_square and other.are_square,
             self.fitting & other.fitting,
         )
@@ -187,9 +194,13 @@ class BoxColumns:
         )
 
 
-def is_many(number: int, boxes: int) -> bool:
-    """Whether so many wrong boxes are more than slips of single ones."""
-    return number > MOST_SLIPS and number > MOST_SLIPS_SHARE * boxes
+def is_many(number: int, of: int, share: float = MOST_SLIPS_SHARE) -> bool:
+    """Whether so many wrong ones, of boxes for example, are more than single slips.
+
+    A single one is a slip; so are two or three that are less than half of all, and any number that
+    is not more than the share.
+    """
+    return number > max(1, share * of) and (number > MOST_SLIPS or 2 * number >= of)
 
 
 def _proper(corners: np.ndarray) -> np.ndarray:

@@ -75,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=_share,
         default=Options.max_dropped,
         metavar="PERCENT",
-        help="refuse to remove more than this share of the objects (default: 5)",
+        help="refuse to remove more than this share of the objects or records (default: 5)",
     )
     parser.add_argument(
         "--max-record-bytes",
@@ -210,9 +210,13 @@ def _text(outcome: Outcome) -> Iterator[str]:
     if not total:
         yield "Nothing to repair."
     else:
+        # What was in a dropped record may not be known; those are objects of the others.
+        objects = f", {plural(tally.objects_dropped, 'object')} dropped"
         yield (
             f"{plural(total, 'change')} {verb}: {plural(tally.records_changed, 'record')} changed, "
-            f"{tally.records_dropped:,} dropped, {plural(tally.objects_dropped, 'object')} dropped"
+            f"{tally.records_dropped:,} dropped"
+            + objects * bool(tally.objects_dropped or not tally.records_dropped)
+            + " from other records" * bool(tally.objects_dropped and tally.records_dropped)
         )
     yield (
         f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read, "

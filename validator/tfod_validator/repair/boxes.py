@@ -21,12 +21,13 @@ from tfod_validator.repair.objects import (
 )
 from tfod_validator.role_keys import BOX_PREFIX
 
-ONE_BY_ONE = frozenset({"BOX003", "BOX004", "BOX006"})
+CLIPPED = frozenset({"BOX003", "BOX004"})
+ONE_BY_ONE = CLIPPED | {"BOX006"}
 """Repairs that give a box other coordinates, which is right where it is a slip of that box."""
 
 
 def why_not_one_by_one(columns: BoxColumns, codes: frozenset[str]) -> str | None:
-    """Why the boxes of a shard are not to be repaired one by one; None where they may be.
+    """Why the boxes of shards are not to be repaired one by one; None where they may be.
 
     Args:
         columns: of the boxes as the repair found them.
@@ -45,6 +46,13 @@ def why_not_one_by_one(columns: BoxColumns, codes: frozenset[str]) -> str | None
             f"{columns.inverted:,} of {columns.boxes:,} boxes are inverted, which are too many for "
             "slips of single boxes; correct the script that wrote them, pass --columns if you know "
             "which of their columns it mixed up, or --skip BOX006 to leave them"
+        )
+    clipped = codes & CLIPPED
+    if is_many(columns.outside, columns.boxes) and clipped:
+        return (
+            f"{columns.outside:,} of {columns.boxes:,} boxes are far outside the image, which are "
+            "too many for slips of single boxes; correct the script that wrote them, or pass "
+            f"--skip {','.join(sorted(clipped))} to leave them"
         )
     return None
 

@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 
 from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.index import INDEX_EXTENSION
 from tfod.publishing import publish_together, recover
 from tfod.shards import find_shards, group_shards
 from tfod.writer import AtomicFile
 
 from tfod_validator.amounts import plural
-from tfod_validator.box_columns import BoxColumns, ColumnOrder
+from tfod_validator.box_columns import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
 from tfod_validator.collector import Collector, Findings
 from tfod_validator.compare_records import class_names, examination_of, judge_together
 from tfod_validator.conclusion import JudgedDataset, conclude
@@ -61,7 +64,8 @@ class Options:
         overwrite: whether files of the result may replace others.
         report: a file that is written besides; it must be none of the source or the result.
         columns: in which order to read the columns of all boxes; None for the usual one.
-        max_dropped: the repair is refused where a larger share of the objects would be removed.
+        max_dropped: the repair is refused where a larger share of the objects or the records
+            would be removed.
     """
 
     profile: Profile | None = None
@@ -133,7 +137,8 @@ def repair(
     Raises:
         TfodError: it cannot be done: nothing was found, a file cannot be read or written, or is
             there already.
-        RepairRefusedError: many boxes are inverted or would be removed.
+        RepairRefusedError: many boxes are inverted or far outside, or many objects or records
+            would be removed.
         OSError: a shard cannot be read.
     """
     with take_inventory([source]) as inventory:
@@ -176,7 +181,7 @@ class _Run:
     _label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
     _rivals: set[str] = field(default_factory=set)
     _refused: list[str] = field(default_factory=list)
-    _columns: dict[str, BoxColumns] = field(default_factory=dict)
+    _columns: dict[tuple[str, str], BoxColumns] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         options, self._began = self.options, time.monotonic()
@@ -187,7 +192,7 @@ class _Run:
         self._orders = Orders(profile, options.codes(self._policy), limit, options.columns)
         self._instructions = Instructions(profile, self._policy, _MOST_FINDINGS, limit)
         self._layout = Layout.of(self.source, self.output)
-        self._read = self._written = self._objects = 0
+        self._read = self._written = self._objects = self._repeated = 0
 
     def plan(self) -> None:
         """Hold that every file of the result may be written, before any is.
@@ -208,6 +213,7 @@ class _Run:
             results.append(self._layout.shard(shard))
             paths = [results[-1], self._layout.label_map(shard, named)]
             paths += [self._layout.companion(shard, rival) for rival in shard.rivals]
+            paths.append(results[-1] + INDEX_EXTENSION)  # of a shard that goes
             for path in filter(None, paths):
                 if os.path.realpath(path) in sources:
                     raise TfodError(f"{path} is a part of the source; name another folder with -o")
@@ -245,13 +251,13 @@ class _Run:
         seen: dict[str, set[bytes]] = {}
         for shard in walk_shards(self.inventory, self.options.label_map, self._collector):
             self._repair_shard(shard, seen.setdefault(shard.subset, set()))
-        for subset, columns in self._columns.items():
-            self._require_slips(f"{self.source}, {subset}", columns)
+        self._require_slips()
         self._require_few_dropped()
         self._make_label_map()
         remaining = self._remaining()
         pending = {path: file.aside for path, file in self._files.items()}
-        publish_together(pending, folder=self.output)
+        stale = [one.summary.name + INDEX_EXTENSION for one in self._results]
+        publish_together(pending, stale if self.output is not None else (), self.output)
         return Outcome(
             source=self.source,
             output=self.output,
@@ -264,22 +270,45 @@ class _Run:
             refused=self._refused,
         )
 
-    def _require_slips(self, where: str, columns: BoxColumns) -> None:
-        """Of a shard, then of a set: each of its shards may have few boxes."""
-        why = why_not_one_by_one(columns, self._orders.codes)
-        if why is not None and not self._refused:
-            self._refuse(f"{where}: {why}")
+    def _require_slips(self) -> None:
+        """Of each shard and each set, and of all together: a shard or a set may have few boxes."""
+        parts = [*self._columns.items()]
+        whole = reduce(add, (columns for _, columns in parts), BoxColumns())
+        sets: dict[str, BoxColumns] = {}
+        for (subset, _), columns in parts:
+            sets[subset] = sets.get(subset, BoxColumns()) + columns
+        named = [(shard, columns) for (_, shard), columns in parts]
+        named += [(f"{self.source}, {subset}", columns) for subset, columns in sets.items()]
+        # Of few boxes in one of many shards it is the whole that tells.
+        named = [one for one in named if one[1].improper > MOST_SLIPS or one[1] == whole]
+        found = []
+        for where, columns in (*named, (self.source, whole)):
+            why = why_not_one_by_one(columns, self._orders.codes)
+            if why is not None:
+                found.append((bool(columns.candidates), columns.boxes, f"{where}: {why}"))
+        if found:
+            # One that names the order of the columns says more, and the most boxes say it best.
+            self._refuse(max(found, key=lambda one: one[:2])[2])
 
     def _require_few_dropped(self) -> None:
-        """A set without its objects is valid, and useless."""
-        dropped, objects = self.tally.objects_dropped, self._objects
-        if dropped > self.options.max_dropped * objects:
-            share, most = math.ceil(100 * dropped / objects), self.options.max_dropped * 100
-            self._refuse(
-                f"{dropped:,} of {plural(objects, 'object')} ({share} %) would be removed, more "
-                f"than {most:.0f} %; look at them with --dry-run, then pass --max-dropped {share} "
-                "to remove them"
-            )
+        """A set without its objects or its records is valid, and useless."""
+        most, tally = self.options.max_dropped, self.tally
+        # Of a record that comes twice nothing is lost.
+        records = tally.records_dropped - self._repeated
+        # Damaged ones were never read.
+        all_records = self._written + tally.records_dropped
+        if tally.objects_dropped > most * self._objects:
+            self._refuse_to_drop(tally.objects_dropped, self._objects, "object")
+        elif is_many(records, all_records, most):
+            self._refuse_to_drop(records, all_records, "record")
+
+    def _refuse_to_drop(self, dropped: int, of: int, what: str) -> None:
+        share = math.ceil(100 * dropped / of)
+        self._refuse(
+            f"{dropped:,} of {plural(of, what)} ({share} %) would be removed, more than "
+            f"{self.options.max_dropped * 100:.0f} %; look at them with --dry-run, then pass "
+            f"--max-dropped {share} to remove them"
+        )
 
     def _refuse(self, why: str) -> None:
         """What only says what it would do says this, too."""
@@ -312,10 +341,9 @@ class _Run:
         repair.run(file)
         if file is not None:
             file.complete()
-        self._require_slips(shard.name, repair.columns)
-        before = self._columns.setdefault(shard.subset, BoxColumns())
-        self._columns[shard.subset] = before + repair.columns
+        self._columns[shard.subset, shard.name] = repair.columns
         self._objects += repair.objects
+        self._repeated += repair.repeated
         self._read += repair.read
         self._written += repair.written
         summary = ShardSummary(number, 0, path, shard.subset, map_path, rivals)

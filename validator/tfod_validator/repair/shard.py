@@ -73,6 +73,7 @@ class ShardRepair:
     Attributes:
         read, written, objects: how many records were read and written, how many objects there are
             whose lists go together.
+        repeated: how many records were left out since one before them is the same.
         columns: what the boxes say of their columns, after the order's were read.
     """
 
@@ -95,6 +96,7 @@ class ShardRepair:
         self.read = 0
         self.written = 0
         self.objects = 0
+        self.repeated = 0
         self.columns = BoxColumns()
 
     def run(self, file: AtomicFile | None) -> None:
@@ -195,6 +197,7 @@ class ShardRepair:
         changes += mend(draft, codes)
         payload = draft.payload() if draft.is_changed else bytes(record.payload)
         if self._is_repeated(payload, draft):
+            self.repeated += 1
             code = "IMG010" if draft.picture else "NAM002"
             self._drop(code, "record dropped: one before it is the same byte for byte", record,
                        place)  # fmt: skip

@@ -55,9 +55,10 @@ _PARTLY: Mapping[str, str] = {
     "place; format, height and width are taken from the picture. Different values stay.",
     "BOX003": "The box is clipped to the picture; an object of which nothing is left is removed. "
     "It stays where the record says another size than the picture has, or x and y look swapped: "
-    "then all boxes of the record are in doubt.",
-    "BOX006": "The coordinates are put in order where that is a slip of single boxes: of more than "
-    "three boxes and 5 % of a shard none is, and the repair is refused.",
+    "then all boxes of the record are in doubt. Where too many are far outside, the repair is "
+    "refused.",
+    "BOX006": "The coordinates are put in order where that is a slip of single boxes; where too "
+    "many are inverted, the repair is refused.",
     "BOX009": "The second object is removed where all its values are the same, its attributes and "
     "mask too.",
     "BOX013": "With --columns or --pixel-columns the columns of all boxes are read in that order; "
