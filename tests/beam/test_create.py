@@ -113,7 +113,11 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             runner=runner,
         ),
         "no validation set": lambda out, runner: create_kitti(
-            str(KITTI), str(out / "k"), validation_set_size=0, runner=runner
+            str(KITTI),
+            str(out / "k"),
+            classes_to_use=["square"],
+            validation_set_size=0,
+            runner=runner,
         ),
         "open_images": lambda out, runner: create_open_images(
             OpenImagesSource(str(odd_coco.with_name("images")), str(boxes), str(labels)),

@@ -99,3 +99,10 @@ def test_what_is_not_read_is_told(run: Run, csv: Path) -> None:
     assert "columns that are not read: (without a name), score\n" in ran.err
     assert "1 pictures that several names in the CSV mean" in ran.err
     assert "(the first: shapes_02.jpg)" in ran.err and "3 pictures, 3 objects" in ran.out
+
+
+def test_a_csv_without_rows(run: Run, csv: Path) -> None:
+    csv.write_text(ROWS.splitlines()[0] + "\n")
+    ran = run(*arguments(csv))
+    assert (ran.code, ran.err) == (2, "tfod: nothing is written: no image is left\n")
+    assert not (csv.parent / "out").exists()

@@ -88,14 +88,21 @@ def test_an_object_beside_a_dontcare_region_is_kept(run: Run, data: Path) -> Non
     assert len(by_filename(data / "k_val.tfrecord")["000000.png"].boxes) == 1
 
 
-def test_label_maps(run: Run, tmp_path: Path) -> None:
+def test_label_maps(run: Run, data: Path, tmp_path: Path) -> None:
     """KITTI's own for its own classes, else made; with an id for none of dontcare."""
-    created(run, KITTI, tmp_path / "own" / "k")
+    labels = data / "training" / "label_2" / "000000.txt"
+    labels.write_text(labels.read_text().replace("Square", "Car"))
+    created(run, data, tmp_path / "own" / "k")
     names = [one.name for one in read_label_map(tmp_path / "own" / "label_map.pbtxt")[0].items]
     assert names == ["car", "pedestrian"]
     created(run, KITTI, tmp_path / "made" / "k", *SHAPES)
     names = [one.name for one in read_label_map(tmp_path / "made" / "label_map.pbtxt")[0].items]
     assert names == ["square", "étoile", "triangle"]
+
+
+def test_classes_of_no_object(run: Run, data: Path) -> None:
+    said = refused(run, data)
+    assert "none of 6 annotated objects is left; 6 objects of other classes, left out" in said
 
 
 def test_classes_may_be_spelt_as_in_the_files(run: Run, tmp_path: Path) -> None:

@@ -108,3 +108,35 @@ def test_coco_is_judged_before_an_image_is_read(run: Run, tmp_path: Path) -> Non
     (tmp_path / NAME).unlink()
     ran = run(*dataset)
     assert "boxes without width or height: 1" in ran.err and "missing" not in ran.err
+
+
+@pytest.mark.parametrize("kind", ["coco", "pascal", "csv", "kitti"])
+@pytest.mark.parametrize(("furthest", "code"), [(1, 2), (1.5, 0)])
+def test_normalized_boxes_are_not_pixels(
+    run: Run, tmp_path: Path, kind: str, furthest: float, code: int
+) -> None:
+    dataset = FORMATS[kind](tmp_path, SIZE, [(0.1, 0.2, 0.5, furthest), (0.25, 0, 0.75, 0.5)])
+    ran = run(*dataset)
+    assert ran.code == code and (tmp_path / "out").exists() is (code == 0)
+    said = (
+        "tfod: nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
+        "multiply them by the image's size\n"
+    )
+    assert ran.err == ("" if code == 0 else said)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_one_object_at_least_is_left(run: Run, tmp_path: Path, kind: str) -> None:
+    ran = run(*FORMATS[kind](tmp_path, SIZE, [(210, 10, 250, 50)] * 2), "--odd_boxes=drop")
+    assert ran.code == 2 and not (tmp_path / "out").exists() and ran.err.count("\n") == 1
+    assert "tfod: nothing is written: none of 2 annotated objects is left; 2 boxes" in ran.err
+    assert "left out (the first: " in ran.err and PLACES[kind].split(", ")[0] in ran.err
+
+
+@pytest.mark.parametrize("kind", ["coco", "pascal", "csv"])
+def test_one_image_at_least_is_left(run: Run, tmp_path: Path, kind: str) -> None:
+    dataset = FORMATS[kind](tmp_path, SIZE, [GOOD])
+    (tmp_path / NAME).unlink()
+    ran = run(*dataset, "--skip_missing_images")
+    assert ran.code == 2 and not (tmp_path / "out").exists() and ran.err.count("\n") == 1
+    assert "tfod: nothing is written: no image is left; 1 images that are missing" in ran.err

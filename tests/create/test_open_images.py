@@ -150,10 +150,18 @@ def test_classes_that_the_map_lacks(run: Run, data: Path) -> None:
     assert "3 classes of pictures that the label map lacks the class of, left out" in said
 
 
+def test_a_label_map_that_lacks_every_class(run: Run, data: Path) -> None:
+    said = refused(run, data, "--input_label_map", "coco")
+    assert "nothing is written: none of 4 annotated objects is left; " in said
+    assert "4 boxes that the label map lacks the class of, left out (the first: " in said
+
+
 def test_without_a_label_map_that_of_open_images(run: Run, data: Path) -> None:
+    (data / BOXES).write_text((data / BOXES).read_text().replace("/m/0j3gb", "/m/01yrx"))
     ran = run(*arguments(data, data / "out"))
     assert ran.code == 0
     assert len(read_label_map(data / "out" / "label_map.pbtxt")[0].items) > 500
+    assert by_filename(data / "out")[f"{SECOND}.jpg"].class_text == ["/m/01yrx"]
 
 
 def test_columns_that_are_not_there(run: Run, data: Path) -> None:

@@ -55,6 +55,10 @@ def sound_boxes(
     height, width = size
     given = np.array(boxes, np.float64).reshape(-1, 4)
     sides = np.array((width, height, width, height), np.float64)
+    if size != _NORMALIZED:
+        tally.furthest = max(
+            tally.furthest, float(np.abs(given[np.isfinite(given)]).max(initial=0))
+        )
     clipped = np.clip(given, 0, sides)
     rounding = _ROUNDING + (0 if size == _NORMALIZED else _DECIMALS / sides)
     kept = []

@@ -231,6 +231,7 @@ class _Reader:
         self._file_names.add(filename)
         found = self.file.annotations.pop(image_id, [])
         self._placed += len(found)
+        self._tally.annotated += len(found)
         size = self._size(filename, said, found)
         if size is None:
             self._used[image_id] = frozenset()

@@ -110,6 +110,7 @@ class _Maker:
         if picture is None:
             return None
         where = f"{self.csv_input}, {found.filename}"
+        tally.annotated += len(found.boxes)
         corners = [one.corners for one in found.boxes]
         said = (found.height, found.width)
         frame = frame_of(picture, said, corners, self.policy.exif_orientation, where, tally)

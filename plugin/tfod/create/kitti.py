@@ -155,6 +155,7 @@ class _Maker:
             place = f"{labels}, line {one.line}"
             if one.name == DONT_CARE:
                 continue
+            tally.annotated += 1
             if one.name not in self.classes:
                 tally.add("objects of other classes, left out", place)
             elif any(_overlap(one, region) for region in regions):

@@ -137,6 +137,7 @@ class _Maker:
         picture = read_picture(path, self.images_directory, tally, self.policy)
         if picture is None:
             return None
+        tally.annotated += len(item.boxes)
         boxes = [one for one in item.boxes if self._is_known(one, tally)]
         corners, choice = [one.corners for one in boxes], self.policy.exif_orientation
         frame = frame_of(picture, (None, None), corners, choice, path, tally)

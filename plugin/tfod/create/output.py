@@ -139,8 +139,8 @@ def write_sets(
         verify: is given the complete files before they have their names.
 
     Raises:
-        TfodError: something is there already, the tally has refused something, or whatever the
-            records and ``verify`` raise.
+        TfodError: something is there already, the tally has refused something, no picture or none
+            of the annotated objects is left, or whatever the records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
     for one in planned:
@@ -169,6 +169,9 @@ def write_sets(
             work = stack.enter_context(WorkFolder(folder))
             written = _write_on_beam(planned, tally, output, work, runner)
         tally.raise_refusals()
+        tally.require_records(
+            sum(one.pictures for one in written), sum(one.objects for one in written)
+        )
         if verify is not None:
             verify(list(_complete(output, planned, written)), text)
     sets = tuple(written)

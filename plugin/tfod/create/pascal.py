@@ -131,6 +131,7 @@ class _Maker:
         picture = read_picture(found.path, path, tally, self.policy)
         if picture is None:
             return None
+        tally.annotated += len(voc.objects)
         objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
         boxes = [one.box for one in objects if one.box is not None]
         said, choice = (voc.height, voc.width), self.policy.exif_orientation

@@ -32,9 +32,16 @@ class _First(NamedTuple):
 
 
 class Tally:
-    """Counts by sentence; nothing is left out without one."""
+    """Counts by sentence; nothing is left out without one.
+
+    Attributes:
+        annotated: how many objects the annotations of the images have.
+        furthest: the largest coordinate in pixels of all boxes, whatever its sign; 0 without any.
+    """
 
     def __init__(self) -> None:
+        self.annotated = 0
+        self.furthest = 0.0
         self._counts: Counter[str] = Counter()
         self._first: dict[str, _First] = {}
         self._refused: Counter[Refusal] = Counter()
@@ -72,8 +79,14 @@ class Tally:
         """End here if anything was refused.
 
         Raises:
-            TfodError: with how many there are, the first places of each, and what to do.
+            TfodError: with how many there are, the first places of each, and what to do; or no
+                box in pixels reaches beyond 1.
         """
+        if 0 < self.furthest <= 1:
+            raise TfodError(
+                "nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
+                "multiply them by the image's size"
+            )
         if not self._refused:
             return
         said = []
@@ -83,11 +96,32 @@ class Tally:
             said.append(f"{why.what}: {self._refused[why]} ({listed}); {why.fix}")
         raise TfodError("nothing is written: " + ". ".join(said))
 
+    def require_records(self, pictures: int, objects: int) -> None:
+        """End here if nothing was made of what there is.
+
+        Args:
+            pictures: how many were made.
+            objects: how many were made.
+
+        Raises:
+            TfodError: there is no picture, or no object though the annotations have some; with
+                all sentences.
+        """
+        if not pictures:
+            missing = "no image is left"
+        elif self.annotated and not objects:
+            missing = f"none of {self.annotated} annotated objects is left"
+        else:
+            return
+        raise TfodError("; ".join([f"nothing is written: {missing}", *self.sentences()]))
+
     def _note(self, why: Refusal, places: list[_First]) -> None:
         self._places[why] = sorted([*self._places[why], *places])[:_MOST_PLACES]
 
     def merge(self, other: Tally) -> None:
         """Add what another process has counted."""
+        self.annotated += other.annotated
+        self.furthest = max(self.furthest, other.furthest)
         self._counts.update(other._counts)
         self._refused.update(other._refused)
         for why, places in other._places.items():
