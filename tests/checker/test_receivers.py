@@ -147,13 +147,12 @@ DIFFERENT = {
     "LAB004": "EEWWW",
     "LAB005": "EEWWW",
     "LAB006": "EEWWW",
-    "LAB007": "EEWWW",
-    "LAB009": "EEWWW",
     "LAB010": "EEWWW",
     "LAB011": "EEWWW",
     "LAB012": "EEWWW",
-    "LAB014": "EEWWW",
     "LAB015": "EEWWW",
+    # No label is found for such an object, whatever labels there are.
+    "LAB018": "IIEEE",
     "SET004": "EEWWW",
     # A task has its own images; of a project they become the tasks' frames.
     "IMG001": "EE--E",
@@ -172,7 +171,9 @@ DIFFERENT = {
     # The trainer reads height and width for masks of numbers alone, and no names.
     "IMG012": "EWEEE",
     "IMG015": "EWEEE",
-    "NAM001": "EWWWW",
+    "NAM001": "EWEWW",
+    "NAM002": "WWEWW",
+    "NAM009": "IIEII",
     "NAM006": "EWEEE",
     "TSK001": "EWEEE",
     "TSK002": "EWEEE",

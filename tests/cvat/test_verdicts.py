@@ -6,6 +6,7 @@ frames that the mutant's records name, so that what is wrong is what the mutant 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tfod_validator.receivers import CVAT
 from tfod_validator.report import Report
 from tfod_validator.task import load_task
 
+from tests.conftest import encode, objects, picture
+from tests.conftest import frame as shard_of
 from tests.cvat.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
@@ -32,6 +35,8 @@ EXCEPTIONS = {
     "a tag (image/class/label) whose label the task lacks",
 }
 """Where the import refuses a valid zip, and why."""
+WHATEVER_THE_TASK = {"LAB007", "LAB009", "LAB014", "LAB018", "NAM001", "NAM002", "NAM009"}
+"""What is refused whatever the task: of a known task TSK001, TSK002 and TSK006 say it."""
 
 
 def task_for(path: Path) -> tuple[Task, bytes]:
@@ -78,7 +83,62 @@ def test_the_check_and_the_import_agree(mutant: Mutant, tmp_path: Path, temp_roo
     assert report.valid == (said == ""), (said, [(one.code, one.message) for one in errors])
     # Without the task its labels, names and sizes are not compared; all else is the same.
     alone = {one.code for one in verdict(path).findings if one.severity.value == "error"}
-    assert alone == {one.code for one in errors if not one.code.startswith("TSK")}
+    assert alone - WHATEVER_THE_TASK == {
+        one.code for one in errors if not one.code.startswith("TSK")
+    }
+    assert said or not alone
+
+
+TEXT, LABEL, NAME = "image/object/class/text", "image/object/class/label", "image/filename"
+CAT = b"item { id: 1 name: 'cat' }"
+
+
+def annotated(name: str = "a.jpg", *, without: Sequence[str] = (), label: int = 1) -> bytes:
+    """A record of one object, without some of its features."""
+    features = picture(name, HEIGHT, WIDTH) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [label])
+    return encode({key: value for key, value in features.items() if key not in without})
+
+
+def bare(*without: str) -> bytes:
+    """A record without objects, and without some of its features."""
+    features = picture("b.png", HEIGHT, WIDTH)
+    return encode({key: value for key, value in features.items() if key not in without})
+
+
+@pytest.mark.parametrize(
+    ("records", "label_map", "code"),
+    [
+        ([annotated()], None, ""),
+        ([annotated(), bare()], None, ""),
+        ([annotated(without=[LABEL])], None, ""),
+        ([annotated(without=[TEXT])], CAT, ""),
+        ([annotated(label=7)], CAT, ""),
+        ([annotated(without=[NAME])], None, "NAM001"),
+        ([annotated("")], None, "NAM001"),
+        ([annotated(), annotated(without=[NAME])], None, "NAM001"),
+        ([annotated(), bare(NAME)], None, "NAM009"),
+        ([annotated(), annotated()], None, "NAM002"),
+        ([annotated(without=[TEXT])], None, "LAB018"),
+        ([annotated(), annotated("b.png", without=[TEXT])], None, "LAB018"),
+        ([annotated(without=[TEXT])], b"", "LAB007"),
+        ([annotated(without=[TEXT], label=7)], CAT, "LAB007"),
+        ([annotated(without=[TEXT], label=-1)], CAT, "LAB009"),
+        ([annotated(without=[TEXT, LABEL])], None, "LAB014"),
+        ([annotated(without=[TEXT, LABEL])], CAT, "LAB014"),
+    ],
+)
+def test_what_every_task_refuses_needs_no_task_to_be_told(
+    records: list[bytes], label_map: bytes | None, code: str, tmp_path: Path, temp_root: Path
+) -> None:
+    path = tmp_path / "upload.zip"
+    entries = [("a.tfrecord", shard_of(*records))]
+    entries += [] if label_map is None else [("label_map.pbtxt", label_map)]
+    path.write_bytes(real_zip(entries))
+    frames: list[Picture] = [frame(name, WIDTH, HEIGHT) for name in ("a.jpg", "b.png")]
+    task = Task(frames, labels("cat", "dog"), Annotations())
+    alone = verdict(path)
+    assert alone.valid == (is_taken(task, path, temp_root) == "")
+    assert {one.code for one in alone.findings if one.severity.value == "error"} == {code} - {""}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def zero_length_record() -> Iterator[Mutant]:
     nothing = shard(THREE[0], b"", THREE[1])
     yield fail("empty-payload", nothing, record=1, options=TF)
     bare = shard(THREE[0], b"\n\0", THREE[1])
-    yield near("example-without-features", bare, "EXA003", "NAM007", options=TF)
+    yield near("example-without-features", bare, "EXA003", "NAM007", "NAM009", options=TF)
 
 
 @mutants_of("TFR010")

@@ -146,6 +146,7 @@ def unused_class() -> Iterator[Mutant]:
 @mutants_of("LAB014")
 def no_class() -> Iterator[Mutant]:
     yield fail("neither-text-nor-id", used(None, None), **IN_RECORD)
+    yield fail("empty-texts", used(["cat", ""], None), "LAB010", **IN_RECORD)
     yield near("text-alone", used(["cat", "dog"], None), options=TF)
     yield near("id-alone", used(None, [1, 2]), options=TF)
 
@@ -190,3 +191,12 @@ def not_positive_beside_a_text() -> Iterator[Mutant]:
     yield fail("minus-1-of-an-unknown-text", minus, "LAB006", **IN_RECORD)
     yield near("one", folder(record(label=[1, 2]), label_map=None), "LAB001", options=TF)
     yield near("text-of-the-map", used(["cat", "dog"], [1, 0]), "LAB008", options=TF)
+
+
+@mutants_of("LAB018")
+def unexplained_id() -> Iterator[Mutant]:
+    ids = folder(record(text=None), record("b.png", text=None), label_map=None)
+    yield fail("no-map", ids, "LAB001", **IN_RECORD)
+    yield near("map-beside", {**ids, MAP: LABEL_MAP}, options=TF)
+    texts = folder(record(label=None), record("b.png", label=None), label_map=None)
+    yield near("texts", texts, "LAB001", options=TF)

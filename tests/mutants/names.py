@@ -27,7 +27,14 @@ def missing() -> Iterator[Mutant]:
     yield fail("blank", named(" "), **HOW)
     yield fail("no-feature", second(record(filename=None)), record=1, options=TF)
     yield near("one-letter", named("a"), "NAM003", options=TF)
-    yield near("no-objects", first(record(filename=None, **NO_OBJECTS)), options=TF)
+    yield near("no-objects", first(record(filename=None, **NO_OBJECTS)), "NAM009", options=TF)
+
+
+@mutants_of("NAM009")
+def missing_without_objects() -> Iterator[Mutant]:
+    yield fail("no-feature", first(record(filename=None, **NO_OBJECTS)), **HOW)
+    yield fail("empty", first(record(filename="", **NO_OBJECTS)), **HOW)
+    yield near("named", first(record(**NO_OBJECTS)), options=TF)
 
 
 @mutants_of("NAM002")

@@ -37,6 +37,7 @@ UNCERTAIN = {
     "IMG010-byte-for-byte-fail-a.tfrecord",
     "LAB001-two-that-fit-equally-fail-b",
     "LAB014-neither-text-nor-id-fail-a",
+    "LAB014-empty-texts-fail-b",
     "NAM002-same-name-fail-a.tfrecord",
 }
 """The mutants of rules that are repaired where it is certain, and where it is not."""

@@ -29,6 +29,7 @@ from tfod_validator.examined import Examined, Instructions
 from tfod_validator.finding import Place, Problem
 from tfod_validator.layouts import Features, KnownLayout
 from tfod_validator.picture_bytes import decode_failure, looks_like
+from tfod_validator.profile import Policy
 from tfod_validator.role_keys import Said
 from tfod_validator.row_blocks import RowCollector, hash_of_bytes
 from tfod_validator.rules.boxes import ListLengths
@@ -37,7 +38,7 @@ from tfod_validator.rules.example import NotAnExample, NotText, Refused
 from tfod_validator.rules.framing import EmptyRecord
 from tfod_validator.rules.images import PictureFacts, Sha256Facts, UnknownSize, need_a_turn
 from tfod_validator.rules.names import NameFacts
-from tfod_validator.rules.registry import Rule, judge
+from tfod_validator.rules.registry import Rule, all_rules, judge
 from tfod_validator.tensorflow_pictures import obstacle_to_decoding
 from tfod_validator.values import (
     byte_values,
@@ -79,6 +80,7 @@ class Examiner:
         self.instructions = instructions
         self._place = place
         self._decoding = instructions.decoding
+        self._says_no_name = _is_said_by_exa003(instructions.policy)
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
         self._numbered = numbered
@@ -292,11 +294,12 @@ class Examiner:
         # EXA003 or EXA005 has said it of a name that is not there, or of several.
         filename_key, source_id_key = (
             None
-            if key in layout.missing or (value is None and self._is_told(raw_key, features, layout))
+            if (key in layout.missing and said)
+            or (value is None and self._is_told(raw_key, features, layout))
             else key
-            for key, raw_key, value in (
-                (keys.filename, self._keys.filename, filename),
-                (keys.source_id, self._keys.source_id, source_id),
+            for key, raw_key, value, said in (
+                (keys.filename, self._keys.filename, filename, self._says_no_name),
+                (keys.source_id, self._keys.source_id, source_id, True),
             )
         )
         known = None
@@ -309,9 +312,9 @@ class Examiner:
         names = NameFacts(
             filename, filename_key, source_id, source_id_key, format_, has_objects=has_objects
         )
-        said = list(judge(names))
-        if said:
-            self._keep(said)
+        found = list(judge(names))
+        if found:
+            self._keep(found)
         elif known is not None and len(self._good_names) < _MOST_REMEMBERED:
             self._good_names.add(known)
 
@@ -420,6 +423,12 @@ class Examiner:
 
     def _keep(self, said: Said) -> None:
         self._pending += said
+
+
+def _is_said_by_exa003(policy: Policy) -> bool:
+    """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
+    name, feature = (policy.severity(all_rules()[code]) for code in ("NAM001", "EXA003"))
+    return name is None or (feature is not None and feature.rank >= name.rank)
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -40,6 +40,8 @@ _CVAT: Severities = {
     "LAB002": Severity.ERROR,
     "LAB013": Severity.INFO,
 }
+# Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
+_LABELS_NOT_KNOWN = dict.fromkeys(("LAB007", "LAB009", "LAB014", "LAB018"), Severity.ERROR)
 _SIZES = dict.fromkeys(("IMG012", "IMG015"), Severity.ERROR)
 _WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, **_SIZES}
 # CVAT would attach the image to the frame of that number without a word.
@@ -54,17 +56,24 @@ _TASK_NOT_KNOWN: Severities = {
     "IMG001": OFF,
     **_SIZES,
     **_NUMBERS_ARE_NO_NAMES,
+    # Whatever frames it has: TSK002 and TSK006 say it of known ones.
+    **dict.fromkeys(("NAM001", "NAM002", "NAM009"), Severity.ERROR),
 }
 
 
 def _cvat_severities(task: Task | None) -> Severities:
+    classes = _LABELS_NOT_KNOWN if task is None or task.labels is None else {}
+    return {**_CVAT, **classes, **_by_frames(task)}
+
+
+def _by_frames(task: Task | None) -> Severities:
     if task is not None and task.new_tasks:
-        return {**_CVAT, **_IMAGES_BECOME_FRAMES}
+        return _IMAGES_BECOME_FRAMES
     if task is None or task.frames is None:
-        return {**_CVAT, **_TASK_NOT_KNOWN}
+        return _TASK_NOT_KNOWN
     if _is_numbered_alike(task):
-        return {**_CVAT, **_WITH_FRAMES_OF_ITS_OWN}
-    return {**_CVAT, **_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
+        return _WITH_FRAMES_OF_ITS_OWN
+    return {**_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
 
 
 def _is_numbered_alike(task: Task) -> bool:

@@ -110,6 +110,8 @@ _NOT: Mapping[str, str] = {
     "LAB012": "New ids would change what trained models and other shards mean.",
     "LAB013": "Nothing is wrong.",
     "LAB016": "Which spelling is meant is not known; a label map that has one of them decides.",
+    "LAB018": "Which class is meant is not known without a label map.",
+    "NAM009": "What the image is called is not known.",
     "LAB017": "Which id the text has is not known without a label map that has it.",
     "IMG001": "The picture is elsewhere.",
     "IMG002": "The picture is elsewhere.",

@@ -331,8 +331,8 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     "apps/dataset_manager/bindings.py",
 )
 def no_class(use: ClassUse) -> Iterator[Problem]:
-    """An object has neither a text nor an id."""
-    if use.text is None and use.label is None:
+    """An object has no text, or an empty one, and no id."""
+    if not use.text and use.label is None:
         yield Problem("objects have neither class text nor class id", keys.CLASS_TEXT)
 
 
@@ -405,6 +405,24 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
         return
     if _is_not_positive(use.label, use.label_map):
         yield Problem(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
+
+
+@rule(
+    "LAB018",
+    Severity.INFO,
+    "id without a label map",
+    why="CVAT's labels are names: it refuses an object whose id no label map explains.",
+    remedy="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
+    source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
+)
+def unexplained_id(use: ClassUse) -> Iterator[Problem]:
+    """An object has an id and no text, and its shard has no label map."""
+    if not use.text and use.label is not None and use.label_map is None:
+        yield Problem(
+            f"object has only the id {use.label}, and no label map explains it",
+            keys.CLASS_LABEL,
+            use.label,
+        )
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:

@@ -64,9 +64,8 @@ class SameSourceId:
 )
 def missing(names: NameFacts) -> Iterator[Problem]:
     """A record with objects has no file name, or an empty one."""
-    if names.has_objects and names.filename_key and not (names.filename or "").strip():
-        what = "is missing" if names.filename is None else "is empty"
-        yield Problem(f"{names.filename_key} {what}", names.filename_key)
+    if names.has_objects:
+        yield from _without_a_name(names)
 
 
 @rule(
@@ -187,6 +186,26 @@ def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
         source.key,
         source.source_id,
     )
+
+
+@rule(
+    "NAM009",
+    Severity.INFO,
+    "file name missing where there are no objects",
+    why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
+    remedy="Write the image's file name, or leave the record out.",
+    source=_MATCH,
+)
+def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
+    """As NAM001, of a record without objects."""
+    if not names.has_objects:
+        yield from _without_a_name(names)
+
+
+def _without_a_name(names: NameFacts) -> Iterator[Problem]:
+    if names.filename_key and not (names.filename or "").strip():
+        what = "is missing" if names.filename is None else "is empty"
+        yield Problem(f"{names.filename_key} {what}", names.filename_key)
 
 
 def _told(place: Place) -> str:
