@@ -46,12 +46,19 @@ def test_records(run: Run, csv: Path) -> None:
     assert [item.name for item in items] == ["circle", "square", "étoile"]
 
 
-def test_the_pictures_own_size_counts(run: Run, csv: Path) -> None:
-    csv.write_text(ROWS.replace("shapes_01.jpg,320,240", "shapes_01.jpg,640,480"))
+def test_boxes_are_of_the_size_that_the_csv_gives(run: Run, csv: Path) -> None:
+    """The images were made smaller after they were annotated: boxes are where they were."""
+    csv.write_text(ROWS.replace("shapes_01.jpg,320,240,étoile,196,63,289,158",
+                                "shapes_01.jpg,640,960,étoile,392,252,578,632"))  # fmt: skip
     ran = run(*arguments(csv))
-    assert "1 pictures of another size than the CSV says" in ran.err and "640x480" in ran.err
+    assert ran.code == 0 and ran.err == (
+        "tfod create: 1 pictures of another size than their annotation says; their boxes are "
+        f"divided by the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the picture "
+        "320x240)\n"
+    )
     found = by_filename(csv.parent / "out")["shapes_01.jpg"]
     assert found.boxes[0].tolist() == float32([196 / 320, 63 / 240, 289 / 320, 158 / 240])
+    assert (found.width, found.height) == (320, 240)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The TF Object Detection CSV to shards, as generate_tfrecord.py makes them.
 
-Boxes are divided by the picture's own size, whatever the CSV says, and records come in the order
-of their names. Other than the script (datitran/raccoon_dataset), which has the classes in its own
-code and writes ``jpg`` as every format, this takes ids from a label map, the format from the
-picture's bytes, and adds the SHA-256.
+Boxes are divided by the size that the CSV gives, which they were drawn at, and records come in the
+order of their names. Other than the script (datitran/raccoon_dataset), which divides by the image's
+own size, has the classes in its own code and writes ``jpg`` as every format, this takes ids from a
+label map, the format from the picture's bytes, and adds the SHA-256.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tfod.create.boxes import normalized, sound_boxes
-from tfod.create.frames import frame_of
+from tfod.create.frames import count_other_size, frame_of
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pictures import read_picture
@@ -114,18 +114,13 @@ class _Maker:
         corners = [one.corners for one in found.boxes]
         said = (found.height, found.width)
         frame = frame_of(picture, said, corners, self.policy.exif_orientation, where, tally)
-        height, width = frame.own
-        if frame.size != frame.own:
-            tally.add(
-                "pictures of another size than the CSV says; their boxes are divided by their own",
-                f"{where}: {frame.size[1]}x{frame.size[0]}, the picture {width}x{height}",
-            )
+        count_other_size(frame, where, tally)
         places = [f"{self.csv_input}, row {one.row}" for one in found.boxes]
-        sound = sound_boxes(corners, frame.own, places, self.policy.odd_boxes, tally)
+        sound = sound_boxes(corners, frame.size, places, self.policy.odd_boxes, tally)
         names = [found.boxes[row].class_name for row in sound.kept]
         return Detection(
             **picture.fields(filename),
-            boxes=normalized(sound.corners, frame.own, frame.orientation),
+            boxes=normalized(sound.corners, frame.size, frame.orientation),
             class_text=names,
             class_label=[self.chosen.id_of(name, where) for name in names],
         )

@@ -104,6 +104,16 @@ def frame_of(
     return Frame(turn if is_turned else UPRIGHT, own, (said[0] or own[0], said[1] or own[1]))
 
 
+def count_other_size(frame: Frame, where: str, tally: Tally) -> None:
+    """Count an image that has another size than its annotation gives, which its boxes are of."""
+    if frame.size != frame.own:
+        tally.add(
+            "pictures of another size than their annotation says; their boxes are divided by "
+            "the annotation's",
+            f"{where}: {_by(frame.size)}, the picture {_by(frame.own)}",
+        )
+
+
 def _agrees(said: tuple[int | None, int | None], size: tuple[int, int]) -> bool:
     """Whether an annotation gives this size, or a part of it."""
     return any(said) and all(one in (None, own) for one, own in zip(said, size, strict=True))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfod.create.boxes import normalized, sound_boxes
-from tfod.create.frames import Frame, frame_of
+from tfod.create.frames import count_other_size, frame_of
 from tfod.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
 from tfod.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.create.pascal_images import ImageFinder
@@ -136,7 +136,7 @@ class _Maker:
         boxes = [one.box for one in objects if one.box is not None]
         said, choice = (voc.height, voc.width), self.policy.exif_orientation
         frame = frame_of(picture, said, boxes, choice, path, tally)
-        _count_size(frame, path, tally)
+        count_other_size(frame, path, tally)
         places = [_place(path, one) for one in objects]
         sound = sound_boxes(boxes, frame.size, places, self.policy.odd_boxes, tally)
         objects = [objects[row] for row in sound.kept]
@@ -163,17 +163,6 @@ class _Maker:
             where = f"{_place(path, one)}: <{unread[0]}>"
             tally.add("objects with fields that are not read", where)
         return True
-
-
-def _count_size(frame: Frame, path: str, tally: Tally) -> None:
-    # The XML's size is the one that its boxes were drawn on.
-    if frame.size != frame.own:
-        (height, width), own = frame.size, frame.own
-        tally.add(
-            "pictures of another size than their annotation says; their boxes are divided by "
-            "the annotation's",
-            f"{path}: {width}x{height}, the picture {own[1]}x{own[0]}",
-        )
 
 
 def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:
