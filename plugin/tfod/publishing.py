@@ -24,6 +24,7 @@ from typing import Any
 from tfod.errors import ShardError, TfodError
 
 JOURNAL = ".tfod-publishing.json"
+_MOST_PARENTS = 3  # as deep as a folder is searched for shards
 _HIDDEN = re.compile(r"\..*\.[0-9a-f]{16}\.(old|tmp)\Z", re.DOTALL)
 
 
@@ -43,11 +44,20 @@ class _Step:
         path: of the name.
         aside: where the file goes that has it; None where none has.
         new: the complete file that gets it; None where it only goes.
+        identity: of that file, which it keeps under its new name.
     """
 
     path: str
     aside: str | None
     new: str | None
+    identity: tuple[int, ...] | None
+
+    @property
+    def is_overwritten(self) -> bool:
+        """Whether the name has a file that is neither the old one nor the new one."""
+        there = _identity(self.path)
+        moved = self.aside is None or os.path.lexists(self.aside)
+        return moved and there not in (None, self.identity)
 
 
 def hidden_path(path: str, ending: str = "tmp") -> str:
@@ -73,6 +83,8 @@ def publish_together(
         WriteError: one cannot have its name; what was there before is as it was, or the error says
             what is not.
     """
+    if folder is not None:
+        recover(folder)
     with _signals_held(), _locked(folder):
         if folder is not None:
             _recover(folder)
@@ -110,26 +122,40 @@ def publish_together(
 def recover(folder: str) -> None:
     """Put back what a writer that was killed has left half done; call before looking for shards.
 
+    The writer may have written to a folder that this one is in.
+
     Raises:
         WriteError: it cannot be put back.
     """
-    if was_interrupted(folder):
-        with _signals_held(), _locked(folder):
-            _recover(folder)
+    for interrupted in _interrupted(folder):
+        with _signals_held(), _locked(interrupted):
+            _recover(interrupted)
 
 
-def was_interrupted(folder: str) -> bool:
-    """Whether a writer was stopped in this folder while its files took their names, or is there."""
-    return os.path.lexists(os.path.join(folder, JOURNAL))
+def _interrupted(path: str) -> Iterator[str]:
+    """The folders of this file or folder, up to the third above, where a writer was stopped.
+
+    While its files take their names a writer is in such a folder, too.
+    """
+    folder = os.path.abspath(path)
+    if not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    for _ in range(1 + _MOST_PARENTS):
+        if os.path.lexists(os.path.join(folder, JOURNAL)):
+            yield folder
+        folder = os.path.dirname(folder)
 
 
-def require_published(folder: str) -> None:
-    """Refuse a folder of which some files have their names, and some have not.
+def require_published(path: str) -> None:
+    """Refuse a file or folder of which some files have their names, and some have not.
+
+    The writer may have written to a folder that this one is in, as an export writes a folder for
+    each subset.
 
     Raises:
         InterruptedWriteError: this is one.
     """
-    if was_interrupted(folder):
+    for folder in _interrupted(path):
         raise InterruptedWriteError(
             "a program was killed while the files that it wrote to this folder took their names, "
             "and some are missing",
@@ -151,7 +177,20 @@ def absent_folders(folder: str) -> list[str]:
 def _step(path: str, new: str | None) -> _Step:
     if os.path.isdir(path):
         raise WriteError(f"{path}: cannot be replaced (it is a folder); nothing was changed")
-    return _Step(path, hidden_path(path, "old") if os.path.lexists(path) else None, new)
+    aside = hidden_path(path, "old") if os.path.lexists(path) else None
+    return _Step(path, aside, new, _identity(new) if new is not None else None)
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    """What a file keeps when it is renamed; None where there is none.
+
+    Not the number of the disk, which may be another one when a container is started again.
+    """
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _rename(old: str, new: str) -> None:
@@ -177,7 +216,9 @@ def _put_back(steps: Iterable[_Step]) -> list[_Step]:
     left = []
     for step in steps:
         try:
-            if step.aside is None:
+            if step.is_overwritten:
+                left.append(step)
+            elif step.aside is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(step.path)
             elif os.path.lexists(step.aside):
@@ -206,7 +247,10 @@ def _write_journal(folder: str, steps: Sequence[_Step]) -> str:
     """Say what is about to be done; return the journal's path."""
     path = os.path.join(folder, JOURNAL)
     names = [
-        [one and os.path.relpath(one, folder) for one in (step.path, step.aside, step.new)]
+        [
+            *(one and os.path.relpath(one, folder) for one in (step.path, step.aside, step.new)),
+            step.identity,
+        ]
         for step in steps
     ]
     aside = hidden_path(path)
@@ -232,6 +276,13 @@ def _recover(folder: str) -> None:
         return
     except (OSError, ValueError, TypeError, RecursionError):
         raise WriteError(f"{journal} cannot be read; look at the folder, and delete it") from None
+    for step in steps:
+        if step.is_overwritten:
+            raise WriteError(
+                f"{step.path} was written after a program was killed that wrote to {folder}; "
+                f"nothing was changed; see which files are there, delete {journal}, or write to "
+                "another folder"
+            )
     left = _put_back(steps)
     if left:
         raise WriteError(f"{left[0].path}: cannot be put back; write to another folder")
@@ -243,15 +294,15 @@ def _recover(folder: str) -> None:
         os.unlink(journal)
 
 
-def _parsed(folder: str, names: Sequence[str | None]) -> _Step:
+def _parsed(folder: str, entry: Sequence[Any]) -> _Step:
     """A step of a journal, which names files of its folder alone.
 
     Raises:
         ValueError: it names others.
     """
-    path, aside, new = names
-    if path is None:
-        raise ValueError(names)
+    path, aside, new, identity = entry
+    if path is None or not isinstance(identity, list | None):
+        raise ValueError(entry)
     for name in (path, aside, new):
         if name is None:
             continue
@@ -260,7 +311,7 @@ def _parsed(folder: str, names: Sequence[str | None]) -> _Step:
         if name is not path and not _HIDDEN.match(os.path.basename(name)):
             raise ValueError(name)
     path, aside, new = (one and os.path.join(folder, one) for one in (path, aside, new))
-    return _Step(path or "", aside, new)
+    return _Step(path or "", aside, new, tuple(identity) if identity is not None else None)
 
 
 @contextlib.contextmanager

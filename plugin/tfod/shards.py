@@ -111,6 +111,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         from tfod.remote_shards import find_remote_shards  # needed for URLs alone
 
         return list(find_remote_shards(text).sets)
+    require_published(text)
     if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
         paths = _search_zip(text)
         root = text
@@ -122,7 +123,8 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
         root = _fixed_part(text)
-        require_published(root)
+        for folder in dict.fromkeys(map(os.path.dirname, paths)):
+            require_published(folder)
     if not paths:
         raise ShardsNotFoundError(_not_found(text))
     return group_shards(paths, root, by_folder=is_roboflow_export(root))
@@ -346,11 +348,11 @@ def files_below(folder: str) -> Iterator[str]:
     Raises:
         InterruptedWriteError: a program that wrote to the folder was killed in the middle.
     """
-    require_published(folder)
     level = [folder]
     for _ in range(_MAX_DEPTH + 1):
         below: list[str] = []
         for where in level:
+            require_published(where)
             for entry in _entries(where):
                 if entry.is_dir():
                     below.append(entry.path)

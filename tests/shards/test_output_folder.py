@@ -15,11 +15,13 @@ from tfod.rearrange.reshard import reshard
 from tfod.shard_layout import ShardLayout
 from tfod.shards import find_shards
 from tfod.writer import write_records
+from tfod_validator.cli import main
 
-from tests.renames import at_rename, fail
+from tests.renames import at_rename, fail, killed_at_rename
 from tests.shards.shards import files_in, subsets_of
 
 LAYOUT = ShardLayout(num_shards=2)
+ONE = ShardLayout(num_shards=1)
 
 
 def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
@@ -150,6 +152,73 @@ def replace_shards(folder: Path) -> None:
         writer.write(b"new")
 
 
+def killed_export(folder: Path) -> None:
+    """Half of a folder for each subset: the writer was killed when train had its new name."""
+    for subset in ("train", "val"):
+        write_records(folder / subset, "s", [b"old"])
+
+    def replace_both() -> None:
+        with OutputFolder(folder, (), overwrite=True) as out:
+            for subset in ("train", "val"):
+                name = f"{subset}/s.tfrecord"
+                out.add_subset(subset, ONE, lambda _, name=name: [name]).write(b"newer")
+
+    # The journal, two old ones, a new one, and in front of the other new one.
+    assert killed_at_rename(5, replace_both)
+    assert (folder / "train" / "s.tfrecord").exists() and not (folder / "val/s.tfrecord").exists()
+
+
+@pytest.mark.parametrize(
+    "source", ["", "train", "train/s.tfrecord", "train/*", "*/s.tfrecord", "../*/train/*.tfrecord"]
+)
+def test_no_part_of_an_interrupted_folder_is_read(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed_export(tmp_path / "out")
+    path = f"{tmp_path}/out/{source}"
+    with pytest.raises(InterruptedWriteError, match="write to the folder again"):
+        find_shards(path)
+    for command in (["check"], ["describe"], ["reshard", "-o", f"{tmp_path}/b"],
+                    ["repair", "-o", f"{tmp_path}/c"]):  # fmt: skip
+        assert main([command[0], path, *command[1:]]) == 2
+        said, err = capsys.readouterr()
+        assert not said and err.count("\n") == 1
+        assert "a program was killed while the files that it wrote to this folder" in err
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+
+
+def test_a_folder_above_an_interrupted_one_is_not_read(tmp_path: Path) -> None:
+    killed_export(tmp_path / "deeper" / "out")
+    for source in (tmp_path, tmp_path / "*" / "out" / "*" / "*"):
+        with pytest.raises(InterruptedWriteError, match="write to the folder again"):
+            find_shards(source)
+
+
+def test_writing_to_a_folder_within_puts_the_whole_back(tmp_path: Path) -> None:
+    killed_export(tmp_path)
+    write_records(tmp_path / "train", "s", [b"newest"])
+    assert subsets_of(tmp_path) == {"train": {b"newest": 1}, "val": {b"old": 1}}
+    assert len(files_in(tmp_path)) == 2
+
+
+def test_files_that_are_newer_than_the_interrupted_ones_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another program has written to the folder after the one that was killed."""
+    out = tmp_path / "out"
+    killed_export(out)
+    write_records(tmp_path / "more", "s", [b"newest"])
+    os.replace(tmp_path / "more" / "s.tfrecord", out / "val" / "s.tfrecord")
+    before = files_in(out)
+    arguments = ["reshard", f"{tmp_path}/sound", "-o", f"{out}/train", "--overwrite"]
+    write_records(tmp_path / "sound", "s", [b"x"])
+    assert main(arguments) == 2
+    assert f"{out}/val/s.tfrecord was written after a program was killed" in capsys.readouterr().err
+    assert files_in(out) == before
+    (out / JOURNAL).unlink()
+    assert main(arguments) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_until_all_names_are_given(tmp_path: Path, number: signal.Signals) -> None:
     class AskedToEndError(Exception):
@@ -176,11 +245,13 @@ def test_a_signal_waits_until_all_names_are_given(tmp_path: Path, number: signal
 @pytest.mark.parametrize(
     "names",
     [
-        [["../s.tfrecord", None, None]],
-        [["s.tfrecord", "../.s.tfrecord.0123456789abcdef.old", None]],
-        [["s.tfrecord", "precious", None]],
-        [["/s.tfrecord", None, None]],
-        [[None, None, None]],
+        [["../s.tfrecord", None, None, None]],
+        [["s.tfrecord", "../.s.tfrecord.0123456789abcdef.old", None, None]],
+        [["s.tfrecord", "precious", None, None]],
+        [["/s.tfrecord", None, None, None]],
+        [[None, None, None, None]],
+        [["s.tfrecord", None, None]],
+        [["s.tfrecord", None, None, 5]],
         {"a": 1},
         "x",
         5,

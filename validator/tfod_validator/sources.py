@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.headers import ShardPart
 from tfod.label_map import LONGEST_LABEL_MAP
+from tfod.publishing import require_published
 from tfod.remote import folder_of, is_url
 from tfod.remote_shards import look_for_shards
 from tfod.shards import (
@@ -226,6 +227,7 @@ class _Search:
         elif is_url(source):
             self._add_remote(source)
         elif os.path.isfile(source):
+            require_published(source)
             self._add_file(Location(source, source))
         else:
             try:
