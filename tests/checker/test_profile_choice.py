@@ -209,6 +209,25 @@ def test_half_of_the_records_decide() -> None:
     assert (choose_profile([whole, part, part]) or "")[0] is READY["cvat"]
 
 
+@pytest.mark.parametrize(
+    ("detection", "table", "profile"),
+    [(2, 2, "tf_detection_api"), (2, 3, None), (32, 33, None), (33, 32, "tf_detection_api")],
+)
+def test_a_table_beside_is_not_of_the_detection_that_few_records_are(
+    detection: int, table: int, profile: str | None
+) -> None:
+    other = sample({"fare": 1.5, "cabin": "C85"})
+    chosen = choose_profile([*[sample(NAMED, ENCODED, BOXES)] * detection, *[other] * table])
+    assert (chosen and chosen[0].name) == profile
+
+
+def test_few_of_many_images_have_objects() -> None:
+    """Writers that leave the lists out where there are no objects, with a key of their own."""
+    score = {"my/score": 0.5}
+    some, most = sample(NAMED, BOXES, score), sample(NAMED, score)
+    assert (choose_profile([some, *[most] * 9]) or "")[0] is READY["cvat"]
+
+
 def test_what_a_sample_says() -> None:
     said = sample({"a": b"", "b": ["", "x"], "c": [], "d": [0.0]})
     assert said == {

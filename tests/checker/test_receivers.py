@@ -116,6 +116,36 @@ def test_records_of_another_kind_are_not_for_cvat(
     assert ("EXA010" in report["severities"]) is (profile == "none")
 
 
+TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
+
+
+@pytest.mark.parametrize("receiver", ["cvat", "training", "any"])
+def test_a_table_is_to_be_another_dataset(capsys: Any, tmp_path: Path, receiver: str) -> None:
+    shard = write(tmp_path, "x", encode(TABLE))
+    code, text = run(capsys, shard, "--for", receiver, "--format", "json")
+    (finding,) = json.loads(text)["findings"]
+    assert (code, finding["code"]) == (1, "EXA010")
+    own = finding["remedy"].startswith("Pass --profile with a profile of your own")
+    title = {"cvat": "CVAT", "training": "training"}.get(receiver)
+    other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
+    assert own if title is None else finding["remedy"] == other
+    keys = list(TABLE)
+    assert finding["message"].endswith(f"their features are {', '.join(keys)}")
+    _, page = run(capsys, shard, "--for", receiver, "--format", "html")
+    (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
+    assert headline.endswith(f"fit no profile; their features are {', '.join(keys[:3])}, …")
+
+
+def test_a_few_records_of_detection_beside_a_table(capsys: Any, tmp_path: Path) -> None:
+    write(tmp_path, "some", training("a.jpg"), training("b.jpg"))
+    write(tmp_path, "table", *[encode(TABLE)] * 5)
+    for receiver in ("cvat", "training", "any"):
+        code, text = run(capsys, str(tmp_path), "--for", receiver, "--format", "json")
+        report = json.loads(text)
+        assert (code, report["profile"]["name"]) == (1, "none")
+        assert report["counts"]["by_code"]["EXA010"] == 1
+
+
 def test_the_user_then_the_receiver_then_the_profile() -> None:
     rule = all_rules()["BOX003"]
     said = {"BOX": INFO, "BOX003": WARNING}

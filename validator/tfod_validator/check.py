@@ -22,7 +22,7 @@ from tfod_validator.finding import Place, Severity
 from tfod_validator.local_check import examine_here
 from tfod_validator.plan import Plan, label_maps_of
 from tfod_validator.profile import READY, Policy, Profile, Severities
-from tfod_validator.receivers import Receiver, receiver_of
+from tfod_validator.receivers import ANY, Receiver, receiver_of
 from tfod_validator.report import Report, SourceFile
 from tfod_validator.row_store import scratch_folder
 from tfod_validator.sampling import profile_of
@@ -170,6 +170,9 @@ class _Run:
             options.max_record_bytes,
             implied=READY[receiver.profile] if receiver.profile else None,
         )
+        if self._unknown is not None and receiver is not ANY:
+            records, place = self._unknown
+            self._unknown = replace(records, receiver=receiver.title), place
         policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
         self._collector = Collector(policy, options.max_findings)
         self._label_maps = label_maps_of(inventory, options.label_map)

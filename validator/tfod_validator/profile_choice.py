@@ -78,7 +78,8 @@ class _Fit:
         is_together: at least half of the records have all required features.
         against: keys that speak against it and are there.
         present: how many of its features are there in any record.
-        has_box: all its box keys are there in any record.
+        has_box: all its box keys are there, and at least half of the records have any of its
+            features: shards beside a table of another kind do not make it one of detection.
         has_others: there are keys that mean nothing to it or to the OD API.
     """
 
@@ -98,6 +99,7 @@ class _Fit:
         together = [all(_has(one, key, kind) for key, kind in asked) for one in samples]
         counts = {key: sum(_has(one, key, kind) for one in samples) for key, kind in asked}
         box = profile.roles.box
+        alike = sum(not features.keys().isdisjoint(one) for one in samples)
         return cls(
             profile=profile,
             required=tuple(counts),
@@ -109,7 +111,9 @@ class _Fit:
             present=sum(
                 any(_has(one, key, spec.kind) for one in samples) for key, spec in features.items()
             ),
-            has_box=bool(box) and all(any(key in one for one in samples) for key in box),
+            has_box=bool(box)
+            and 2 * alike >= len(samples)
+            and all(any(key in one for one in samples) for key in box),
             has_others=any(
                 key not in features and not _is_known(key) for one in samples for key in one
             ),

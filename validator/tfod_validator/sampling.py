@@ -78,8 +78,9 @@ def profile_of(
 
 
 def _are_annotated(samples: Sequence[Sample]) -> bool:
-    """Whether any record has a name or boxes where the OD API has them."""
-    return any(not one.keys().isdisjoint((keys.FILENAME, *keys.BOX)) for one in samples)
+    """Whether at least half of the records have a name or boxes where the OD API has them."""
+    known = (keys.FILENAME, *keys.BOX)
+    return 2 * sum(not one.keys().isdisjoint(known) for one in samples) >= len(samples)
 
 
 def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:

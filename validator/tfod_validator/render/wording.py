@@ -24,6 +24,7 @@ _ON_THE_PAGE = {
     " without compression: tfod reshard --compression none.": " without compression.",
 }
 """Advice that names options of the command line, and what a page says instead."""
+_KEYS_IN_HEADLINE = 3
 _UNITS = ("kB", "MB", "GB", "TB")
 
 
@@ -71,9 +72,18 @@ def headline(report: Report) -> str:
         total = max(counts.records + len(lost & images), len(images))
         return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
     if len(failing) == 1:
-        said = failing[0].message
+        said = _in_short(failing[0])
         return refused + said if refused else said[:1].upper() + said[1:]
     return f"{refused}{numbers}"
+
+
+def _in_short(finding: Finding) -> str:
+    """The message for a headline: of EXA010 with the first keys alone."""
+    names = finding.value
+    if finding.code != "EXA010" or not isinstance(names, list) or len(names) <= _KEYS_IN_HEADLINE:
+        return finding.message
+    said, are, _ = finding.message.partition(" features are ")
+    return f"{said}{are}{', '.join(map(str, names[:_KEYS_IN_HEADLINE]))}, …"
 
 
 def _for_whom(report: Report) -> str:

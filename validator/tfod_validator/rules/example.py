@@ -52,11 +52,15 @@ class NotText:
     value: bytes
 
 
+OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
+
+
 @dataclass(frozen=True)
 class NoProfile:
-    """Shards that no profile fits."""
+    """Shards that no profile fits; for a receiver that reads no other (empty: for any)."""
 
     features: Sequence[str]
+    receiver: str = ""
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,11 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
     names = [_shown(key) for key in shards.features]
     more = len(names) - _KEYS_SHOWN
     some = ", ".join(names[:_KEYS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    yield Problem(f"these records fit no profile; their features are {some or 'none'}")
+    yield Problem(
+        f"these records fit no profile; their features are {some or 'none'}",
+        value=list(names[:_KEYS_SHOWN]),
+        remedy=f"{OTHER_DATASET} for {shards.receiver}." if shards.receiver else None,
+    )
 
 
 @rule(
