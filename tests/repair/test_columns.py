@@ -245,6 +245,16 @@ def test_columns_are_a_permutation(
     assert caught.value.code == 2 and why in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("code", ["BOX013", "BOX"])
+def test_columns_are_not_asked_for_and_skipped(
+    code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in", [divided(box) for box in pixel_boxes()])
+    told = ["--columns=xmin=xmax,xmax=xmin", "--skip", code]
+    status, _, err = run(capsys, "repair", source, "-o", tmp_path / "out", *told)
+    assert status == 2 and f"--columns asks for what --skip {code} leaves; pass one of them" in err
+
+
 def test_pixels_need_the_size_of_the_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -300,6 +301,30 @@ def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
     assert process.returncode == 2 and "cannot be written (File too large)" in said
     assert said.count("\n") == 1
     assert files(source) == before and os.listdir(tmp_path) == ["in"]
+
+
+def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path) -> None:
+    """The disk is full when its last bytes are written."""
+    boxes = [(n / 4000, 0.5, 0.75, 1.01) for n in range(2000)]
+    source = folder(
+        tmp_path / "in", {"a.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
+    )
+    arguments = [str(source), "-o", f"{tmp_path}/out", "--report", f"{tmp_path}/report.json"]
+    assert run(*arguments) == 1
+    most = (tmp_path / "report.json").stat().st_size - 100
+    assert (tmp_path / "out" / "a.tfrecord").stat().st_size < most
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "report.json").unlink()
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    process = start(arguments, preexec_fn=limit)
+    said, err = process.communicate(timeout=60)
+    assert (process.returncode, said, err.count("\n")) == (2, "", 1)
+    assert "tfod-repair-report: cannot be written (File too large)" in err
+    assert os.listdir(tmp_path) == ["in"]
 
 
 def test_at_ctrl_c_nothing_is_left(tmp_path: Path) -> None:

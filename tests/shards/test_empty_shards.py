@@ -15,6 +15,7 @@ from tfod.rearrange.split import split
 from tfod.shards import find_shards
 from tfod.training_input import shards_to_read
 from tfod_validator.cli import main
+from tfod_validator.repair import repair
 
 from tests.mutants.sound import LABEL_MAP, other, record, shard
 
@@ -86,6 +87,7 @@ READERS: dict[str, Callable[[Path, Path], object]] = {
     "reshard": lambda source, out: reshard(source, out),
     "merge": lambda source, out: merge([source], out),
     "split": lambda source, out: split(source, out, {"train": 3, "val": 1}),
+    "repair": lambda source, out: repair(str(source), str(out)),
     "index": write_indexes,
     "training": lambda source, _: shards_to_read(source),
 }
@@ -102,6 +104,7 @@ def test_a_set_of_nothing_else_is_refused(
     with pytest.raises(ShardError, match=r"0 bytes\), and so are all .* download the shards"):
         read(folder, tmp_path / "out")
     assert main(["check", str(folder)]) == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["train.tfrecord", "train-00000-of-00001.tfrecord"])

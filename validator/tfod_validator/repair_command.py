@@ -122,8 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     output = None if arguments.dry_run else arguments.output
     with _report(arguments) as (write, close):
-        outcome = repair(arguments.source, output, options, write)
-        close(outcome)
+        outcome = repair(arguments.source, output, options, write, close)
     print("\n".join(_text(outcome)))
     if outcome.refused:
         return EXIT_REFUSED
@@ -135,6 +134,9 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise TfodError("name the folder of the result with -o, or pass --dry-run")
     require_rule_names(arguments.only or (), "--only")
     require_rule_names(arguments.skip, "--skip")
+    if arguments.columns is not None and arguments.skip & {"BOX", "BOX013"}:
+        skipped = min(arguments.skip & {"BOX", "BOX013"})
+        raise TfodError(f"--columns asks for what --skip {skipped} leaves; pass one of them")
     kept = sorted(INEVITABLE & arguments.skip)
     if kept:
         raise TfodError(f"--skip {kept[0]}: what cannot be read cannot be copied")
@@ -173,9 +175,13 @@ def _report(
         file.write(f"{before[0]}{line}".encode())
         before[0] = ",\n"
 
+    def close(outcome: Outcome) -> None:
+        file.write(_rest_of_report(outcome))
+        file.complete()  # where a full disk shows, before the result is published
+
     try:
         file.write(f'{{"repair_report_version": {_REPORT_VERSION},\n"changes": ['.encode())
-        yield write, lambda outcome: file.write(_rest_of_report(outcome))
+        yield write, close
         file.publish(name)
     finally:
         file.discard()

@@ -15,6 +15,7 @@ from operator import add
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.index import INDEX_EXTENSION
 from tfod.publishing import publish_together, recover
+from tfod.shard_sources import require_content
 from tfod.shards import find_shards, group_shards
 from tfod.writer import AtomicFile
 
@@ -124,6 +125,7 @@ def repair(
     output: str | None,
     options: Options | None = None,
     write: Callable[[str], object] | None = None,
+    close: Callable[[Outcome], object] | None = None,
 ) -> Outcome:
     """Repair what can be repaired without guessing; the source is never touched.
 
@@ -133,10 +135,11 @@ def repair(
             nothing and only say what would be done.
         options: what is to be repaired.
         write: takes each change as a line of JSON.
+        close: takes the outcome before the result is published; if it fails, nothing is.
 
     Raises:
         TfodError: it cannot be done: nothing was found, a file cannot be read or written, or is
-            there already.
+            there already; or all shards of a set are files of 0 bytes.
         RepairRefusedError: many boxes are inverted or far outside, or many objects or records
             would be removed.
         OSError: a shard cannot be read.
@@ -148,11 +151,17 @@ def repair(
         if len(inventory.archives) + bool(inventory.shards) > 1:
             # Their entries may have the same names.
             raise TfodError(f"{source}: there are several zips; repair them one by one")
+        for group in inventory.groups:
+            require_content([shard.location.path for shard in group.shards])
         with scratch_folder() as folder, closing(RowStore(folder)) as rows:
             run = _Run(source, output, options or Options(), inventory, Tally(write), rows)
             try:
                 run.plan()
-                return run.do()
+                outcome = run.do()
+                if close is not None:
+                    close(outcome)
+                run.publish()
+                return outcome
             finally:
                 run.discard()
 
@@ -247,7 +256,7 @@ class _Run:
             raise TfodError(f"{path} is there already; pass --overwrite, or another folder")
 
     def do(self) -> Outcome:
-        """Repair all shards, then publish the result."""
+        """Repair all shards; the result is complete, and not yet published."""
         seen: dict[str, set[bytes]] = {}
         for shard in walk_shards(self.inventory, self.options.label_map, self._collector):
             self._repair_shard(shard, seen.setdefault(shard.subset, set()))
@@ -255,9 +264,6 @@ class _Run:
         self._require_few_dropped()
         self._make_label_map()
         remaining = self._remaining()
-        pending = {path: file.aside for path, file in self._files.items()}
-        stale = [one.summary.name + INDEX_EXTENSION for one in self._results]
-        publish_together(pending, stale if self.output is not None else (), self.output)
         return Outcome(
             source=self.source,
             output=self.output,
@@ -269,6 +275,17 @@ class _Run:
             remaining=remaining,
             refused=self._refused,
         )
+
+    def publish(self) -> None:
+        """Give the files of the result their names.
+
+        Raises:
+            WriteError: one cannot have its name.
+        """
+        if self.output is not None:
+            pending = {path: file.aside for path, file in self._files.items()}
+            stale = [one.summary.name + INDEX_EXTENSION for one in self._results]
+            publish_together(pending, stale, self.output)
 
     def _require_slips(self) -> None:
         """Of each shard and each set, and of all together: a shard or a set may have few boxes."""

@@ -133,7 +133,7 @@ _NOT: Mapping[str, str] = {
     "SET003": "Which of the two kinds of records is meant is not known.",
     "SET004": "tfod merge gives several shards one label map.",
     "SET005": "What was to be in it is not known.",
-    "SET006": "What was to be in them is not known.",
+    "SET006": "What was to be in them is not known; a set of several is refused.",
     "SET007": "What was meant is not known; a repair takes one source.",
 }
 _FAMILIES_LEFT: Mapping[str, str] = {
