@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.example import encode_example
 from tfod.records import Record, read_records
-from tfod.schema import FeatureDescription, FeatureSpec
+from tfod.schema import TF_DETECTION_API, FeatureDescription, FeatureSpec
 from tfod.tensorflow import feature_description
 from tfod.wire import Kind, encode_varint
 from tfod_validator.check import Options, check_sources
@@ -80,7 +80,18 @@ PROFILES = {
     **{name: as_tensorflow_has_it(one) for name, one in READY.items()},
     "odd": profile_of_features("odd", "", ODD),
 }
-DESCRIPTIONS = {name: feature_description(one.features) for name, one in PROFILES.items()}
+TEXTS = {
+    key: dataclasses.replace(spec, default=b"")
+    for key, spec in TF_DETECTION_API.items()
+    if spec.kind is Kind.BYTES and spec.length == 1
+}
+"""What the checker reads of an image wherever it is, whatever the profile describes."""
+DESCRIPTIONS = {
+    name: feature_description(
+        {**{key: TEXTS[key] for key in TEXTS.keys() & one.roles.all_keys}, **one.features}
+    )
+    for name, one in PROFILES.items()
+}
 
 
 # Records of files
