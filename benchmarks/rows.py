@@ -106,12 +106,16 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     yield Section("Start-up", "TensorFlow")
     ours, theirs = _compare_times(
         data,
-        Job("import_module", ("tfod.stream",)),
+        Job("import_module", ("tfod.detection.stream",)),
         Job("import_module", ("tensorflow",), peer=True),
     )
     # All that reads shards: tfod itself loads nothing before it is used.
     yield at_most(
-        "import tfod.stream / tensorflow", ours.seconds * 1e3, theirs.seconds * 1e3, 150, "ms"
+        "import tfod.detection.stream / tensorflow",
+        ours.seconds * 1e3,
+        theirs.seconds * 1e3,
+        150,
+        "ms",
     )
     our_peak, their_peak = (f"{megabytes(one.peak_bytes):.0f} MB" for one in (ours, theirs))
     yield Row("    memory of the process then", our_peak, their_peak)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from measure import TaskFailedError
 
-_PROGRAM = "from tfod_validator.cli import main; raise SystemExit(main())"
+_PROGRAM = "from tfod.cli.main import main; raise SystemExit(main())"
 _LOOK_EVERY = 0.02  # seconds
 Case = TypeVar("Case")
 

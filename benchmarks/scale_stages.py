@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from measure import forget_peak_memory, peak_memory
-from tfod.records import read_records
-from tfod_validator import check, local_check
-from tfod_validator.compare_records import examination_of
-from tfod_validator.hashing import sha256_of
-from tfod_validator.render import render_json
-from tfod_validator.row_store import scratch_folder
-from tfod_validator.sources import take_inventory
+from tfod.check import check, local_check
+from tfod.check.compare_records import examination_of
+from tfod.check.hashing import sha256_of
+from tfod.check.render import render_json
+from tfod.check.row_store import scratch_folder
+from tfod.check.sources import take_inventory
+from tfod.tfrecord.records import read_records
 
 STAGES = {
     "list": "list the files, find sets and label maps",

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
-from tfod.writer import write_records
+from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.tfrecord.writer import write_records
 
 _BOUNDARY = "tfod-benchmark"
 _THREADS = 64
@@ -159,7 +159,7 @@ def _echo() -> Iterator[str]:
 @contextmanager
 def _service(folder: Path) -> Iterator[str]:
     port = _free_port()
-    command = [sys.executable, "-m", "tfod_validator.cli", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", str(port)]
     many = "1000000"
     limits = ["--max-queued", many, "--max-queued-per-client", many]
     limits += ["--max-uploads-per-minute", many]

@@ -15,8 +15,8 @@ _COPY = Path(__file__).with_name("checked_copy.py")
 
 def reshard_with_tfod(shard: str, records: int, num_shards: int) -> Sample:
     """The walk itself: Python runs, and all modules are loaded."""
-    from tfod.rearrange.reshard import reshard
-    from tfod.shard_layout import ShardLayout
+    from tfod.shards.rearrange.reshard import reshard
+    from tfod.tfrecord.shard_layout import ShardLayout
 
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
@@ -41,7 +41,7 @@ def copy_with_checksums(shard: str, records: int) -> Sample:
 def run_reshard(shard: str, records: int, num_shards: int) -> Sample:
     """A whole process: ``tfod reshard``."""
     with tempfile.TemporaryDirectory() as folder:
-        program = "from tfod_validator.cli import main; raise SystemExit(main())"
+        program = "from tfod.cli.main import main; raise SystemExit(main())"
         command = [sys.executable, "-c", program, "reshard", shard, "-o", folder]
         return _time_of([*command, "--num-shards", str(num_shards)], records)
 

@@ -178,7 +178,7 @@ def read_batches_with_tensorflow(shard: str) -> Sample:
 
 def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
     """Check shards without decoding images, in so many processes; hash the sources or not."""
-    from tfod_validator.check import Options, check_sources
+    from tfod.check.check import Options, check_sources
 
     options = Options(jobs=jobs, hash_sources=bool(hashed), decode=0)
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from annotate_shapes import PICTURES, seen_shapes
 from draw_shapes import CLASSES, Picture, all_pictures
-from tfod.detection import Detection
-from tfod.detection_encoder import encode_detection
-from tfod.label_map import LabelMap
-from tfod.writer import RecordWriter
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.label_map import LabelMap
+from tfod.tfrecord.writer import RecordWriter
 
 LABEL_MAP = LabelMap.from_names(CLASSES)
 Break = Callable[[Detection], Detection]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from tfod.example import bytes_feature, encode_example, float_feature, int64_feature
-from tfod.writer import RecordWriter, write_records
+from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.tfrecord.writer import RecordWriter, write_records
 
 # No deadlines: machines are noisy. The same examples in each CI run; others on every desk.
 settings.register_profile("desk", deadline=None)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tfod.records import masked_crc32c
-from tfod.window import Window
+from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.window import Window
 
 from tests.conftest import encode, objects
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
@@ -76,7 +76,11 @@ def _counted() -> Iterator[list[int]]:
 
     before = sys.gettrace()
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("tfod.records._crc32c", "tfod.headers.find_headers", "zlib.crc32"):
+        for name in (
+            "tfod.tfrecord.records._crc32c",
+            "tfod.tfrecord.headers.find_headers",
+            "zlib.crc32",
+        ):
             patch.setattr(name, _weighed(_found(name), count))
         patch.setattr(Window, "refill", _weighed_refill(count))
         sys.settrace(trace)

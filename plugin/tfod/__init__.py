@@ -19,19 +19,10 @@ from typing import TYPE_CHECKING, Any
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.compression import Compression
-    from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
-    from tfod.detection_decoder import decode_detection
-    from tfod.detection_encoder import encode_detection
-    from tfod.errors import (
-        LabelMapError,
-        RecordError,
-        ShardError,
-        ShardsNotFoundError,
-        TfodError,
-    )
-    from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
-    from tfod.label_map import (
+    from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
+    from tfod.detection.detection_decoder import decode_detection
+    from tfod.detection.detection_encoder import encode_detection
+    from tfod.detection.label_map import (
         LabelMap,
         LabelMapItem,
         load_label_map,
@@ -39,13 +30,28 @@ if TYPE_CHECKING:
         parse_label_map,
         read_label_map,
     )
-    from tfod.publishing import WriteError
-    from tfod.records import Record, read_record_stream, read_records
-    from tfod.shard_file import ByteSpan, RecordIndex
-    from tfod.shards import ShardSet, find_label_map, find_shards
-    from tfod.stream import read_detections, read_examples
-    from tfod.wire import Kind
-    from tfod.writer import RecordWriter, ShardSetWriter, write_records
+    from tfod.detection.stream import read_detections, read_examples
+    from tfod.errors import (
+        LabelMapError,
+        RecordError,
+        ShardError,
+        ShardsNotFoundError,
+        TfodError,
+    )
+    from tfod.example.example import (
+        Example,
+        bytes_feature,
+        encode_example,
+        float_feature,
+        int64_feature,
+    )
+    from tfod.example.wire import Kind
+    from tfod.tfrecord.compression import Compression
+    from tfod.tfrecord.publishing import WriteError
+    from tfod.tfrecord.records import Record, read_record_stream, read_records
+    from tfod.tfrecord.shard_file import ByteSpan, RecordIndex
+    from tfod.tfrecord.shards import ShardSet, find_label_map, find_shards
+    from tfod.tfrecord.writer import RecordWriter, ShardSetWriter, write_records
 
 __all__ = [
     "ByteSpan",
@@ -90,10 +96,10 @@ __all__ = [
 ]
 
 _NAMES_OF_MODULES = {
-    "tfod.compression": ("Compression",),
-    "tfod.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
-    "tfod.detection_decoder": ("decode_detection",),
-    "tfod.detection_encoder": ("encode_detection",),
+    "tfod.tfrecord.compression": ("Compression",),
+    "tfod.detection.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
+    "tfod.detection.detection_decoder": ("decode_detection",),
+    "tfod.detection.detection_encoder": ("encode_detection",),
     "tfod.errors": (
         "LabelMapError",
         "RecordError",
@@ -101,14 +107,14 @@ _NAMES_OF_MODULES = {
         "ShardsNotFoundError",
         "TfodError",
     ),
-    "tfod.example": (
+    "tfod.example.example": (
         "Example",
         "bytes_feature",
         "encode_example",
         "float_feature",
         "int64_feature",
     ),
-    "tfod.label_map": (
+    "tfod.detection.label_map": (
         "LabelMap",
         "LabelMapItem",
         "load_label_map",
@@ -116,13 +122,13 @@ _NAMES_OF_MODULES = {
         "parse_label_map",
         "read_label_map",
     ),
-    "tfod.publishing": ("WriteError",),
-    "tfod.records": ("Record", "read_record_stream", "read_records"),
-    "tfod.shard_file": ("ByteSpan", "RecordIndex"),
-    "tfod.shards": ("ShardSet", "find_label_map", "find_shards"),
-    "tfod.stream": ("read_detections", "read_examples"),
-    "tfod.wire": ("Kind",),
-    "tfod.writer": ("RecordWriter", "ShardSetWriter", "write_records"),
+    "tfod.tfrecord.publishing": ("WriteError",),
+    "tfod.tfrecord.records": ("Record", "read_record_stream", "read_records"),
+    "tfod.tfrecord.shard_file": ("ByteSpan", "RecordIndex"),
+    "tfod.tfrecord.shards": ("ShardSet", "find_label_map", "find_shards"),
+    "tfod.detection.stream": ("read_detections", "read_examples"),
+    "tfod.example.wire": ("Kind",),
+    "tfod.tfrecord.writer": ("RecordWriter", "ShardSetWriter", "write_records"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 

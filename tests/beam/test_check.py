@@ -17,16 +17,16 @@ import pytest
 pytest.importorskip("apache_beam")
 
 from tfod.beam import Runner
+from tfod.beam import check as beam_check
+from tfod.check.check import Options, check_sources
+from tfod.check.profile import READY
+from tfod.check.render import render_json, render_text
+from tfod.check.report import Report
+from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.index import split_by_index
-from tfod.rearrange.index_file import write_indexes
-from tfod.writer import write_records
-from tfod_validator import beam_check
-from tfod_validator.check import Options, check_sources
-from tfod_validator.cli import main
-from tfod_validator.profile import READY
-from tfod_validator.render import render_json, render_text
-from tfod_validator.report import Report
+from tfod.shards.rearrange.index_file import write_indexes
+from tfod.tfrecord.index import split_by_index
+from tfod.tfrecord.writer import write_records
 
 from tests.beam.clusters import children_of, command_of, wait_until
 from tests.beam.conftest import direct
@@ -114,7 +114,7 @@ def test_real_shards(corpus: Path) -> None:
 def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
     report, shards = tmp_path / "report.json", str(corpus / "hyphal-tips")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfod_validator.cli", "check", shards, "--format", "json",
+        [sys.executable, "-m", "tfod.cli.main", "check", shards, "--format", "json",
          "--output", str(report), "--runner", "direct", "--", *direct(2).arguments],
         stderr=subprocess.PIPE,
         text=True,
@@ -206,7 +206,7 @@ def test_what_workers_elsewhere_cannot_see(repeating: Path) -> None:
     shard = next(repeating.iterdir())
     with shard.open("rb") as stream:
         done = subprocess.run(
-            [sys.executable, "-m", "tfod_validator.cli", "check", "-", "--runner", "portable"],
+            [sys.executable, "-m", "tfod.cli.main", "check", "-", "--runner", "portable"],
             stdin=stream,
             capture_output=True,
             text=True,

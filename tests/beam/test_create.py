@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 from tfod.beam import Runner
-from tfod.create.coco import CocoOptions, CocoSet, create_coco
-from tfod.create.detection_csv import create_from_csv
-from tfod.create.kitti import create_kitti
-from tfod.create.open_images import OpenImagesSource, create_open_images
-from tfod.create.output import Created
-from tfod.create.pascal import PascalSource, create_pascal
-from tfod.create.policy import OddBoxes, Policy
-from tfod.create.tally import Tally
+from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod_validator.cli import main
+from tfod.shards.create.coco import CocoOptions, CocoSet, create_coco
+from tfod.shards.create.detection_csv import create_from_csv
+from tfod.shards.create.kitti import create_kitti
+from tfod.shards.create.open_images import OpenImagesSource, create_open_images
+from tfod.shards.create.output import Created
+from tfod.shards.create.pascal import PascalSource, create_pascal
+from tfod.shards.create.policy import OddBoxes, Policy
+from tfod.shards.create.tally import Tally
 
 from tests.beam.conftest import direct
 from tests.create.conftest import COCO, EXAMPLES, KITTI, OPEN_IMAGES, PICTURES, VOC

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tfod_validator.cli import main
-from tfod_validator.runner_options import split_arguments
+from tfod.cli.main import main
+from tfod.cli.runner_options import split_arguments
 
 
 @pytest.mark.parametrize(

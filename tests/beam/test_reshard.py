@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from tfod.beam import Runner
 from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
-from tfod.compression import Compression
+from tfod.cli.main import main
 from tfod.errors import ShardError, TfodError
-from tfod.output_folder import OutputExistsError
-from tfod.rearrange.cuts import cuts
-from tfod.rearrange.reshard import reshard
-from tfod.shard_layout import ShardLayout
-from tfod.writer import write_records
-from tfod_validator.cli import main
+from tfod.shards.rearrange.cuts import cuts
+from tfod.shards.rearrange.reshard import reshard
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.output_folder import OutputExistsError
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.writer import write_records
 
 from tests.beam.clusters import children_of, command_of, wait_until
 from tests.beam.conftest import direct
@@ -202,7 +202,7 @@ def test_nothing_is_written_onto_what_is_read(source: Path) -> None:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "tfod_validator.cli", "reshard", *map(str, arguments)]
+    return [sys.executable, "-m", "tfod.cli.main", "reshard", *map(str, arguments)]
 
 
 def as_in_a_terminal() -> None:
@@ -272,7 +272,7 @@ def test_without_beam_the_line_says_what_to_install(
 ) -> None:
     lines = (
         "import sys; sys.modules['apache_beam'] = None",
-        "from tfod_validator.cli import main; sys.exit(main())",
+        "from tfod.cli.main import main; sys.exit(main())",
     )
     arguments = command(source, "-o", tmp_path / "out", "--runner=direct")[3:]
     process = subprocess.run(

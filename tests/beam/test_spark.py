@@ -17,7 +17,7 @@ pytest.importorskip("apache_beam")
 pytest.importorskip("beam_pyspark_runner")
 
 from tfod.beam import Runner, run_pipeline
-from tfod_validator.check import Options, check_sources
+from tfod.check.check import Options, check_sources
 
 from tests.beam import steps
 

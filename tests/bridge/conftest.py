@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tfod.detection import Detection
-from tfod.stream import read_detections
-from tfod_validator.bridge import background, server
-from tfod_validator.cli import main
+from tfod.cli.main import main
+from tfod.cvat.client import background, server
+from tfod.detection.detection import Detection
+from tfod.detection.stream import read_detections
 
 from tests.bridge.stub_server import PASSWORD, USER, StubServer
 from tests.bridge.stub_state import StubTask

@@ -10,29 +10,35 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.corners import enclosing_points
-from tfod.detection_decoder import decode_detection
-from tfod.detection_encoder import encode_detection
-from tfod.errors import TfodError
-from tfod.example import Example
-from tfod.label_map import LabelMap
-from tfod.png import encode_mask_png
-from tfod.raster import box_outline, ellipse_outline, fill_box, fill_polygon, fills_its_box
-from tfod_validator.bridge.changes import Changes, shapes_by_frame
-from tfod_validator.bridge.dataset import compressed_runs
-from tfod_validator.bridge.document import DocumentWriter
-from tfod_validator.bridge.live_task import Label
-from tfod_validator.bridge.masks import (
+from tfod.check.cvat_shapes import BOX, MASK, CvatShape
+from tfod.check.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.cvat.client.changes import Changes, shapes_by_frame
+from tfod.cvat.client.dataset import compressed_runs
+from tfod.cvat.client.document import DocumentWriter
+from tfod.cvat.client.live_task import Label
+from tfod.cvat.client.masks import (
     decode_png,
     decode_runs,
     encode_runs,
     run_lengths,
 )
-from tfod_validator.bridge.objects import DetectionBuilder
-from tfod_validator.bridge.shapes import ShapeBuilder, attribute_text
-from tfod_validator.bridge.shard_zip import ZipRecord
-from tfod_validator.cvat_shapes import BOX, MASK, CvatShape
-from tfod_validator.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.cvat.client.objects import DetectionBuilder
+from tfod.cvat.client.shapes import ShapeBuilder, attribute_text
+from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.detection.corners import enclosing_points
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.label_map import LabelMap
+from tfod.detection.png import encode_mask_png
+from tfod.detection.raster import (
+    box_outline,
+    ellipse_outline,
+    fill_box,
+    fill_polygon,
+    fills_its_box,
+)
+from tfod.errors import TfodError
+from tfod.example.example import Example
 
 pytest.importorskip("lxml")
 pytest.importorskip("PIL")

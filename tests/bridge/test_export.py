@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod_validator.bridge import server
-from tfod_validator.bridge.masks import decode_png
+from tfod.cvat.client import server
+from tfod.cvat.client.masks import decode_png
 
 from tests.bridge.conftest import Run, add_objects, detections, shape
 from tests.bridge.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer
@@ -371,7 +371,7 @@ class TestLogin:
         options = ["--server-host", *host.format(port=stub.port).split()]
         command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
         ran = subprocess.run(
-            [sys.executable, "-m", "tfod_validator.cli", *command, *options, "--auth", "a:b"],
+            [sys.executable, "-m", "tfod.cli.main", *command, *options, "--auth", "a:b"],
             capture_output=True,
             text=True,
             env={**os.environ, "NO_PROXY": "127.0.0.1"},
@@ -393,7 +393,7 @@ def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
     command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
     options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfod_validator.cli", *command, *options],
+        [sys.executable, "-m", "tfod.cli.main", *command, *options],
         stdout=subprocess.DEVNULL,
         stderr=slave,
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
@@ -419,7 +419,7 @@ FULL = (
     "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     "limit = int(sys.argv.pop(1))\n"
     "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
-    "from tfod_validator.cli import main\n"
+    "from tfod.cli.main import main\n"
     "code = main(sys.argv[1:])\n"
     # Who measures coverage writes a file at the end.
     "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"

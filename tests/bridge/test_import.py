@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.writer import write_records
+from tfod.tfrecord.writer import write_records
 
 from tests.bridge.conftest import Ran, Run, jpeg, shape
 from tests.bridge.stub_server import PASSWORD, USER, Fault, StubServer
@@ -498,7 +498,7 @@ class TestInterrupted:
         command = ["cvat", "import", "task", "1", str(make_zip(record()))]
         options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "tfod_validator.cli", *command, *options],
+            [sys.executable, "-m", "tfod.cli.main", *command, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -517,7 +517,7 @@ class TestInterrupted:
 def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
     script = (
         "import sys; sys.modules['cvat_sdk'] = None\n"
-        "from tfod_validator.cli import main\n"
+        "from tfod.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     command = ["cvat", "import", "task", "1", str(make_zip(record())), "--server-host", stub.url]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tfod_validator.finding import Finding, Severity
-from tfod_validator.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
-from tfod_validator.rules.registry import Rule
-from tfod_validator.statistics import Statistics
+from tfod.check.finding import Finding, Severity
+from tfod.check.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
+from tfod.check.rules.registry import Rule
+from tfod.check.statistics import Statistics
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

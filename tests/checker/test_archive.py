@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.records import read_record_stream
-from tfod.writer import write_records
-from tfod.zip_directory import printable
-from tfod_validator.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod_validator.archive_contents import Contents, look_through
-from tfod_validator.collector import Collector
-from tfod_validator.finding import Finding
-from tfod_validator.profile import Policy
+from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod.check.archive_contents import Contents, look_through
+from tfod.check.collector import Collector
+from tfod.check.finding import Finding
+from tfod.check.profile import Policy
+from tfod.tfrecord.records import read_record_stream
+from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.zip_directory import printable
 
 from tests.conftest import encode, objects, picture
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip

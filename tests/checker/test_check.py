@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.writer import write_records
-from tfod_validator.check import Options, check_sources
-from tfod_validator.cli import main
-from tfod_validator.finding import Severity
+from tfod.check.check import Options, check_sources
+from tfod.check.finding import Severity
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 
@@ -220,7 +220,7 @@ def test_standard_input(broken: str, tmp_path: Path) -> None:
     ):
         with open(path, "rb") as stream:
             done = subprocess.run(
-                [sys.executable, "-m", "tfod_validator.cli", "check", "-", "--format", "json"],
+                [sys.executable, "-m", "tfod.cli.main", "check", "-", "--format", "json"],
                 stdin=stream,
                 capture_output=True,
                 check=False,
@@ -357,7 +357,7 @@ def test_interrupt(tmp_path: Path) -> None:
         [
             sys.executable,
             "-m",
-            "tfod_validator.cli",
+            "tfod.cli.main",
             "check",
             str(many),
             "--jobs",
@@ -398,7 +398,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
         [
             sys.executable,
             "-m",
-            "tfod_validator.cli",
+            "tfod.cli.main",
             "check",
             str(many),
             "--jobs",
@@ -421,14 +421,14 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
 
 
 def test_closed_pipe(broken: str) -> None:
-    command = f"{sys.executable} -m tfod_validator.cli check {broken} | head -1"
+    command = f"{sys.executable} -m tfod.cli.main check {broken} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("INVALID") and done.stderr == ""
 
 
 def test_no_colour_in_a_pipe_and_no_bar(broken: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tfod_validator.cli", "check", broken],
+        [sys.executable, "-m", "tfod.cli.main", "check", broken],
         capture_output=True,
         check=False,
     )
@@ -456,7 +456,7 @@ def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
 
 
 def test_terminal_has_colour_and_a_bar(broken: str) -> None:
-    command = [sys.executable, "-m", "tfod_validator.cli", "check", broken]
+    command = [sys.executable, "-m", "tfod.cli.main", "check", broken]
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     environment["TERM"] = "xterm"
     coloured = on_a_terminal(command, environment)
@@ -468,7 +468,7 @@ def test_terminal_has_colour_and_a_bar(broken: str) -> None:
 
 def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound: str) -> None:
     code = (
-        "import sys; from tfod_validator.cli import main;"
+        "import sys; from tfod.cli.main import main;"
         "main(['check', '--decode=none', sys.argv[1]]);"
         "bad = {'tensorflow', 'PIL', 'lxml', 'flask', 'jinja2', 'yaml', 'datumaro'} "
         "& set(sys.modules); print(bad)"
@@ -509,7 +509,7 @@ def test_a_report_never_replaces_a_source(check: Check, sound: str) -> None:
 def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
     shard = write(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
     done = subprocess.run(
-        [sys.executable, "-m", "tfod_validator.cli", "check", shard, "--format", form],
+        [sys.executable, "-m", "tfod.cli.main", "check", shard, "--format", form],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         check=False,

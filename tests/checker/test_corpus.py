@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator.check import Options, check_sources
+from tfod.check.check import Options, check_sources
 
 SOUND: dict[str, int] = {}
 # What fires, how often, and why that is right.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.writer import write_records
-from tfod_validator.cli import main
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod_validator.check import Options, check_sources
-from tfod_validator.cli import main
-from tfod_validator.decoding import Decoding
+from tfod.check.check import Options, check_sources
+from tfod.check.decoding import Decoding
+from tfod.cli.main import main
 
 from tests.checker.test_datasets import image_of, record, write
 from tests.conftest import encode, picture
@@ -72,7 +72,7 @@ class TestByDefault:
         shard = write(tmp_path, "train", damaged_in_the_middle(1))
         code = (
             "import sys; sys.modules['PIL'] = None;"
-            "from tfod_validator.cli import main; sys.exit(main(['check', sys.argv[1]]))"
+            "from tfod.cli.main import main; sys.exit(main(['check', sys.argv[1]]))"
         )
         command = [sys.executable, "-c", code, shard]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tfod_validator.check import Options, check_sources
-from tfod_validator.report import Report
+from tfod.check.check import Options, check_sources
+from tfod.check.report import Report
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

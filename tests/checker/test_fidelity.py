@@ -18,13 +18,13 @@ import pytest
 import tfod
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.check.annotations import Annotations, SourcePicture, load_annotations
+from tfod.check.collector import Collector
+from tfod.check.comparison import compare, missing_pictures
+from tfod.check.finding import Place
+from tfod.check.profile import Policy
+from tfod.check.rules.fidelity import Comparison, MissingPictures
 from tfod.errors import TfodError
-from tfod_validator.annotations import Annotations, SourcePicture, load_annotations
-from tfod_validator.collector import Collector
-from tfod_validator.comparison import compare, missing_pictures
-from tfod_validator.finding import Place
-from tfod_validator.profile import Policy
-from tfod_validator.rules.fidelity import Comparison, MissingPictures
 
 from tests.checker.test_task import IMAGES_XML, LAUGHS, video
 

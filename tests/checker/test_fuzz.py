@@ -17,12 +17,12 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tfod.records import masked_crc32c
-from tfod_validator.archive import ArchiveLimits
-from tfod_validator.check import Options, check_sources
-from tfod_validator.profile import READY
-from tfod_validator.render import render_html, render_junit, render_text
-from tfod_validator.report import Report
+from tfod.check.archive import ArchiveLimits
+from tfod.check.check import Options, check_sources
+from tfod.check.profile import READY
+from tfod.check.render import render_html, render_junit, render_text
+from tfod.check.report import Report
+from tfod.tfrecord.records import masked_crc32c
 
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard
 from tests.zip_forge import Item, forge

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.pixel_boxes import BoxTally
-from tfod_validator.check import Options
-from tfod_validator.check import check_sources as check
-from tfod_validator.profile import OFF, READY
+from tfod.check.check import Options
+from tfod.check.check import check_sources as check
+from tfod.check.profile import OFF, READY
+from tfod.detection.pixel_boxes import BoxTally
 
 from tests.checker.test_check import write
 from tests.conftest import encode, objects, picture

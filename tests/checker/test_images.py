@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
-from tfod.errors import TfodError
-from tfod.picture import PictureHeader, read_picture_header
-from tfod_validator import picture_bytes
-from tfod_validator.check import check_sources
-from tfod_validator.finding import Place, Problem, Severity
-from tfod_validator.picture_bytes import DecodeFailure, decode_failure, looks_like
-from tfod_validator.rules.images import (
+from tfod.check import picture_bytes
+from tfod.check.check import check_sources
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.picture_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.rules.images import (
     PictureFacts,
     SamePicture,
     Sha256Facts,
     SharedPicture,
 )
-from tfod_validator.rules.registry import judge
+from tfod.check.rules.registry import judge
+from tfod.detection.picture import PictureHeader, read_picture_header
+from tfod.errors import TfodError
 
 from tests.mutants.sound import jpeg, shard, with_boxes
 from tests.picture_kinds import bmp, exif_block, exif_jpeg, picture_of, png, saved, with_segment

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tfod.describe import describe
+from tfod.check.annotations import load_annotations
+from tfod.check.check import Options, check_sources
+from tfod.check.task import load_task
+from tfod.detection.describe import describe
 from tfod.errors import TfodError
-from tfod_validator.annotations import load_annotations
-from tfod_validator.check import Options, check_sources
-from tfod_validator.task import load_task
 
 from tests.hostile import FAMILIES, XML_FAMILIES, growths
 

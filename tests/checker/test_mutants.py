@@ -13,11 +13,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tfod_validator.check import Options, check_sources
-from tfod_validator.cli import main
-from tfod_validator.profile import READY
-from tfod_validator.report import Report
-from tfod_validator.rules.registry import all_rules
+from tfod.check.check import Options, check_sources
+from tfod.check.profile import READY
+from tfod.check.report import Report
+from tfod.check.rules.registry import all_rules
+from tfod.cli.main import main
 
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tfod_validator.check import Options, check_sources
-from tfod_validator.cli import main
-from tfod_validator.finding import Finding
-from tfod_validator.render.next_steps import Step, next_steps
-from tfod_validator.report import Report
+from tfod.check.check import Options, check_sources
+from tfod.check.finding import Finding
+from tfod.check.render.next_steps import Step, next_steps
+from tfod.check.report import Report
+from tfod.cli.main import main
 
 from tests.checker.reports import found, make_report
 from tests.checker.test_check import training, write

@@ -7,17 +7,17 @@ import random
 from pathlib import Path
 
 import pytest
-from tfod.headers import split_shard
-from tfod.rearrange.index_file import write_indexes
-from tfod.writer import write_records
-from tfod_validator.check import Options, check_sources
-from tfod_validator.examined import Instructions
-from tfod_validator.plan import in_parts
-from tfod_validator.profile import READY, Policy
-from tfod_validator.row_store import RowStore
-from tfod_validator.sources import take_inventory
-from tfod_validator.tally import Tally
-from tfod_validator.work import ShardWork, Work, do_work, number_of, place_of
+from tfod.check.check import Options, check_sources
+from tfod.check.examined import Instructions
+from tfod.check.plan import in_parts
+from tfod.check.profile import READY, Policy
+from tfod.check.row_store import RowStore
+from tfod.check.sources import take_inventory
+from tfod.check.tally import Tally
+from tfod.check.work import ShardWork, Work, do_work, number_of, place_of
+from tfod.shards.rearrange.index_file import write_indexes
+from tfod.tfrecord.headers import split_shard
+from tfod.tfrecord.writer import write_records
 
 from tests.checker.test_check import training
 from tests.conftest import frame, objects
@@ -114,7 +114,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
             Path(paths[0]).unlink()
         return found
 
-    monkeypatch.setattr("tfod_validator.local_check.in_parts", and_gone)
+    monkeypatch.setattr("tfod.check.local_check.in_parts", and_gone)
     report = check_sources([str(tmp_path)], Options(jobs=2, part_bytes=1))
     assert report.counts.by_code["TFR013"] == 1
     assert report.counts.records == 20
@@ -124,7 +124,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
 def test_too_many_classes_are_the_same_ones_however_they_are_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfod_validator.kinds.MOST_KINDS", 50)
+    monkeypatch.setattr("tfod.check.kinds.MOST_KINDS", 50)
     box = (0.1, 0.1, 0.9, 0.9)
     records = []
     for number in range(400):

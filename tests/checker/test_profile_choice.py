@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.example import Example
-from tfod.keys import BOX, OBJECT_ATTRIBUTES
-from tfod.stream import read_examples
-from tfod.wire import Kind
-from tfod_validator.profile import READY
-from tfod_validator.profile_choice import Sample, choose_profile, sample_of
+from tfod.check.profile import READY
+from tfod.check.profile_choice import Sample, choose_profile, sample_of
+from tfod.detection.keys import BOX, OBJECT_ATTRIBUTES
+from tfod.detection.stream import read_examples
+from tfod.example.example import Example
+from tfod.example.wire import Kind
 
 from tests.conftest import encode, objects, picture
 

@@ -13,16 +13,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tfod.check.finding import Severity
+from tfod.check.profile import OFF, READY, Profile, profile_of_features
+from tfod.check.profile_document import schema
+from tfod.check.profile_file import load_profile, profile_to_yaml
+from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.cli import main as cli
+from tfod.detection.roles import Roles
+from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
-from tfod.roles import Roles
-from tfod.schema import PROFILES, FeatureSpec, to_source
-from tfod.wire import Kind
-from tfod_validator import cli
-from tfod_validator.finding import Severity
-from tfod_validator.profile import OFF, READY, Profile, profile_of_features
-from tfod_validator.profile_document import schema
-from tfod_validator.profile_file import load_profile, profile_to_yaml
-from tfod_validator.rules.registry import FAMILIES, all_rules
+from tfod.example.wire import Kind
 
 from tests.conftest import objects, picture
 
@@ -252,7 +252,7 @@ class TestDocuments:
         code = (
             f"import sys; sys.modules[{module!r}] = None\n"
             "from tfod.errors import TfodError\n"
-            "from tfod_validator.profile_file import load_profile\n"
+            "from tfod.check.profile_file import load_profile\n"
             f"try: load_profile({path!r})\n"
             "except TfodError as error: print(error)"
         )

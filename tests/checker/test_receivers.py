@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator.cli import main
-from tfod_validator.finding import Severity
-from tfod_validator.profile import OFF, READY, Policy, profile_of_features
-from tfod_validator.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
-from tfod_validator.rules.registry import Rule, all_rules
-from tfod_validator.task import Frame, Task
+from tfod.check.finding import Severity
+from tfod.check.profile import OFF, READY, Policy, profile_of_features
+from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
+from tfod.check.rules.registry import Rule, all_rules
+from tfod.check.task import Frame, Task
+from tfod.cli.main import main
 
 from tests.checker.test_check import training, write
 from tests.conftest import encode, objects, picture

@@ -7,9 +7,9 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from tfod_validator.finding import Place
-from tfod_validator.render.drawn import LONGEST, draw_picture
-from tfod_validator.samples import Sample
+from tfod.check.finding import Place
+from tfod.check.render.drawn import LONGEST, draw_picture
+from tfod.check.samples import Sample
 
 from tests.picture_kinds import saved
 

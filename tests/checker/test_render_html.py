@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tfod_validator.finding import Place
-from tfod_validator.render import render_html
-from tfod_validator.render.wording import page_advice
-from tfod_validator.report import Report
-from tfod_validator.rules import registry
-from tfod_validator.samples import Sample, Thumbnail, thumbnail
+from tfod.check.finding import Place
+from tfod.check.render import render_html
+from tfod.check.render.wording import page_advice
+from tfod.check.report import Report
+from tfod.check.rules import registry
+from tfod.check.samples import Sample, Thumbnail, thumbnail
 
 from tests.checker.reports import (
     HOSTILE,
@@ -344,9 +344,9 @@ sys.modules[{absent!r}] = None
 import numpy as np
 from tests.checker.reports import found, make_report
 from tfod.errors import TfodError
-from tfod_validator.finding import Place
-from tfod_validator.render import render_html, render_text
-from tfod_validator.samples import Sample
+from tfod.check.finding import Place
+from tfod.check.render import render_html, render_text
+from tfod.check.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)
 one = Sample(Place(), ("BOX903",), (), b"x", 1, 1, np.zeros((0, 4)), ())

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from tfod_validator.render import render_json
-from tfod_validator.report import Report
-from tfod_validator.statistics import GRID, Statistics
+from tfod.check.render import render_json
+from tfod.check.report import Report
+from tfod.check.statistics import GRID, Statistics
 
 from tests.checker.reports import found, hostile_report, make_report, some_statistics
 

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.errors import TfodError
-from tfod_validator import repeats, row_store
-from tfod_validator.batch import Row
-from tfod_validator.repeats import (
+from tfod.check import repeats, row_store
+from tfod.check.batch import Row
+from tfod.check.repeats import (
     Repeat,
     Repeats,
     bucket_ranges,
@@ -30,7 +29,7 @@ from tfod_validator.repeats import (
     repeats_in,
     wanted_rows,
 )
-from tfod_validator.row_blocks import (
+from tfod.check.row_blocks import (
     BUCKETS,
     KEYED_ROWS,
     FileSpan,
@@ -41,7 +40,8 @@ from tfod_validator.row_blocks import (
     RowPlace,
     hash_of_bytes,
 )
-from tfod_validator.row_store import RowStore, scratch_folder
+from tfod.check.row_store import RowStore, scratch_folder
+from tfod.errors import TfodError
 
 _MANY = 5000  # rows of a block that says where its ranges begin
 
@@ -387,8 +387,8 @@ def test_blocks_go_to_a_file_when_there_are_many(tmp_path: Path) -> None:
 _FILL = """
 import resource, sys
 from tfod.errors import TfodError
-from tfod_validator.row_blocks import RowBlock
-from tfod_validator.row_store import RowStore
+from tfod.check.row_blocks import RowBlock
+from tfod.check.row_store import RowStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, 6 << 20))
 store = RowStore(sys.argv[1])
 try:

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tfod_validator import cli
-from tfod_validator.profile import READY
-from tfod_validator.rules.registry import FAMILIES, all_rules
-from tfod_validator.rules_pages import full_text, markdown_pages, profile_changes, table
+from tfod.check.profile import READY
+from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules_pages import full_text, markdown_pages, profile_changes, table
+from tfod.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "rules"
@@ -26,7 +26,7 @@ def test_every_code_of_the_sources_is_in_the_table_and_on_a_page() -> None:
     """Looked for in the sources' own text, past the registry."""
     declared = Counter(
         code
-        for path in (ROOT / "validator" / "tfod_validator").rglob("*.py")
+        for path in (ROOT / "plugin" / "tfod").rglob("*.py")
         for code in re.findall(r'^ *@?rule\(\s*"([A-Z]{3}\d{3})"', path.read_text(), re.MULTILINE)
     )
     assert set(declared) == set(RULES) and set(declared.values()) == {1}

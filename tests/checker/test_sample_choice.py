@@ -6,10 +6,10 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tfod_validator.check import Options, check
-from tfod_validator.sample_choice import choose_samples
-from tfod_validator.samples import Sample
-from tfod_validator.sources import take_inventory
+from tfod.check.check import Options, check
+from tfod.check.sample_choice import choose_samples
+from tfod.check.samples import Sample
+from tfod.check.sources import take_inventory
 
 from tests.conftest import encode
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes

@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.label_map import LabelMap, LabelMapItem
-from tfod_validator.collector import Findings
-from tfod_validator.examined import Examined, Figures
-from tfod_validator.finding import Finding, Severity
-from tfod_validator.rules.labels import LabelMapFile
-from tfod_validator.statistics import Statistics
-from tfod_validator.tally import ShardSummary, Tally, WorkResult, joined_parts
+from tfod.check.collector import Findings
+from tfod.check.examined import Examined, Figures
+from tfod.check.finding import Finding, Severity
+from tfod.check.rules.labels import LabelMapFile
+from tfod.check.statistics import Statistics
+from tfod.check.tally import ShardSummary, Tally, WorkResult, joined_parts
+from tfod.detection.label_map import LabelMap, LabelMapItem
 
 _PART_BITS = 24
 _SEVERITIES = {"TFR901": Severity.ERROR, "BOX902": Severity.WARNING, "NAM903": Severity.INFO}

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tfod.check.collector import Collector
+from tfod.check.cvat_xml import read_cvat_xml
+from tfod.check.finding import Place
+from tfod.check.frames import PictureRow, judge_task
+from tfod.check.profile import Policy
+from tfod.check.rules.task import nearest_label
+from tfod.check.task import Frame, Task, load_task
 from tfod.errors import TfodError
-from tfod_validator.collector import Collector
-from tfod_validator.cvat_xml import read_cvat_xml
-from tfod_validator.finding import Place
-from tfod_validator.frames import PictureRow, judge_task
-from tfod_validator.profile import Policy
-from tfod_validator.rules.task import nearest_label
-from tfod_validator.task import Frame, Task, load_task
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
 IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -393,7 +393,7 @@ class TestBadInput:
     def test_what_is_held_is_bounded(
         self, write: Write, monkeypatch: pytest.MonkeyPatch, inside: str
     ) -> None:
-        monkeypatch.setattr("tfod.safe_xml._MOST_HELD", 300)
+        monkeypatch.setattr("tfod.convert.safe_xml._MOST_HELD", 300)
         head = "<annotations>\n" + "<image id='0' name='a.jpg'><points/></image>\n" * 3
         path = write("a.xml", head.replace("\n", "\n<meta/>", 1) + inside + "<box a=''/>" * 200)
         kind = inside[1:].partition(">")[0]
@@ -410,7 +410,7 @@ class TestBadInput:
     def test_a_bomb_takes_little_memory(self, tmp_path: Path, inside: str, most: int) -> None:
         path = write_bomb(tmp_path / "bomb.zip", inside, 40)
         script = (
-            "import resource, sys, lxml.etree; from tfod_validator.task import load_task\n"
+            "import resource, sys, lxml.etree; from tfod.check.task import load_task\n"
             "from tfod.errors import TfodError\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used()\n"
@@ -433,7 +433,7 @@ class TestBadInput:
                 file.write(f'<image id="{number}" name="{number}.jpg">{box}</image>\n')
             file.write("</annotations>")
         script = (
-            "import resource, sys, lxml.etree; from tfod_validator.task import load_task\n"
+            "import resource, sys, lxml.etree; from tfod.check.task import load_task\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )

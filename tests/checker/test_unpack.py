@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfod.shards import find_shards
-from tfod.writer import write_records
-from tfod_validator.archive import ArchiveDamageError, ArchiveLimits
-from tfod_validator.unpack import unpack_shards
+from tfod.check.archive import ArchiveDamageError, ArchiveLimits
+from tfod.check.unpack import unpack_shards
+from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 from tests.zip_forge import Item, forge, real_zip

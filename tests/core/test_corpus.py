@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod import keys
-from tfod.describe import describe
-from tfod.detection_decoder import decode_detection
-from tfod.detection_encoder import encode_detection
-from tfod.example import Example
-from tfod.records import read_records
-from tfod.shard_file import RecordIndex
-from tfod.writer import RecordWriter
+from tfod.detection import keys
+from tfod.detection.describe import describe
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.example.example import Example
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shard_file import RecordIndex
+from tfod.tfrecord.writer import RecordWriter
 
 from tests.conftest import CORPUS
 

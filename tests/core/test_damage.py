@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.damage import Damage, DamageKind
-from tfod.headers import HeaderFinder, find_headers, split_shard
-from tfod.records import is_record_header, masked_crc32c, read_record_stream, read_records
+from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.headers import HeaderFinder, find_headers, split_shard
+from tfod.tfrecord.records import is_record_header, masked_crc32c, read_record_stream, read_records
 
 from tests.conftest import frame
 
@@ -185,7 +185,7 @@ def test_headers_are_found_as_one_by_one(noise: bytes, lengths: list[int]) -> No
 @given(st.data())
 def test_headers_are_found_as_the_window_moves_on(draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfod.headers._BLOCK", draw.draw(st.integers(1, 40)))
+        patch.setattr("tfod.tfrecord.headers._BLOCK", draw.draw(st.integers(1, 40)))
         _compare_windows(draw)
 
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tfod.describe import describe
-from tfod_validator import cli, describe_command
+from tfod.cli import describe_command
+from tfod.cli import main as cli
+from tfod.detection.describe import describe
 
 from tests.conftest import objects, picture
 
@@ -110,7 +111,7 @@ def test_unreadable_file(
 
 def test_a_reader_that_goes_away(make_shard) -> None:
     shard = make_shard("s", *[{f"key {n}": n for n in range(3000)}])
-    command = f"{sys.executable} -m tfod_validator.cli describe {shard} | head -n 1"
+    command = f"{sys.executable} -m tfod.cli.main describe {shard} | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == "" and done.stdout.startswith("1 shard, 1 record, 0 boxes")
 

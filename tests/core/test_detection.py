@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
-from tfod import keys
-from tfod.attributes import is_attribute_value
-from tfod.detection import Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection_decoder import decode_detection
-from tfod.detection_encoder import encode_detection
+from tfod.detection import keys
+from tfod.detection.attributes import is_attribute_value
+from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.detection_encoder import encode_detection
 from tfod.errors import RecordError
-from tfod.example import Example
-from tfod.wire import Kind
+from tfod.example.example import Example
+from tfod.example.wire import Kind
 
 from tests.conftest import encode, objects, picture
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tfod.detection_csv import (
+from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
     CsvError,
@@ -20,7 +20,7 @@ from tfod.detection_csv import (
     read_detection_csv,
     write_detection_csv,
 )
-from tfod.publishing import WriteError
+from tfod.tfrecord.publishing import WriteError
 
 HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
@@ -239,7 +239,7 @@ class TestWriting:
         path = tmp_path / "x.csv"
         path.write_text("before")
         code = (
-            "import resource, signal, sys; from tfod.detection_csv import *;"
+            "import resource, signal, sys; from tfod.convert.detection_csv import *;"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16));"
             "box = CsvBox('x', (1.0, 2.0, 3.0, 4.0));"

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.errors import RecordError
-from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
-from tfod.wire import Kind, read_varint
+from tfod.example.example import (
+    Example,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+from tfod.example.wire import Kind, read_varint
 
 from tests.conftest import encode
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.errors import LabelMapError
-from tfod.label_map import (
+from tfod.detection.label_map import (
     Keypoint,
     LabelMap,
     LabelMapItem,
@@ -18,6 +17,7 @@ from tfod.label_map import (
     parse_label_map,
     read_label_map,
 )
+from tfod.errors import LabelMapError
 
 CAR, BUS = LabelMapItem(3, "car"), LabelMapItem(7, "bus")
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod import roles
-from tfod.classification import LabelProfile, encode_labelled_picture
-from tfod.counted_names import FileName, file_names, parse_file_name
-from tfod.detection import ImageLabel
-from tfod.detection_decoder import decode_detection
+from tfod.convert.keras_coco import Annotation, encode_annotations
+from tfod.detection import roles
+from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.detection import ImageLabel
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.label_map import LabelMapItem
+from tfod.detection.labels_file import find_labels, labels_text, read_labels
+from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
 from tfod.errors import LabelMapError, RecordError, TfodError
-from tfod.example import Example
-from tfod.keras_coco import Annotation, encode_annotations
-from tfod.label_map import LabelMapItem
-from tfod.labels_file import find_labels, labels_text, read_labels
-from tfod.mapped_decoder import MappedRecord, decode_mapped
-from tfod.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
+from tfod.example.example import Example
+from tfod.tfrecord.counted_names import FileName, file_names, parse_file_name
 
 from tests.conftest import encode, objects, picture
 from tests.picture_kinds import HEIGHT, WIDTH, saved
@@ -206,7 +206,7 @@ class TestRecognition:
         assert not is_keras_coco(example(keras(bbox=[1, 2, 3, 4])))
 
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
-        from tfod.schema import PROFILES
+        from tfod.detection.schema import PROFILES
 
         for name in ("keras_coco", "image_classification", "image_label"):
             assert getattr(roles, name.upper()).all_keys <= PROFILES[name].keys()

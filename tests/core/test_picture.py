@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
-from tfod.picture import (
+from tfod.detection.picture import (
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     PictureHeader,

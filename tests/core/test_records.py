@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.records import (
+from tfod.tfrecord.records import (
     Record,
     is_record_header,
     masked_crc32c,

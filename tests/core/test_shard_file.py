@@ -8,10 +8,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from tfod import shard_file
 from tfod.errors import ShardError
-from tfod.shard_file import ByteSpan, RecordIndex, identify
-from tfod.writer import write_records
+from tfod.tfrecord import shard_file
+from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
+from tfod.tfrecord.writer import write_records
 
 PAYLOADS = [b"first", b"", b"x" * 700_000, b"last"]
 

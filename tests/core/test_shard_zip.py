@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 import tfod
-from tfod.describe import describe
+from tfod.detection.describe import describe
+from tfod.detection.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
-from tfod.label_map import read_label_map
-from tfod.opening import open_shard
-from tfod.shard_file import ByteSpan, RecordIndex, identify
-from tfod.shards import find_label_map, find_shards
+from tfod.tfrecord.opening import open_shard
+from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
+from tfod.tfrecord.shards import find_label_map, find_shards
 
 from tests.conftest import encode, frame, objects, picture
 from tests.zip_forge import Item, forge
@@ -230,7 +230,7 @@ def test_describe_loads_no_zip_code_for_files(make_shard) -> None:
     path = make_shard("train", picture())
     code = (
         "import sys, tfod; list(tfod.read_detections(sys.argv[1]));"
-        "print('tfod.shard_zip' in sys.modules)"
+        "print('tfod.tfrecord.shard_zip' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, check=True

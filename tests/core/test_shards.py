@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 from tfod.errors import ShardsNotFoundError
-from tfod.naming import IdMaker, PictureFolders, is_id_of, safe_relative_path, split_extension
-from tfod.shards import (
+from tfod.tfrecord.naming import (
+    IdMaker,
+    PictureFolders,
+    is_id_of,
+    safe_relative_path,
+    split_extension,
+)
+from tfod.tfrecord.shards import (
     ShardName,
     find_label_map,
     find_shards,
@@ -16,7 +22,7 @@ from tfod.shards import (
     parse_shard_name,
     shard_file_names,
 )
-from tfod.writer import write_records
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
 

@@ -30,8 +30,8 @@ def test_contents(wheel: Path) -> None:
         "tfod/label_maps/coco.pbtxt",
         "tfod_validator/examples/shapes_good.zip",
         "tfod_validator/examples/shapes_broken.zip",
-        "tfod_validator/cli.py",
-        "tfod_validator/profile.schema.json",
+        "tfod/cli/main.py",
+        "tfod/check/profile.schema.json",
         "_tfod_import_hook.py",
         "tfod_datumaro.pth",
     } <= names

@@ -7,12 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from tfod import writer as writer_module
-from tfod.naming import safe_relative_path
-from tfod.publishing import WriteError
-from tfod.records import read_records
-from tfod.shards import find_shards
-from tfod.writer import ShardSetWriter, write_records
+from tfod.tfrecord import writer as writer_module
+from tfod.tfrecord.naming import safe_relative_path
+from tfod.tfrecord.publishing import WriteError
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.writer import ShardSetWriter, write_records
 
 
 def payloads(*paths: str) -> list[bytes]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tfod.detection import Detection
-from tfod.stream import read_detections
-from tfod_validator.cli import main
+from tfod.cli.main import main
+from tfod.detection.detection import Detection
+from tfod.detection.stream import read_detections
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VOC = EXAMPLES / "shapes_voc"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.label_map import read_label_map
+from tfod.detection.label_map import read_label_map
 
 from tests.create.conftest import Ran, Run, by_filename
 

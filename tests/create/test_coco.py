@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.coco import read_coco
-from tfod.create.coco_keypoints import PERSON_KEYPOINTS
-from tfod.detection import Detection
-from tfod.label_map import read_label_map
-from tfod_validator.annotations import load_annotations
-from tfod_validator.check import Options, check_sources
+from tfod.check.annotations import load_annotations
+from tfod.check.check import Options, check_sources
+from tfod.convert.coco import read_coco
+from tfod.detection.detection import Detection
+from tfod.detection.label_map import read_label_map
+from tfod.shards.create.coco_keypoints import PERSON_KEYPOINTS
 
 from tests.create.conftest import (
     COCO,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfod.label_map import read_label_map
-from tfod.stream import read_detections
+from tfod.detection.label_map import read_label_map
+from tfod.detection.stream import read_detections
 
 from tests.create.conftest import PICTURES, Run, by_filename, float32
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod.stream import read_examples
-from tfod.wire import Kind
+from tfod.detection.stream import read_examples
+from tfod.example.wire import Kind
 
 from tests.create.conftest import COCO, KITTI, OPEN_IMAGES, PICTURES, VOC, Run, coco_arguments
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tfod.label_map import read_label_map
-from tfod_validator.check import check_sources
+from tfod.check.check import check_sources
+from tfod.detection.label_map import read_label_map
 
 from tests.create.conftest import KITTI, Run, by_filename, float32
 

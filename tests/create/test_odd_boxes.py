@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tfod_validator.check import Options, check_sources
-from tfod_validator.receivers import TRAINING
+from tfod.check.check import Options, check_sources
+from tfod.check.receivers import TRAINING
 
 from tests.create.conftest import Run, by_filename, float32
 from tests.create.one_image import FORMATS, NAME

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.create.open_images_csv import box_rows
-from tfod.create.policy import Policy
-from tfod.create.tally import Tally
-from tfod.detection import ImageLabel
-from tfod.label_map import read_label_map
-from tfod.stream import read_detections
-from tfod_validator.check import check_sources
+from tfod.check.check import check_sources
+from tfod.detection.detection import ImageLabel
+from tfod.detection.label_map import read_label_map
+from tfod.detection.stream import read_detections
+from tfod.shards.create.open_images_csv import box_rows
+from tfod.shards.create.policy import Policy
+from tfod.shards.create.tally import Tally
 
 from tests.create.conftest import OPEN_IMAGES, Run, by_filename
 

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tfod.detection import Detection
-from tfod.detection_encoder import encode_detection
-from tfod.writer import ShardSetWriter
-from tfod_validator.cli import build_parser
+from tfod.cli.main import build_parser
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.tfrecord.writer import ShardSetWriter
 
 from tests.create.conftest import VOC, Run, by_filename
 from tests.renames import at_rename, fail
@@ -83,7 +83,7 @@ FULL = (
     "import resource, signal, sys\n"
     "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"
-    "from tfod_validator.cli import main\n"
+    "from tfod.cli.main import main\n"
     "code = main(sys.argv[1:])\n"
     # Who measures coverage writes a file at the end.
     "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
@@ -114,7 +114,7 @@ def test_interrupted(voc: Path, tmp_path: Path) -> None:
     last = voc / "Annotations" / "shapes_08.xml"
     last.unlink()
     os.mkfifo(last)
-    command = [sys.executable, "-m", "tfod_validator.cli", "create", "pascal"]
+    command = [sys.executable, "-m", "tfod.cli.main", "create", "pascal"]
     out = tmp_path / "out"
     process = subprocess.Popen(
         [*command, "--data_dir", str(voc), "--output_path", str(out / "p.record"),
@@ -201,9 +201,9 @@ def test_numbers_of_shards(run: Run, tmp_path: Path, value: str) -> None:
 def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
     """Neither XML, pictures nor outlines are loaded before they are needed."""
     code = (
-        "import sys, tfod.create.pascal, tfod.create.coco, tfod.create.kitti, "
-        "tfod.create.open_images\n"
-        "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod_validator'}\n"
-        "assert not heavy & {name.partition('.')[0] for name in sys.modules}, sys.modules.keys()"
+        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco, tfod.shards.create.kitti, "
+        "tfod.shards.create.open_images\n"
+        "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
+        "assert not heavy & sys.modules.keys(), sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

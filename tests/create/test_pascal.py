@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
-from tfod.label_map import read_label_map
-from tfod_validator.annotations import load_annotations
-from tfod_validator.check import Options, check_sources
+from tfod.check.annotations import load_annotations
+from tfod.check.check import Options, check_sources
+from tfod.detection.label_map import read_label_map
 
 from tests.create.conftest import PICTURES, VOC, Run, by_filename, float32
 

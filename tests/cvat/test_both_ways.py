@@ -16,11 +16,11 @@ from cvat.apps.engine.models import Annotations, Task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tfod_validator.bridge.export import ExportOptions, convert_export
-from tfod_validator.check import Options, check
-from tfod_validator.finding import Severity
-from tfod_validator.receivers import CVAT
-from tfod_validator.sources import take_inventory
+from tfod.check.check import Options, check
+from tfod.check.finding import Severity
+from tfod.check.receivers import CVAT
+from tfod.check.sources import take_inventory
+from tfod.cvat.client.export import ExportOptions, convert_export
 
 from tests.cvat.images_format import cvat_for_images
 from tests.cvat.tasks import (

@@ -164,7 +164,7 @@ def test_a_registry_that_refuses_leaves_the_server_up(double: str) -> None:
 def test_a_lazy_server_stays_lazy() -> None:
     """What made CVAT drop the format: that every process paid for it."""
     code = START + (
-        "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod_validator',"
+        "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.check',"
         " 'tfod.datumaro', 'tfod.cvat.export', 'cvat.apps.dataset_manager.formats.registry');"
         "print(json.dumps([name for name in sys.modules for one in heavy"
         " if name == one or name.startswith(one + '.')]))"
@@ -180,7 +180,7 @@ def test_listing_the_formats_loads_no_more_than_the_server_has(double: str) -> N
     code = START + (
         "import cvat.apps.dataset_manager.formats.registry;"
         "print(json.dumps([name for name in sys.modules"
-        " if name.startswith(('tfod_validator', 'tfod.datumaro.', 'tensorflow'))"
+        " if name.startswith(('tfod.check', 'tfod.datumaro.', 'tensorflow'))"
         " and name != 'tfod.datumaro.activation']))"
     )
     assert run(code, double, TFOD_ACTIVATE="0")[0] == []

@@ -13,10 +13,10 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Picture, Task
-from tfod_validator.check import Options, check_sources
-from tfod_validator.receivers import CVAT
-from tfod_validator.report import Report
-from tfod_validator.task import load_task
+from tfod.check.check import Options, check_sources
+from tfod.check.receivers import CVAT
+from tfod.check.report import Report
+from tfod.check.task import load_task
 
 from tests.conftest import encode, objects, picture
 from tests.conftest import frame as shard_of

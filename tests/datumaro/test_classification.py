@@ -18,7 +18,7 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError, DatasetImportError
 from tfod.datumaro import lines
 from tfod.datumaro.lines import DatasetItem
-from tfod.stream import read_examples
+from tfod.detection.stream import read_examples
 
 from tests.conftest import encode
 from tests.datumaro.conftest import content, ids_of, labels_of

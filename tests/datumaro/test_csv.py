@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
+from tfod.convert.detection_csv import (
+    COLUMNS,
+    CsvBox,
+    CsvPicture,
+    read_detection_csv,
+    write_detection_csv,
+)
 from tfod.datumaro import lines
 from tfod.datumaro.pictures import file_size
-from tfod.detection_csv import COLUMNS, CsvBox, CsvPicture, read_detection_csv, write_detection_csv
 
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
 from tests.datumaro.test_commands import run

@@ -29,9 +29,9 @@ from datumaro.components.errors import DatasetExportError
 from PIL import Image as PillowImage
 from tfod.datumaro import lines
 from tfod.datumaro.lines import DatasetItem
-from tfod.label_map import read_label_map
-from tfod.stream import read_detections, read_examples
-from tfod.writer import write_records
+from tfod.detection.label_map import read_label_map
+from tfod.detection.stream import read_detections, read_examples
+from tfod.tfrecord.writer import write_records
 
 try:
     from datumaro.components.exporter import ExportErrorPolicy
@@ -628,7 +628,7 @@ class TestWholeOrNotAtAll:
     def test_a_full_disk_is_one_line(self, tmp_path, monkeypatch) -> None:
         if not os.path.exists("/dev/full"):
             pytest.skip("this system has no /dev/full")
-        from tfod import writer
+        from tfod.tfrecord import writer
 
         real = os.fdopen
 

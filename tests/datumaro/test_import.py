@@ -15,9 +15,9 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from PIL import Image as PillowImage
 from tfod.datumaro import lines
+from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
-from tfod.stream import read_detections
-from tfod.writer import write_records
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of

@@ -23,9 +23,9 @@ from datumaro.components.environment import Environment
 from datumaro.components.errors import DatasetExportError, DatasetImportError
 from tfod.datumaro import lines
 from tfod.datumaro.lines import DatasetItem
-from tfod.label_map import read_label_map
-from tfod.stream import read_examples
-from tfod.writer import write_records
+from tfod.detection.label_map import read_label_map
+from tfod.detection.stream import read_examples
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
 from tests.datumaro.conftest import content, ids_of, labels_of

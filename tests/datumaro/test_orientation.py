@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from datumaro.components.dataset import Dataset
 from PIL import Image
-from tfod.detection import Detection
-from tfod.stream import read_detections
+from tfod.detection.detection import Detection
+from tfod.detection.stream import read_detections
 
 STORED, SHOWN = (200, 100), (100, 200)
 BOX = (10, 20, 40, 120)

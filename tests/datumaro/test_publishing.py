@@ -15,8 +15,8 @@ datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset  # noqa: E402
 from tfod.datumaro import lines  # noqa: E402
-from tfod.publishing import InterruptedWriteError  # noqa: E402
-from tfod.shards import find_shards  # noqa: E402
+from tfod.tfrecord.publishing import InterruptedWriteError  # noqa: E402
+from tfod.tfrecord.shards import find_shards  # noqa: E402
 
 from tests.picture_kinds import saved  # noqa: E402
 from tests.renames import at_rename, fail, files, interrupt, killed_at_rename  # noqa: E402

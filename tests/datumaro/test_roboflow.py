@@ -14,9 +14,9 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import lines
-from tfod.example import Example
-from tfod.label_map import EMPTY_SUBSETS
-from tfod.records import read_records
+from tfod.detection.label_map import EMPTY_SUBSETS
+from tfod.example.example import Example
+from tfod.tfrecord.records import read_records
 
 from tests.datumaro.conftest import content, ids_of, labels_of
 from tests.datumaro.test_commands import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.example import encode_example, float_feature, int64_feature
+from tfod.example.example import encode_example, float_feature, int64_feature
 
 from tests.conftest import encode, objects
 from tests.mutants.registry import Mutant, fail, mutants_of, near

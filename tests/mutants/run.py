@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfod_validator.annotations import load_annotations
-from tfod_validator.archive import ArchiveLimits
-from tfod_validator.check import Options, check_sources
-from tfod_validator.decoding import read_most_decoded
-from tfod_validator.profile_file import load_profile
-from tfod_validator.report import Report
-from tfod_validator.task import load_task
+from tfod.check.annotations import load_annotations
+from tfod.check.archive import ArchiveLimits
+from tfod.check.check import Options, check_sources
+from tfod.check.decoding import read_most_decoded
+from tfod.check.profile_file import load_profile
+from tfod.check.report import Report
+from tfod.check.task import load_task
 
 from tests.mutants.registry import Content, Inside, Mutant
 from tests.mutants.sound import LABEL_MAP

@@ -7,8 +7,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfod.example import bytes_feature, encode_example, encode_varint, float_feature, int64_feature
-from tfod.records import masked_crc32c
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    encode_varint,
+    float_feature,
+    int64_feature,
+)
+from tfod.tfrecord.records import masked_crc32c
 
 from tests.conftest import encode, objects
 from tests.picture_kinds import saved

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.remote import PATIENCE, set_patience
+from tfod.tfrecord.remote import PATIENCE, set_patience
 
 from tests.conftest import require
 from tests.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.writer import write_records
-from tfod_validator.cli import main
-from tfod_validator.sampling import profile_of
-from tfod_validator.sources import take_inventory
+from tfod.check.sampling import profile_of
+from tfod.check.sources import take_inventory
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, frame, objects, picture
 from tests.remote.conftest import Bucket
@@ -79,7 +79,7 @@ def apart(bucket: Bucket) -> Run:
 
     def typed(*arguments: object) -> Done:
         done = subprocess.run(
-            [sys.executable, "-m", "tfod_validator.cli", *map(str, arguments)],
+            [sys.executable, "-m", "tfod.cli.main", *map(str, arguments)],
             env=bucket.environment(),
             capture_output=True,
             text=True,

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tfod.detection.label_map import load_label_map
+from tfod.detection.labels_file import find_labels, load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
-from tfod.label_map import load_label_map
-from tfod.labels_file import find_labels, load_classes
-from tfod.remote import (
+from tfod.tfrecord.remote import (
     RemoteError,
     RemoteFile,
     absolute,
@@ -24,9 +24,9 @@ from tfod.remote import (
     name_of,
     set_patience,
 )
-from tfod.remote_shards import look_for_shards
-from tfod.shard_file import RecordIndex
-from tfod.shards import find_label_map, find_shards
+from tfod.tfrecord.remote_shards import look_for_shards
+from tfod.tfrecord.shard_file import RecordIndex
+from tfod.tfrecord.shards import find_label_map, find_shards
 
 from tests.conftest import require
 from tests.remote.conftest import Bucket
@@ -189,7 +189,7 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
-    code = "from tfod.shards import find_shards\nfind_shards('s3://b/a*')"
+    code = "from tfod.tfrecord.shards import find_shards\nfind_shards('s3://b/a*')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -285,7 +285,7 @@ def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None
 
 def test_nothing_remote_is_loaded_for_local_files() -> None:
     code = (
-        "import sys, tfod, tfod.shards, tfod.records, tfod_validator.sources\n"
+        "import sys, tfod, tfod.tfrecord.shards, tfod.tfrecord.records, tfod.check.sources\n"
         "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

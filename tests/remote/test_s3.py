@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tfod.headers import ShardPart
-from tfod.label_map import load_label_map
-from tfod.opening import open_shard, shard_size
-from tfod.record_batches import read_batches
-from tfod.records import read_records
-from tfod.remote import list_remote, set_patience
-from tfod.remote_stream import RemoteReadError, RemoteStream
+from tfod.detection.label_map import load_label_map
+from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.opening import open_shard, shard_size
+from tfod.tfrecord.record_batches import read_batches
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.remote import list_remote, set_patience
+from tfod.tfrecord.remote_stream import RemoteReadError, RemoteStream
 
 from tests.conftest import encode, frame, picture
 from tests.remote.conftest import Bucket, bucket_on
@@ -271,8 +271,8 @@ def _digest(url: str, endpoint: str, answers: Any) -> None:
 
 _READER = """
 import sys
-from tfod.remote import list_remote, set_patience
-from tfod.remote_stream import RemoteStream
+from tfod.tfrecord.remote import list_remote, set_patience
+from tfod.tfrecord.remote_stream import RemoteStream
 set_patience(float(sys.argv[2]))
 with RemoteStream(sys.argv[1]) as stream:
     print("open", flush=True)
@@ -337,7 +337,7 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
     bucket.line.hold_after = 12 * MIB
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "tfod_validator.cli", "check", *urls),
+            *(sys.executable, "-m", "tfod.cli.main", "check", *urls),
             *("--profile", "cvat", "--jobs", "2", "--remote-timeout", "600"),
         ],
         env=bucket.environment(),

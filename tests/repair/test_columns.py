@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tfod
-from tfod import keys
-from tfod.writer import write_records
-from tfod_validator.box_columns import SIDES, BoxColumns, ColumnOrder
-from tfod_validator.cli import main
-from tfod_validator.rules.boxes import Boxes
+from tfod.check.box_columns import SIDES, BoxColumns, ColumnOrder
+from tfod.check.rules.boxes import Boxes
+from tfod.cli.main import main
+from tfod.detection import keys
+from tfod.tfrecord.writer import write_records
 
 from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH, png, with_boxes
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.writer import write_records
-from tfod_validator.cli import main
-from tfod_validator.repair import repair
+from tfod.cli.main import main
+from tfod.shards.repair import repair
+from tfod.tfrecord.writer import write_records
 
 from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, png, record, shard, with_boxes
 
@@ -283,7 +283,7 @@ def large(path: Path) -> Path:
 
 def start(arguments: Sequence[str], **how: Any) -> subprocess.Popen[str]:
     """The command as a process of its own."""
-    command = [sys.executable, "-m", "tfod_validator.cli", "repair", *arguments]
+    command = [sys.executable, "-m", "tfod.cli.main", "repair", *arguments]
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
     return subprocess.Popen(command, text=True, **pipes, **how)
 

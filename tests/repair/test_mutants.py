@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod import keys
+from tfod.check.check import Options as CheckOptions
+from tfod.check.check import check_sources
+from tfod.check.profile_file import load_profile
+from tfod.check.role_keys import BOX_PREFIX
+from tfod.check.rules.registry import all_rules
+from tfod.detection import keys
 from tfod.errors import ShardError
-from tfod.example import Example
-from tfod.records import read_records
-from tfod.shards import find_shards
-from tfod_validator.check import Options as CheckOptions
-from tfod_validator.check import check_sources
-from tfod_validator.profile_file import load_profile
-from tfod_validator.repair import Options, Outcome, repair
-from tfod_validator.repair.menders import all_menders
-from tfod_validator.repair.table import INEVITABLE, REPAIRED, Extent, handlings, markdown_tables
-from tfod_validator.role_keys import BOX_PREFIX
-from tfod_validator.rules.registry import all_rules
+from tfod.example.example import Example
+from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair.menders import all_menders
+from tfod.shards.repair.table import INEVITABLE, REPAIRED, Extent, handlings, markdown_tables
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shards import find_shards
 
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant

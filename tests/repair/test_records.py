@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod import keys
-from tfod.detection import Detection, Keypoints, PngMask
-from tfod.detection_decoder import decode_detection
-from tfod.detection_encoder import encode_detection
-from tfod.example import Example
-from tfod.label_map import LabelMap, LabelMapItem
-from tfod.png import encode_mask_png
-from tfod.records import read_records
-from tfod.rewrite import rewrite_example
-from tfod.writer import write_records
-from tfod_validator.profile import READY
-from tfod_validator.repair import Options, Outcome, repair
-from tfod_validator.repair.draft import Draft
-from tfod_validator.repair.label_maps import map_from_uses
-from tfod_validator.repair.menders import mend
-from tfod_validator.repair.table import REPAIRED
+from tfod.check.profile import READY
+from tfod.detection import keys
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.png import encode_mask_png
+from tfod.example.example import Example
+from tfod.example.rewrite import rewrite_example
+from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair.draft import Draft
+from tfod.shards.repair.label_maps import map_from_uses
+from tfod.shards.repair.menders import mend
+from tfod.shards.repair.table import REPAIRED
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
 from tests.mutants.sound import (

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.records import read_records
-from tfod_validator.profile import READY
-from tfod_validator.repair import Options, repair
-from tfod_validator.repair.table import Extent, handlings
+from tfod.check.profile import READY
+from tfod.shards.repair import Options, repair
+from tfod.shards.repair.table import Extent, handlings
+from tfod.tfrecord.records import read_records
 
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard
 

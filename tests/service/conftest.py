@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import requests
 from PIL import Image
-from tfod.writer import write_records
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, free_port, objects, picture, require
 
@@ -143,7 +143,7 @@ def running_service(
     data: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Service]:
     """``tfod serve`` on a free port until the block ends; it must then end by itself."""
-    command = [sys.executable, "-m", "tfod_validator.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--data", str(data), *options],
         stderr=subprocess.PIPE,

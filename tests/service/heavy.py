@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 
-from tfod.records import masked_crc32c
+from tfod.tfrecord.records import masked_crc32c
 
 from tests.conftest import encode, objects, picture
 from tests.service.conftest import PATIENCE, Service

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
-from tfod_validator.profile import READY
-from tfod_validator.rules.registry import all_rules
+from tfod.check.profile import READY
+from tfod.check.rules.registry import all_rules
 
 from tests.service.conftest import LABEL_MAP, Service, shard_of, zip_of
 

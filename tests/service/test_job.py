@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.writer import write_records
+from tfod.tfrecord.writer import write_records
 from tfod_validator.service import sandbox
 from tfod_validator.service.job import run_check
 from tfod_validator.service.sandbox import RetryError, StoppedError, run_in_sandbox

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.cli import main as cli
 from tfod.errors import TfodError
-from tfod_validator import cli
 from tfod_validator.serve_command import settings_from
 from tfod_validator.service import logs
 from tfod_validator.service.premises import listen, locked
@@ -341,7 +341,7 @@ class TestEnds:
 class TestCannotBegin:
     def serve(self, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "tfod_validator.cli", "serve", *options],
+            [sys.executable, "-m", "tfod.cli.main", "serve", *options],
             capture_output=True,
             text=True,
             timeout=_PATIENCE,
@@ -458,7 +458,7 @@ class TestSettings:
         with socket.create_server(("0.0.0.0", 0)) as other:
             port = str(other.getsockname()[1])
             options = ["serve", "--host", "0.0.0.0", "--port", port, "--data", str(tmp_path / "d")]
-            command = [sys.executable, "-m", "tfod_validator.cli", *options]
+            command = [sys.executable, "-m", "tfod.cli.main", *options]
             for tokens, lines in (("", 2), ("one", 1)):
                 environment = {**os.environ, "TFOD_TOKENS": tokens}
                 done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from tfod.records import read_records
-from tfod.shards import find_shards
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shards import find_shards
 
 
 def payloads(*paths: str | os.PathLike[str]) -> list[bytes]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.writer import write_records
-from tfod_validator.cli import main
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 from tests.shards.shards import files_in, payloads
@@ -106,7 +106,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tfod_validator.cli", *arguments]
+    return [sys.executable, "-m", "tfod.cli.main", *arguments]
 
 
 def restore_signals() -> None:
@@ -176,8 +176,8 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(
 def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
     """15 MB of records; what the process takes besides its modules is a few buffers."""
     code = (
-        "import resource, sys; from tfod_validator.cli import main\n"
-        "from tfod.rearrange.reshard import reshard\n"
+        "import resource, sys; from tfod.cli.main import main\n"
+        "from tfod.shards.rearrange.reshard import reshard\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"main(['reshard', {str(large)!r}, '-o', {str(tmp_path)!r}, *sys.argv[1:]])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -210,9 +210,9 @@ def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:
     write_records(tmp_path / "in", "s", [b"1", b"2"])
     program = (
         "import sys\n"
-        "from tfod_validator.cli import main\n"
+        "from tfod.cli.main import main\n"
         f"main(['reshard', {str(tmp_path / 'in')!r}, '-o', {str(tmp_path / 'out')!r}])\n"
-        "heavy = ('tfod_validator.render', 'tfod_validator.rules', 'datumaro', 'PIL', 'lxml')\n"
+        "heavy = ('tfod.check.render', 'tfod.check.rules', 'datumaro', 'PIL', 'lxml')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

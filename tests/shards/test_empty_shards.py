@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import tfod
+from tfod.cli.main import main
 from tfod.errors import ShardError
-from tfod.rearrange.index_file import write_indexes
-from tfod.rearrange.merge import merge
-from tfod.rearrange.reshard import reshard
-from tfod.rearrange.split import split
-from tfod.shards import find_shards
-from tfod.training_input import shards_to_read
-from tfod_validator.cli import main
-from tfod_validator.repair import repair
+from tfod.shards.rearrange.index_file import write_indexes
+from tfod.shards.rearrange.merge import merge
+from tfod.shards.rearrange.reshard import reshard
+from tfod.shards.rearrange.split import split
+from tfod.shards.repair import repair
+from tfod.tfrecord.shards import find_shards
+from tfod.training.training_input import shards_to_read
 
 from tests.mutants.sound import LABEL_MAP, other, record, shard
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.damage import Damage
 from tfod.errors import ShardError
-from tfod.headers import ShardPart, split_shard
-from tfod.index import split_by_index
-from tfod.output_folder import OutputExistsError
-from tfod.rearrange.index_file import write_indexes
-from tfod.records import read_records
-from tfod.shards import find_shards, looks_like_shard, parse_shard_name
-from tfod.writer import write_records
+from tfod.shards.rearrange.index_file import write_indexes
+from tfod.tfrecord.damage import Damage
+from tfod.tfrecord.headers import ShardPart, split_shard
+from tfod.tfrecord.index import split_by_index
+from tfod.tfrecord.output_folder import OutputExistsError
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shards import find_shards, looks_like_shard, parse_shard_name
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import frame
 from tests.remote.servers import Web, web_server

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod import decode_detection, read_detections
+from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
 from tfod.errors import LabelMapError, RecordError, TfodError
-from tfod.example import Example, int64_feature
-from tfod.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
-from tfod.rearrange.merge import Merged, merge
-from tfod.rewrite import rewrite_example
-from tfod.shard_layout import ShardLayout
-from tfod.writer import write_records
+from tfod.example.example import Example, int64_feature
+from tfod.example.rewrite import rewrite_example
+from tfod.shards.rearrange.merge import Merged, merge
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 from tests.shards.shards import files_in, payloads, subsets_of

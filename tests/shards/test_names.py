@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tfod.publishing import WriteError
-from tfod.shards import find_shards, numbered_file_names
-from tfod.writer import ShardSetWriter, write_records
+from tfod.tfrecord.publishing import WriteError
+from tfod.tfrecord.shards import find_shards, numbered_file_names
+from tfod.tfrecord.writer import ShardSetWriter, write_records
 
 
 def test_names_as_the_od_api_makes_them(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from tfod.output_folder import OutputExistsError, OutputFolder
-from tfod.publishing import JOURNAL, InterruptedWriteError, WriteError, recover
-from tfod.rearrange.reshard import reshard
-from tfod.shard_layout import ShardLayout
-from tfod.shards import find_shards
-from tfod.writer import write_records
-from tfod_validator.cli import main
+from tfod.cli.main import main
+from tfod.shards.rearrange.reshard import reshard
+from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder
+from tfod.tfrecord.publishing import JOURNAL, InterruptedWriteError, WriteError, recover
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.writer import write_records
 
 from tests.renames import at_rename, fail, killed_at_rename
 from tests.shards.shards import files_in, subsets_of

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.record_batches import read_batches
-from tfod.records import read_records
-from tfod.window import BUFFER_BYTES
+from tfod.tfrecord.record_batches import read_batches
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.window import BUFFER_BYTES
 
 from tests.conftest import frame
 
@@ -82,7 +82,7 @@ def test_records_around_and_beyond_the_size_of_the_buffer(
 
 
 def test_a_forged_length_takes_no_memory(tmp_path: Path) -> None:
-    from tfod.records import masked_crc32c
+    from tfod.tfrecord.records import masked_crc32c
 
     length = (1 << 40).to_bytes(8, "little")
     forged = length + masked_crc32c(length).to_bytes(4, "little")

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.compression import Compression
 from tfod.errors import ShardError
-from tfod.rearrange.reshard import reshard
-from tfod.shard_layout import OptionError, ShardLayout
-from tfod.shards import find_label_map, find_shards, parse_shard_name, similar_file_names
-from tfod.writer import write_records
+from tfod.shards.rearrange.reshard import reshard
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.shard_layout import OptionError, ShardLayout
+from tfod.tfrecord.shards import find_label_map, find_shards, parse_shard_name, similar_file_names
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import frame
 from tests.shards.shards import files_in, payloads, subsets_of

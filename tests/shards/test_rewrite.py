@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.example import (
+from tfod.example.example import (
     Example,
     bytes_feature,
     encode_entry,
@@ -15,9 +15,9 @@ from tfod.example import (
     float_feature,
     int64_feature,
 )
-from tfod.records import Record
-from tfod.rewrite import rewrite_example
-from tfod.wire import encode_varint
+from tfod.example.rewrite import rewrite_example
+from tfod.example.wire import encode_varint
+from tfod.tfrecord.records import Record
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

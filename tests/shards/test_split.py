@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod import read_detections
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
-from tfod.rearrange.reshard import reshard
-from tfod.rearrange.split import parse_parts, split
-from tfod.rearrange.stratification import LabelCounts, stratify
-from tfod.shard_layout import OptionError, ShardLayout
-from tfod.writer import write_records
+from tfod.shards.rearrange.reshard import reshard
+from tfod.shards.rearrange.split import parse_parts, split
+from tfod.shards.rearrange.stratification import LabelCounts, stratify
+from tfod.tfrecord.shard_layout import OptionError, ShardLayout
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
 from tests.shards.shards import files_in, payloads, subsets_of
@@ -198,7 +198,7 @@ def test_a_shard_that_changes_meanwhile_is_noticed(
 ) -> None:
     records = [encode(record(n, "x")) for n in range(6)]
     write_records(tmp_path / "in", "s", records)
-    from tfod.rearrange import split as splitting
+    from tfod.shards.rearrange import split as splitting
 
     def deal(*arguments: Any) -> list[int]:
         write_records(tmp_path / "in", "s", records[:count])

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod import keys
-from tfod.png import encode_mask_png
-from tfod.writer import write_records
-from tfod_validator.cli import main
-from tfod_validator.render.fonts import can_show
-from tfod_validator.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
-from tfod_validator.sheet.colours import class_colour, spelled
-from tfod_validator.sheet.paint import HEIGHT, WIDTH
-from tfod_validator.sources import take_inventory
+from tfod.check.render.fonts import can_show
+from tfod.check.sources import take_inventory
+from tfod.cli.main import main
+from tfod.detection import keys
+from tfod.detection.png import encode_mask_png
+from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
+from tfod.shards.sheet.colours import class_colour, spelled
+from tfod.shards.sheet.paint import HEIGHT, WIDTH
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
 from tests.mutants.sound import (

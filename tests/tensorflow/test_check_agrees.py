@@ -15,16 +15,16 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.example import encode_example
-from tfod.records import Record, read_records
-from tfod.schema import TF_DETECTION_API, FeatureDescription, FeatureSpec
+from tfod.check.check import Options, check_sources
+from tfod.check.examine import Examiner
+from tfod.check.examined import Instructions
+from tfod.check.profile import READY, Policy, Profile, profile_of_features
+from tfod.check.row_blocks import RowCollector
+from tfod.detection.schema import TF_DETECTION_API, FeatureDescription, FeatureSpec
+from tfod.example.example import encode_example
+from tfod.example.wire import Kind, encode_varint
 from tfod.tensorflow import feature_description
-from tfod.wire import Kind, encode_varint
-from tfod_validator.check import Options, check_sources
-from tfod_validator.examine import Examiner
-from tfod_validator.examined import Instructions
-from tfod_validator.profile import READY, Policy, Profile, profile_of_features
-from tfod_validator.row_blocks import RowCollector
+from tfod.tfrecord.records import Record, read_records
 
 from tests.mutants import sound
 from tests.mutants.make import write_mutants

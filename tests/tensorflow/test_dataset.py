@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from tfod.check.profile_file import load_profile
+from tfod.detection.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.schema import IMAGE_LABEL, FeatureSpec
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
-from tfod.label_map import LabelMap, LabelMapItem, read_label_map
-from tfod.records import read_records
-from tfod.schema import IMAGE_LABEL, FeatureSpec
-from tfod.shards import find_label_map, find_shards
+from tfod.example.wire import Kind
 from tfod.tensorflow import dataset, feature_description, locating_damage
-from tfod.wire import Kind
-from tfod.writer import write_records
-from tfod_validator.profile_file import load_profile
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shards import find_label_map, find_shards
+from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects
 

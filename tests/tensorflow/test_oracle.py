@@ -11,16 +11,22 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tfod.detection import Detection
-from tfod.detection_encoder import encode_detection
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.keys import BOX
+from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import ShardError
-from tfod.example import Example, bytes_feature, encode_example, float_feature, int64_feature
-from tfod.keys import BOX
-from tfod.records import read_record_stream, read_records
-from tfod.schema import PROFILES, FeatureSpec, to_source
+from tfod.example.example import (
+    Example,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+from tfod.example.wire import Kind
 from tfod.tensorflow import compression_type, dataset, feature_description
-from tfod.wire import Kind
-from tfod.writer import write_records
+from tfod.tfrecord.records import read_record_stream, read_records
+from tfod.tfrecord.writer import write_records
 
 from tests.core.test_detection import detections
 from tests.core.test_example import byte_lists, floats, int64s, keys

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.classification import LabelProfile, encode_labelled_picture
-from tfod.counted_names import file_names
-from tfod.keras_coco import Annotation, encode_annotations
-from tfod.roles import classification_roles
-from tfod.stream import read_examples
+from tfod.convert.keras_coco import Annotation, encode_annotations
+from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.roles import classification_roles
+from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description
-from tfod.writer import write_records
+from tfod.tfrecord.counted_names import file_names
+from tfod.tfrecord.writer import write_records
 
 from tests.picture_kinds import HEIGHT, WIDTH, saved
 

@@ -9,9 +9,9 @@ import zlib
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.picture import read_picture_header
-from tfod_validator.rules.images import PictureFacts
-from tfod_validator.rules.registry import judge
+from tfod.check.rules.images import PictureFacts
+from tfod.check.rules.registry import judge
+from tfod.detection.picture import read_picture_header
 
 from tests.picture_kinds import (
     HEIGHT,

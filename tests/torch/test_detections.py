@@ -28,7 +28,7 @@ from tfod.errors import (
     how_to_install,
 )
 from tfod.torch import Detections, DetectionsByIndex, collate
-from tfod.torch.datasets import _share
+from tfod.training.torch.datasets import _share
 from torch.utils.data import DataLoader
 
 from tests.conftest import encode, objects

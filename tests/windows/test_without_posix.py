@@ -40,7 +40,7 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def tfod(*arguments: object, cwd: Path, code: int = 0) -> str:
     """The command; what it printed."""
-    done = run("-m", "tfod_validator.cli", *arguments, cwd=cwd)
+    done = run("-m", "tfod.cli.main", *arguments, cwd=cwd)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

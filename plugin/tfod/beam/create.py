@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.beam.run import Runner, run_pipeline
 from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
-from tfod.create.output import PlannedSet, make_record
-from tfod.create.tally import Tally
-from tfod.writer import AtomicFile, RecordWriter
+from tfod.shards.create.output import PlannedSet, make_record
+from tfod.shards.create.tally import Tally
+from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
 if TYPE_CHECKING:
     import apache_beam as beam

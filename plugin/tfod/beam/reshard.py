@@ -18,12 +18,12 @@ import numpy as np
 
 from tfod.beam.run import Runner, run_pipeline
 from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
-from tfod.compression import Compression
 from tfod.errors import TfodError
-from tfod.rearrange.cuts import Cut, cuts
-from tfod.rearrange.record_table import RecordTable, Surveyed, survey
-from tfod.shard_layout import ShardLayout
-from tfod.writer import AtomicFile, RecordWriter
+from tfod.shards.rearrange.cuts import Cut, cuts
+from tfod.shards.rearrange.record_table import RecordTable, Surveyed, survey
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -169,7 +169,7 @@ def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_
     order = None
     sizes = table.sizes()
     if subset.shuffle is not None:
-        # As tfod.rearrange.reshard has it.
+        # As tfod.shards.rearrange.reshard has it.
         numbers = np.random.RandomState(subset.shuffle).permutation(table.records)
         order = f"{prefix}-order.npy"
         np.save(order, numbers.astype(np.int64))

@@ -5,5 +5,5 @@ Put the folder that holds ``tfod`` on ``PYTHONPATH`` and set
 what their images hold: NumPy, protobuf, google-crc32c, Datumaro of either line.
 
 This package stands above all the others: ``apps`` waits for CVAT's registry of formats, ``formats``
-registers ours, ``export`` and ``upload`` do the work with ``tfod.datumaro`` and ``tfod_validator``.
+registers ours, ``export`` and ``upload`` do the work with ``tfod.datumaro`` and ``tfod.check``.
 """

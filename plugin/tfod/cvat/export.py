@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod_validator.bridge.frame_shards import Exported, FrameShards
-
+from tfod.cvat.client.frame_shards import Exported, FrameShards
 from tfod.cvat.frames import convert_frame
 from tfod.datumaro.lines import errors
 from tfod.datumaro.pictures import PictureEncoder
+from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
-from tfod.picture import DEFAULT_EXTENSION
 
 _log = logging.getLogger("tfod.cvat")
 _OPTION = "TFOD_CVAT_EMPTY_FRAMES"

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tfod_validator.bridge.objects import GROUP
 
-from tfod.corners import enclosing_pixels
+from tfod.cvat.client.objects import GROUP
 from tfod.cvat.instance import AttributeSpec, Instance
 from tfod.datumaro.lines import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask
+from tfod.detection.corners import enclosing_pixels
+from tfod.detection.raster import fills_its_box
 from tfod.errors import TfodError
-from tfod.raster import fills_its_box
 
 # CVAT takes these for its own, and would turn or hide the shape.
 _TRACK = "track_id"

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfod_validator.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
-from tfod_validator.cvat_xml import CvatImage, CvatTag
-
-from tfod.corners import Corners, enclosing_points
+from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
+from tfod.check.cvat_xml import CvatImage, CvatTag
+from tfod.detection.corners import Corners, enclosing_points
 
 _KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}  # ShapeType
 _DIGITS = 2

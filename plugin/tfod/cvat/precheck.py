@@ -10,14 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from zipfile import is_zipfile
 
-from tfod_validator.check import Options, check
-from tfod_validator.finding import Finding, Severity
-from tfod_validator.receivers import CVAT
-from tfod_validator.render.visible import visible
-from tfod_validator.report import Report
-from tfod_validator.rules.registry import all_rules
-from tfod_validator.sources import Location, inventory_of, is_archive
-
+from tfod.check.check import Options, check
+from tfod.check.finding import Finding, Severity
+from tfod.check.receivers import CVAT
+from tfod.check.render.visible import visible
+from tfod.check.report import Report
+from tfod.check.rules.registry import all_rules
+from tfod.check.sources import Location, inventory_of, is_archive
 from tfod.cvat.instance import Instance
 from tfod.errors import TfodError
 

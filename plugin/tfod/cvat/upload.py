@@ -9,9 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfod_validator.frames import Matcher
-from tfod_validator.unpack import unpack_shards
-
+from tfod.check.frames import Matcher
+from tfod.check.unpack import unpack_shards
 from tfod.cvat.fitting import Fitter
 from tfod.cvat.instance import Instance, describe_instance
 from tfod.cvat.precheck import LONGEST_CAUSE, RefusedError, require_sound
@@ -20,13 +19,13 @@ from tfod.datumaro import lines
 from tfod.datumaro.activation import register
 from tfod.datumaro.objects import counts
 from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.errors import TfodError, in_plain_words
-from tfod.picture import (
+from tfod.detection.picture import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     sniff_format,
 )
+from tfod.errors import TfodError, in_plain_words
 
 _log = logging.getLogger("tfod.cvat")
 _FORMAT = TfDetectionApiBase.NAME
@@ -181,7 +180,7 @@ def _leave_out_unused_labels(dataset: Any, instance: Instance) -> None:
 def _put_pictures_on_disk(dataset: Any, folder: str) -> None:
     """Write the pictures as they are in the shards; CVAT makes tasks of files.
 
-    Ids are relative paths that stay in their folder (:mod:`tfod.naming`).
+    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.naming`).
     """
     for item in list(dataset):
         if len(item.subset) > _LONGEST_SUBSET:

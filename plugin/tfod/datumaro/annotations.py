@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tfod.classes import ClassTable, LabelScope
 from tfod.datumaro.lines import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
-from tfod.detection import Detection
-from tfod.pixel_boxes import BoxTally
-from tfod.png import is_box_png
-from tfod.shard_file import ByteSpan, ShardIdentity
+from tfod.detection.classes import ClassTable, LabelScope
+from tfod.detection.detection import Detection
+from tfod.detection.pixel_boxes import BoxTally
+from tfod.detection.png import is_box_png
+from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
 _FLAGS = frozenset(

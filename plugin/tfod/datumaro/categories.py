@@ -9,8 +9,8 @@ from typing import Any
 import attr
 
 from tfod.datumaro.lines import AnnotationType, annotation
+from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
-from tfod.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 
 
 @dataclass(frozen=True)

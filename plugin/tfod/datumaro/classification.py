@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from tfod.classification import LabelProfile, encode_labelled_picture
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.counted_shards import CountedShardsBase
@@ -21,14 +20,15 @@ from tfod.datumaro.options import (
 )
 from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.labels_file import LABELS_FILE, find_labels, labels_text
+from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.roles import classification_roles
 from tfod.errors import ShardError, TfodError
-from tfod.example import Example
-from tfod.labels_file import LABELS_FILE, find_labels, labels_text
-from tfod.mapped_decoder import MappedRecord, decode_mapped
-from tfod.roles import classification_roles
-from tfod.shard_layout import OptionError
-from tfod.shards import LabelMapFinder
-from tfod.writer import ShardSetWriter
+from tfod.example.example import Example
+from tfod.tfrecord.shard_layout import OptionError
+from tfod.tfrecord.shards import LabelMapFinder
+from tfod.tfrecord.writer import ShardSetWriter
 
 # What follows from the picture, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))

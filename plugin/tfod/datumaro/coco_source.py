@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.coco import numbers, read_coco, real_number, sound_coco, whole_number
-from tfod.corners import Corners
-from tfod.label_map import LabelMap, LabelMapItem
+from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole_number
+from tfod.detection.corners import Corners
+from tfod.detection.label_map import LabelMap, LabelMapItem
 
 _FORMATS = frozenset(("coco", "coco_instances"))
 _PREFIX, _ENDING = "instances_", ".json"

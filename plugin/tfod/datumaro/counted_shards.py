@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfod.counted_names import EXTENSION, parse_file_name
 from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.shards import ShardSet
+from tfod.tfrecord.counted_names import EXTENSION, parse_file_name
+from tfod.tfrecord.shards import ShardSet
 
 
 class CountedShardsBase(TfDetectionApiBase):

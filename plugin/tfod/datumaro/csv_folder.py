@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tfod.detection_csv import COLUMNS, CsvError, is_detection_csv
-from tfod.shards import SPLITS, files_below, stem_of_subset, subset_of_stem
+from tfod.convert.detection_csv import COLUMNS, CsvError, is_detection_csv
+from tfod.tfrecord.shards import SPLITS, files_below, stem_of_subset, subset_of_stem
 
 _EXTENSION = ".csv"
 _ENDING = "_labels"

@@ -11,15 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.classes import ClassTable, LabelScope
-from tfod.datumaro import lines
-from tfod.datumaro.categories import ExportClasses, Origin, make_categories
-from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
-from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
-from tfod.datumaro.pictures import file_size, media_size
-from tfod.datumaro.read_dataset import ReadDataset, import_errors
-from tfod.datumaro.shard_exporter import ShardExporter
-from tfod.detection_csv import (
+from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
     CsvError,
@@ -29,17 +21,25 @@ from tfod.detection_csv import (
     encode_picture,
     read_detection_csv,
 )
+from tfod.datumaro import lines
+from tfod.datumaro.categories import ExportClasses, Origin, make_categories
+from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
+from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.pictures import file_size, media_size
+from tfod.datumaro.read_dataset import ReadDataset, import_errors
+from tfod.datumaro.shard_exporter import ShardExporter
+from tfod.detection.classes import ClassTable, LabelScope
+from tfod.detection.label_map import LabelMap, load_label_map
+from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
-from tfod.label_map import LabelMap, load_label_map
-from tfod.naming import (
+from tfod.tfrecord.naming import (
     IdMaker,
     PictureFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
 )
-from tfod.picture import DEFAULT_EXTENSION
-from tfod.shards import find_label_map, find_shards, is_named_label_map, stem_of_subset
+from tfod.tfrecord.shards import find_label_map, find_shards, is_named_label_map, stem_of_subset
 
 _log = logging.getLogger(__name__)
 _MOST_EXAMPLES = 3

@@ -9,9 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod import keys
-from tfod.attributes import is_attribute_value
-from tfod.compression import Compression
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.folder import (
@@ -32,15 +29,18 @@ from tfod.datumaro.options import (
 from tfod.datumaro.pictures import format_name, media_size
 from tfod.datumaro.roboflow_layout import RoboflowLayout, RoboflowSets, label_map_text
 from tfod.datumaro.shard_exporter import ShardExporter, came_from
-from tfod.detection import Detection
-from tfod.detection_encoder import encode_detection
+from tfod.detection import keys
+from tfod.detection.attributes import is_attribute_value
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.label_map import LabelMap, comment_on_empty
+from tfod.detection.orientation import QUARTER, UPRIGHT
+from tfod.detection.picture import read_picture_header
 from tfod.errors import TfodError
-from tfod.label_map import LabelMap, comment_on_empty
-from tfod.orientation import QUARTER, UPRIGHT
-from tfod.picture import read_picture_header
-from tfod.publishing import recover
-from tfod.shard_layout import OptionError
-from tfod.writer import ShardSetWriter
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.publishing import recover
+from tfod.tfrecord.shard_layout import OptionError
+from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.
 _OF_PICTURE = frozenset((lines.AnnotationType.label, lines.AnnotationType.caption))

@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tfod import keys
-from tfod.compression import Compression
-from tfod.damage import HEADER_BYTES
+from tfod.detection import keys
 from tfod.errors import ShardsNotFoundError
-from tfod.example import Example
-from tfod.publishing import publish_together, recover
-from tfod.records import read_records, shard_compression
-from tfod.shards import SHARD_EXTENSIONS, find_shards
-from tfod.writer import AtomicFile
+from tfod.example.example import Example
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.publishing import publish_together, recover
+from tfod.tfrecord.records import read_records, shard_compression
+from tfod.tfrecord.shards import SHARD_EXTENSIONS, find_shards
+from tfod.tfrecord.writer import AtomicFile
 
 _log = logging.getLogger(__name__)
 LABEL_MAP_FILE = "label_map.pbtxt"

@@ -7,16 +7,16 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfod import keys
 from tfod.datumaro import lines
 from tfod.datumaro.reader import TfDetectionApiBase
+from tfod.detection import keys
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.example import Example
-from tfod.opening import shard_size
-from tfod.records import read_records
-from tfod.remote import is_url
-from tfod.shard_zip import is_zip
-from tfod.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
+from tfod.example.example import Example
+from tfod.tfrecord.opening import shard_size
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.remote import is_url
+from tfod.tfrecord.shard_zip import is_zip
+from tfod.tfrecord.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
 
 
 class RoboflowTfrecordBase(TfDetectionApiBase):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from tfod.counted_names import file_names, find_files
+from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.coco_source import CocoSource
@@ -17,10 +17,10 @@ from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, co
 from tfod.datumaro.options import add_label_map_argument
 from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.detection.roles import KERAS_COCO, Roles, is_keras_coco
 from tfod.errors import TfodError
-from tfod.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
-from tfod.roles import KERAS_COCO, Roles, is_keras_coco
-from tfod.writer import ShardSetWriter
+from tfod.tfrecord.counted_names import file_names, find_files
+from tfod.tfrecord.writer import ShardSetWriter
 
 _DIGITS = 2
 # Of pictures: carried by the record, or made anew.

@@ -34,8 +34,8 @@ try:
 except ImportError:
     from datumaro.components.converter import Converter as Exporter
 
-from tfod.naming import split_extension
-from tfod.picture import EXTENSION_OF_FORMAT, sniff_format
+from tfod.detection.picture import EXTENSION_OF_FORMAT, sniff_format
+from tfod.tfrecord.naming import split_extension
 
 AnnotationType = annotation.AnnotationType
 Image = _media.Image
@@ -118,7 +118,8 @@ def make_item(
     """Make a dataset item whose id is known to be a safe relative path.
 
     Datumaro's constructor sees to it that neither id nor subset leads out of a folder; that is
-    asked once for each subset. For ids :func:`tfod.naming.safe_relative_path` has seen to it.
+    asked once for each subset. For ids :func:`tfod.tfrecord.naming.safe_relative_path` has seen to
+    it.
     """
     if subset not in _safe_subsets:
         item = DatasetItem(

@@ -9,12 +9,12 @@ from typing import Any
 import attr
 import numpy as np
 
-from tfod.corners import Corners
 from tfod.datumaro.lines import annotation, decode_image
-from tfod.detection_decoder import decode_detection
+from tfod.detection.corners import Corners
+from tfod.detection.detection_decoder import decode_detection
 from tfod.errors import ShardError
-from tfod.example import Example
-from tfod.shard_file import ByteSpan
+from tfod.example.example import Example
+from tfod.tfrecord.shard_file import ByteSpan
 
 
 @attr.s(slots=True, order=False, eq=False)

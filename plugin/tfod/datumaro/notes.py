@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tfod.classes import ClassTable
-from tfod.detection import Detection
+from tfod.detection.classes import ClassTable
+from tfod.detection.detection import Detection
+from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
-from tfod.example import Example
-from tfod.label_map import EMPTY_SUBSETS
-from tfod.opening import open_shard
+from tfod.example.example import Example
+from tfod.tfrecord.opening import open_shard
 
 if TYPE_CHECKING:
     from tfod.datumaro.annotations import AnnotationBuilder

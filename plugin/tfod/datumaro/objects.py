@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tfod.attributes import is_attribute_value
-from tfod.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.lines import AnnotationType, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
-from tfod.detection import AttributeValue, ImageLabel, Keypoints, PngMask
-from tfod.orientation import boxes_turned_back, keypoints_turned_back, mask_turned_back
-from tfod.png import encode_mask_png, is_box_png
-from tfod.raster import box_outline, ellipse_outline, fill_box
+from tfod.detection.attributes import is_attribute_value
+from tfod.detection.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
+from tfod.detection.detection import AttributeValue, ImageLabel, Keypoints, PngMask
+from tfod.detection.orientation import boxes_turned_back, keypoints_turned_back, mask_turned_back
+from tfod.detection.png import encode_mask_png, is_box_png
+from tfod.detection.raster import box_outline, ellipse_outline, fill_box
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tfod.compression import Compression
-from tfod.picture import FORMAT_OF_EXTENSION
-from tfod.shard_layout import OptionError, parse_count, parse_size
+from tfod.detection.picture import FORMAT_OF_EXTENSION
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.shard_layout import OptionError, parse_count, parse_size
 
 DEFAULT_NAME = "Objects"
 """What Roboflow calls the annotations of a project that were given no name."""

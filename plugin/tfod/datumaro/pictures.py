@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tfod.datumaro import lines
+from tfod.detection.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
 from tfod.errors import TfodError
-from tfod.naming import is_id_of, split_extension
-from tfod.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
+from tfod.tfrecord.naming import is_id_of, split_extension
 
 _log = logging.getLogger(__name__)
 _HEADER_BYTES = 1 << 15  # of a picture that was not edited by somebody

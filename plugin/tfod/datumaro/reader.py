@@ -12,34 +12,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfod import keys
-from tfod.classes import ClassTable, LabelScope
 from tfod.datumaro import lines
 from tfod.datumaro.annotations import AnnotationBuilder, sound_boxes
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
 from tfod.datumaro.read_dataset import ReadDataset, import_errors
 from tfod.datumaro.record_media import holds_image, record_media, record_size
-from tfod.detection_decoder import decode_detection
+from tfod.detection import keys
+from tfod.detection.classes import ClassTable, LabelScope
+from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
+from tfod.detection.labels_file import load_classes, read_classes
+from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.picture import DEFAULT_EXTENSION
+from tfod.detection.roles import Roles
 from tfod.errors import LabelMapError, RecordError, ShardError
-from tfod.example import Example
-from tfod.label_map import LabelMap, parse_label_map, read_label_map
-from tfod.labels_file import load_classes, read_classes
-from tfod.mapped_decoder import MappedRecord, decode_mapped
-from tfod.naming import (
+from tfod.example.example import Example
+from tfod.tfrecord.naming import (
     IdMaker,
     PictureFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
 )
-from tfod.opening import shard_size
-from tfod.picture import DEFAULT_EXTENSION
-from tfod.records import read_records
-from tfod.roles import Roles
-from tfod.shard_file import ShardIdentity, identify
-from tfod.shard_sources import require_content
-from tfod.shards import (
+from tfod.tfrecord.opening import shard_size
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shard_file import ShardIdentity, identify
+from tfod.tfrecord.shard_sources import require_content
+from tfod.tfrecord.shards import (
     LabelMapFinder,
     ShardSet,
     find_shards,
@@ -320,7 +320,7 @@ def _roles_of(profile: str) -> Roles:
     Raises:
         TfodError: there is none.
     """
-    from tfod_validator.profile_file import load_profile  # the checker's, and only on demand
+    from tfod.check.profile_file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).roles
 

@@ -7,17 +7,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tfod.datumaro import lines
-from tfod.detection import Detection
-from tfod.example import Example
-from tfod.naming import split_extension
-from tfod.picture import (
+from tfod.detection.detection import Detection
+from tfod.detection.picture import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     picture_size,
     read_picture_header,
     sniff_format,
 )
-from tfod.shard_file import ByteSpan, ShardIdentity
+from tfod.example.example import Example
+from tfod.tfrecord.naming import split_extension
+from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity
 
 _HEADER_BYTES = 1 << 15
 Buffer: TypeAlias = "bytes | memoryview"

@@ -12,22 +12,28 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tfod import keys
 from tfod.datumaro.folder import ShardSets, SubsetWriter
 from tfod.datumaro.objects import SAY_NOTHING, counts
-from tfod.detection import Detection
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.label_map import LabelMap, quoted
 from tfod.errors import TfodError
-from tfod.example import bytes_feature, encode_example, float_feature, int64_feature, text_feature
-from tfod.label_map import LabelMap, quoted
-from tfod.shards import (
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    text_feature,
+)
+from tfod.tfrecord.shards import (
     ROBOFLOW_NOTE,
     SHARD_EXTENSIONS,
     parse_shard_name,
     shard_file_names,
     stem_of_subset,
 )
+from tfod.tfrecord.writer import ShardSetWriter
 from tfod.version import __version__
-from tfod.writer import ShardSetWriter
 
 _LABEL_MAP = "_label_map.pbtxt"
 _FOLDERS = {"val": "valid", "validation": "valid"}

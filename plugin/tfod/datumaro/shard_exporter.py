@@ -13,12 +13,12 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.folder import LABEL_MAP_FILE, ShardSets, SubsetWriter, our_shards
 from tfod.datumaro.options import check_image_extension
 from tfod.datumaro.pictures import PictureEncoder
+from tfod.detection.label_map import LabelMap
+from tfod.detection.labels_file import load_classes
+from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import TfodError
-from tfod.label_map import LabelMap
-from tfod.labels_file import load_classes
-from tfod.picture import DEFAULT_EXTENSION
-from tfod.publishing import recover
-from tfod.shard_layout import OptionError
+from tfod.tfrecord.publishing import recover
+from tfod.tfrecord.shard_layout import OptionError
 
 _log = logging.getLogger(__name__)
 NO_CLASS = -1

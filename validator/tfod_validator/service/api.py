@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Response, current_app, request, stream_with_context, url_for
+from tfod.check.profile import READY
+from tfod.check.profile_file import profile_to_document
+from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
-from tfod_validator.profile import READY
-from tfod_validator.profile_file import profile_to_document
-from tfod_validator.rules.registry import FAMILIES, Rule, all_rules
 from tfod_validator.service import security, uploads
 from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.intake import FILENAME, OPTIONS, accept

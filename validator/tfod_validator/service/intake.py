@@ -11,13 +11,13 @@ from typing import Any
 
 from flask import Request as FlaskRequest
 from flask import current_app
+from tfod.check.decoding import MOST_DECODED
+from tfod.check.finding import Severity
+from tfod.check.profile import READY
+from tfod.check.receivers import RECEIVERS
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wrappers import Request as WsgiRequest
 
-from tfod_validator.decoding import MOST_DECODED
-from tfod_validator.finding import Severity
-from tfod_validator.profile import READY
-from tfod_validator.receivers import RECEIVERS
 from tfod_validator.service import metrics, security
 from tfod_validator.service.current import (
     current_mark,

@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfod.errors import TfodError
-
-from tfod_validator.archive import ArchiveLimits
-from tfod_validator.check import Options, check
-from tfod_validator.decoding import read_most_decoded
-from tfod_validator.finding import Severity
-from tfod_validator.profile import Profile
-from tfod_validator.profile_file import load_profile
-from tfod_validator.receivers import RECEIVERS
-from tfod_validator.render import (
+from tfod.check.archive import ArchiveLimits
+from tfod.check.check import Options, check
+from tfod.check.decoding import read_most_decoded
+from tfod.check.finding import Severity
+from tfod.check.profile import Profile
+from tfod.check.profile_file import load_profile
+from tfod.check.receivers import RECEIVERS
+from tfod.check.render import (
     draw_picture,
     render_body,
     render_html,
@@ -25,9 +23,13 @@ from tfod_validator.render import (
     render_junit,
     render_text,
 )
-from tfod_validator.report import Report
-from tfod_validator.sample_choice import choose_samples
-from tfod_validator.samples import Sample
+from tfod.check.report import Report
+from tfod.check.sample_choice import choose_samples
+from tfod.check.samples import Sample
+from tfod.check.sources import Inventory, Location, inventory_of
+from tfod.check.task import Task, load_task
+from tfod.errors import TfodError
+
 from tfod_validator.service.problems import problem_document
 from tfod_validator.service.settings import Limits
 from tfod_validator.service.validation import (
@@ -39,8 +41,6 @@ from tfod_validator.service.validation import (
     Request,
     UploadedFile,
 )
-from tfod_validator.sources import Inventory, Location, inventory_of
-from tfod_validator.task import Task, load_task
 
 Progress = Callable[[int, int], None]
 """Told of all bytes and records that were read so far."""

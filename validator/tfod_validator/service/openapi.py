@@ -167,7 +167,7 @@ def _content(content: Any) -> dict[str, Any]:
 @functools.cache
 def _schemas() -> dict[str, Any]:
     """All schemas; the parts of the report's are schemas of their own here."""
-    text = resources.files("tfod_validator").joinpath("report.schema.json").read_text("utf-8")
+    text = resources.files("tfod.check").joinpath("report.schema.json").read_text("utf-8")
     report = json.loads(text.replace("#/$defs/", "#/components/schemas/Report-"))
     parts = report.pop("$defs")
     for name in ("$schema", "$id"):

@@ -24,17 +24,17 @@ from flask import (
 )
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from tfod.check.amounts import plural
+from tfod.check.profile import READY
+from tfod.check.receivers import RECEIVERS
+from tfod.check.render import AFTER_HEAD, report_css
+from tfod.check.render.visible import visible
+from tfod.check.render.wording import size
+from tfod.check.rules.registry import FAMILIES, all_rules
+from tfod.check.rules_pages import by_family, profile_changes, receiver_changes
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.amounts import plural
-from tfod_validator.profile import READY
-from tfod_validator.receivers import RECEIVERS
-from tfod_validator.render import AFTER_HEAD, report_css
-from tfod_validator.render.visible import visible
-from tfod_validator.render.wording import size
-from tfod_validator.rules.registry import FAMILIES, all_rules
-from tfod_validator.rules_pages import by_family, profile_changes, receiver_changes
 from tfod_validator.service import api_docs, intake, openapi, security, uploads
 from tfod_validator.service.current import current_settings, current_store
 from tfod_validator.service.problems import ProblemError

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tfod_validator.decoding import MOST_DECODED
+from tfod.check.decoding import MOST_DECODED
 
 State = Literal["queued", "running", "finished", "failed"]
 QUEUED: State = "queued"

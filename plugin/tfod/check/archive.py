@@ -1,0 +1,229 @@
+"""Reading zips that may be hostile: entries are streamed under limits, nothing is unpacked to disk.
+
+What the archive says of itself is used only to find the data. How much unpacks, from how little,
+and with which checksum is judged while reading.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import BinaryIO, NoReturn, cast
+
+from tfod.check.collector import Collector
+from tfod.check.finding import Place
+from tfod.check.rules.archive import (
+    EntryCount,
+    EntryDamage,
+    HeaderDamage,
+    Inflation,
+    SameName,
+    TotalSize,
+)
+from tfod.check.rules.registry import judge
+from tfod.errors import TfodError
+from tfod.tfrecord.zip_directory import (
+    Directory,
+    DirectoryError,
+    Entry,
+    find_overlaps,
+    read_directory,
+    same_file_key,
+)
+from tfod.tfrecord.zip_entry import EntryStream
+
+_DRAIN_STEP = 1 << 18
+
+
+class ArchiveDamageError(TfodError):
+    """An entry cannot be read further; the collector has been told why."""
+
+
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """Where reading stops.
+
+    Attributes:
+        entries: how many are looked at.
+        total_bytes: how much is unpacked in all.
+        ratio: how many times its packed size an entry may unpack to. Deflate reaches 1032;
+            annotations without pictures 10 to 50, the same record again and again 290.
+        ratio_from: how many bytes of an entry unpack before the ratio is looked at.
+        directory_bytes: how long a directory is loaded; 100,000 entries take up 10 to 30 MB.
+    """
+
+    entries: int = 100_000
+    total_bytes: int = 64 << 30
+    ratio: float = 200.0
+    ratio_from: int = 4 << 20
+    directory_bytes: int = 32 << 20
+
+
+class Archive:
+    """A zip whose entries can be read; what is wrong with it goes to the collector.
+
+    Attributes:
+        name: what reports call it.
+        entries: regular files that are safe to read, in the order of the directory.
+        refused: files that are not read, since a finding says why.
+        readable: whether there is a directory at all.
+    """
+
+    def __init__(
+        self, path: str, name: str, collector: Collector, limits: ArchiveLimits | None = None
+    ) -> None:
+        """Open the archive and judge its directory.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        self.name = name
+        self.entries: list[Entry] = []
+        self.refused: list[Entry] = []
+        self.readable = False
+        self._limits = limits or ArchiveLimits()
+        self._collector = collector
+        self._unpacked: dict[int, int] = {}  # bytes, by number of the entry
+        self._total = 0
+        self._said: set[tuple[int | None, type]] = set()
+        self._settled: set[int] = set()  # entries that were read to the end, or given up
+        self._file = open(path, "rb", buffering=0)
+        try:
+            self._read_directory()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; streams of entries end with it."""
+        self._file.close()
+
+    def place(self, entry: Entry | None = None) -> Place:
+        """Where findings about an entry, or about the whole archive, are."""
+        return Place(shard=self.name if entry is None else f"{self.name}:{entry.shown}")
+
+    def open(self, entry: Entry) -> BinaryIO:
+        """The entry's bytes as an unbuffered stream with ``read`` and ``readinto``.
+
+        Reading raises :class:`ArchiveDamageError` where a limit is reached, and at the end where
+        size or checksum are wrong. Several may be open, but not in several threads.
+        """
+        return cast(BinaryIO, _JudgedStream(self, self._file, entry))
+
+    def drain(self, entry: Entry) -> None:
+        """Read an entry to its end for the sake of limits and checksum, unless that was done."""
+        if entry.number in self._settled:
+            return
+        target = memoryview(bytearray(_DRAIN_STEP))
+        stream = _JudgedStream(self, self._file, entry)
+        try:
+            while stream.readinto(target):
+                pass
+        except ArchiveDamageError:
+            pass
+
+    def settle(self, entry: Entry) -> None:
+        """Note that an entry was read to its sound end. For the streams."""
+        self._settled.add(entry.number)
+
+    def give_up(self, entry: Entry, subject: object) -> NoReturn:
+        """Report what is wrong, once, and end the reading of this entry. For the streams.
+
+        Raises:
+            ArchiveDamageError: always.
+        """
+        whole = isinstance(subject, TotalSize)
+        key = (None if whole else entry.number, type(subject))
+        place = self.place(None if whole else entry)
+        if key not in self._said:
+            self._said.add(key)
+            self._collector.judge(subject, place)
+        self._settled.add(entry.number)
+        raise ArchiveDamageError(f"{self.place(entry).shard}: cannot be read further")
+
+    def account(self, entry: Entry, unpacked: int, packed: int) -> None:
+        """Judge how much has been unpacked of an entry so far. For the streams.
+
+        Raises:
+            ArchiveDamageError: a limit is reached.
+        """
+        limits = self._limits
+        before = self._unpacked.get(entry.number, 0)
+        if unpacked > before:  # a second reading of the same bytes does not count
+            self._unpacked[entry.number] = unpacked
+            self._total += unpacked - before
+        if unpacked > limits.ratio_from and unpacked > limits.ratio * packed:
+            self.give_up(entry, Inflation(unpacked, packed, limits.ratio))
+        if self._total > limits.total_bytes:
+            self.give_up(entry, TotalSize(self._total, limits.total_bytes))
+
+    def _read_directory(self) -> None:
+        limits = self._limits
+        try:
+            directory = read_directory(self._file, limits.entries, limits.directory_bytes)
+        except DirectoryError as error:
+            self._collector.judge(HeaderDamage(str(error)), self.place())
+            return
+        self.readable = True
+        count = EntryCount(directory.promised, len(directory.entries), directory.complete)
+        self._collector.judge(count, self.place())
+        refused = self._refuse(directory)
+        for entry in directory.entries:
+            if not entry.is_folder:
+                (self.refused if entry.number in refused else self.entries).append(entry)
+
+    def _refuse(self, directory: Directory) -> set[int]:
+        """Judge the entries; return the numbers of those that are not to be read."""
+        refused: set[int] = set()
+        for entry in directory.entries:
+            said = list(judge(entry))
+            if entry.damage is not None:
+                said.extend(judge(HeaderDamage(entry.damage)))
+            if said:  # whether or not these rules are on
+                refused.add(entry.number)
+                self._collector.add_all(said, self.place(entry))
+        for overlap in find_overlaps(directory):
+            refused.add(overlap.entry.number)
+            self._collector.judge(overlap, self.place(overlap.entry))
+        refused |= self._judge_names(directory)
+        return refused
+
+    def _judge_names(self, directory: Directory) -> set[int]:
+        """Report entries that are one file; return those that unpacking writes over."""
+        replaced: set[int] = set()
+        known: dict[int, Entry] = {}  # by hash: a hostile archive's names are long
+        for entry in directory.entries:
+            key = same_file_key(entry.path)
+            earlier = known.get(hash(key))
+            known[hash(key)] = entry
+            if earlier is None or same_file_key(earlier.path) != key:
+                continue
+            if entry.is_folder and earlier.is_folder:
+                continue
+            self._collector.judge(SameName(entry, earlier), self.place(entry))
+            if earlier.path == entry.path:
+                replaced.add(earlier.number)
+        return replaced
+
+
+class _JudgedStream(EntryStream):
+    """The unpacked bytes of one entry; what is wrong with it goes to the archive's collector."""
+
+    def __init__(self, archive: Archive, file: io.FileIO, entry: Entry) -> None:
+        super().__init__(entry, file)
+        self._archive = archive
+
+    def account(self, unpacked: int, packed: int) -> None:
+        self._archive.account(self._entry, unpacked, packed)
+
+    def settle(self) -> None:
+        self._archive.settle(self._entry)
+
+    def give_up(self, cause: str) -> NoReturn:
+        self._archive.give_up(self._entry, EntryDamage(cause))

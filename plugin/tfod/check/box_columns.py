@@ -1,0 +1,213 @@
+"""The four columns of the boxes of a shard, and whether their writer has mixed them up.
+
+A script that takes ``xmin, ymin, xmax, ymax`` by position, from a file that has them in another
+order, permutes the columns of every box. Two kinds are told apart: a permutation of the fractions
+as they are stored, and one that came before the division by width and height, so that each value
+was divided by the side of the key that it is under.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tfod.check.rules.boxes import Boxes
+
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+ROUNDING = 1e-5
+"""What float32 and a division by the size may do to a coordinate."""
+TOLERATED = 1.1
+"""The largest coordinate that the OD API's trainer lets pass."""
+MOST_SLIPS = 3
+MOST_SLIPS_SHARE = 0.05
+_MOST_CANDIDATES = 4
+_FIRST = 64
+
+
+@dataclass(frozen=True)
+class ColumnOrder:
+    """Which stored column each coordinate is read from.
+
+    Attributes:
+        stored: for xmin, ymin, xmax, ymax the place, among these four, of the key that holds it.
+        in_pixels: whether the columns were mixed up before the division by width and height.
+    """
+
+    stored: tuple[int, ...]
+    in_pixels: bool = False
+
+    @classmethod
+    def parse(cls, text: str, in_pixels: bool = False) -> ColumnOrder:
+        """From ``xmin=ymin,ymin=xmin``: what is stored under ymin is xmin, and so on.
+
+        Raises:
+            ValueError: this is not a permutation of the four keys; the message says why.
+        """
+        stored = dict(zip(SIDES, SIDES, strict=True))
+        seen: set[str] = set()
+        for part in text.split(","):
+            side, equals, key = (one.strip() for one in part.partition("="))
+            if not equals or side not in SIDES or key not in SIDES:
+                raise ValueError(f"{part!r} is not like xmin=ymin, of {', '.join(SIDES)}")
+            if side in seen:
+                raise ValueError(f"{side} is given twice")
+            seen.add(side)
+            stored[side] = key
+        unread = [key for key in SIDES if key not in stored.values()]
+        if unread:
+            raise ValueError(f"nothing is read from {unread[0]}; name every key that moves")
+        order = cls(tuple(SIDES.index(stored[side]) for side in SIDES), in_pixels)
+        if order.moved == 0:
+            raise ValueError("no key moves")
+        return order
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates are read from another key than their own."""
+        return sum(place != key for place, key in enumerate(self.stored))
+
+    @property
+    def keeps_axes(self) -> bool:
+        """Whether x stays x: then it does not matter which side the values were divided by."""
+        return all(place % 2 == key % 2 for place, key in enumerate(self.stored))
+
+    def __str__(self) -> str:
+        """As the option of ``tfod repair``."""
+        pairs = zip(SIDES, self.stored, strict=True)
+        named = ",".join(f"{side}={SIDES[key]}" for side, key in pairs if side != SIDES[key])
+        return f"--{'pixel-' * self.in_pixels}columns={named}"
+
+    def read(self, corners: np.ndarray, width: np.ndarray, height: np.ndarray) -> np.ndarray:
+        """The boxes as their writer meant them.
+
+        Args:
+            corners: shape (n, 4), as stored.
+            width: of each box's image in pixels, shape (n,); NaN where unknown.
+            height: likewise.
+
+        Returns:
+            Normalized ``xmin, ymin, xmax, ymax``, shape (n, 4).
+        """
+        found = corners[:, self.stored]
+        if not self.in_pixels:
+            return found
+        sides = np.stack((width, height, width, height), axis=1)
+        scaled: np.ndarray = found * (sides[:, self.stored] / sides)
+        return scaled
+
+
+_ORDERS = tuple(
+    order
+    for in_pixels in (False, True)
+    for order in (ColumnOrder(one, in_pixels) for one in itertools.permutations(range(4)))
+    if order.moved and not (in_pixels and order.keeps_axes)
+)
+_ALL = (1 << len(_ORDERS)) - 1
+
+
+@dataclass(frozen=True)
+class BoxColumns:
+    """What the boxes of a shard say of their columns; that of its parts adds up.
+
+    Attributes:
+        boxes: how many of four numbers there are.
+        inverted: how many of them have a right edge left of the left one, or are upside down.
+        improper: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
+        outside: how many reach that far outside, are not inverted, and are not in pixels.
+        are_square: whether all images of boxes are as wide as they are high.
+        fitting: the orders by which no box is improper, a bit for each.
+    """
+
+    boxes: int = 0
+    inverted: int = 0
+    improper: int = 0
+    outside: int = 0
+    are_square: bool = True
+    fitting: int = _ALL
+
+    @classmethod
+    def of(cls, boxes: Boxes) -> BoxColumns:
+        """Of the boxes of many records."""
+        found = cls()
+        # Most orders fit no box of the first ones.
+        for part in (slice(0, _FIRST), slice(_FIRST, None)):
+            corners, rows = boxes.corners[part], boxes.rows[part]
+            finite = np.isfinite(corners).all(axis=1)
+            sizes = boxes.width[rows][finite], boxes.height[rows][finite]
+            found = found._with(corners[finite], *sizes, boxes.normalized[part][finite])
+        return found
+
+    def _with(
+        self, corners: np.ndarray, width: np.ndarray, height: np.ndarray, normalized: np.ndarray
+    ) -> BoxColumns:
+        if not len(corners):
+            return self
+        inverted = (corners[:, 2:] < corners[:, :2]).any(axis=1)
+        improper = ~_proper(corners)
+        fitting = sum(
+            1 << place
+            for place, order in enumerate(_ORDERS)
+            if self.fitting >> place & 1 and _proper(order.read(corners, width, height)).all()
+        )
+        return self + BoxColumns(
+            boxes=len(corners),
+            inverted=int(inverted.sum()),
+            improper=int(improper.sum()),
+            outside=int((improper & ~inverted & normalized).sum()),
+            are_square=bool((width == height).all()),
+            fitting=fitting,
+        )
+
+    def __add__(self, other: BoxColumns) -> BoxColumns:
+        """Of both."""
+        return BoxColumns(
+            self.boxes + other.boxes,
+            self.inverted + other.inverted,
+            self.improper + other.improper,
+            self.outside + other.outside,
+            self.are_square and other.are_square,
+            self.fitting & other.fitting,
+        )
+
+    @property
+    def candidates(self) -> tuple[ColumnOrder, ...]:
+        """The orders that may be the writer's, those that move fewest keys first.
+
+        None where the boxes are proper as they are but for single ones, or where so many orders fit
+        that nothing is known.
+        """
+        if not is_many(self.improper, self.boxes):
+            return ()
+        fits = [order for place, order in enumerate(_ORDERS) if self.fitting >> place & 1]
+        # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
+        found = [order for order in fits if order.keeps_axes] or [
+            order for order in fits if not (order.in_pixels and self.are_square)
+        ]
+        return (
+            tuple(sorted(found, key=lambda order: order.moved))
+            if len(found) <= _MOST_CANDIDATES
+            else ()
+        )
+
+
+def is_many(number: int, of: int, share: float = MOST_SLIPS_SHARE) -> bool:
+    """Whether so many wrong ones, of boxes for example, are more than single slips.
+
+    A single one is a slip; so are two or three that are less than half of all, and any number that
+    is not more than the share.
+    """
+    return number > max(1, share * of) and (number > MOST_SLIPS or 2 * number >= of)
+
+
+def _proper(corners: np.ndarray) -> np.ndarray:
+    """Boxes that are neither inverted nor far outside, bool of shape (n,); NaN is not."""
+    with np.errstate(invalid="ignore"):
+        ordered: np.ndarray = np.all(corners[:, :2] <= corners[:, 2:], axis=1)
+        least, most = 1 - TOLERATED - ROUNDING, TOLERATED + ROUNDING
+        inside: np.ndarray = np.all((corners >= least) & (corners <= most), axis=1)
+        proper: np.ndarray = np.logical_and(ordered, inside)
+    return proper

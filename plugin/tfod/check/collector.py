@@ -1,0 +1,196 @@
+"""Collects findings: every one is counted, a bounded number of each code is kept."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfod.check.finding import Finding, Place, Problem, Severity
+from tfod.check.profile import Policy
+from tfod.check.rules.registry import Rule, judge, rules_for
+
+_NOWHERE = Place()
+_LONGEST_TEXT = 400
+_MOST_ONCE = 1 << 14
+
+
+@dataclass
+class Findings:
+    """Findings of a part of the data; parts are merged in the order of the data.
+
+    Attributes:
+        listed: findings of each code, at most as many as may be listed in all.
+        counts: how many there really are, by code and shard.
+        severities: of each code that fired, the worst.
+        once: findings that are said once for each code, shard and feature, not counted yet.
+    """
+
+    most: int
+    listed: dict[str, list[Finding]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    severities: dict[str, Severity] = field(default_factory=dict)
+    once: dict[tuple[str, str, str | None], Finding] = field(default_factory=dict)
+
+    def merge(self, other: Findings) -> None:
+        """Add the findings of what comes next in the data."""
+        for code, findings in other.listed.items():
+            mine = self.listed[code]
+            mine.extend(findings[: self.most - len(mine)])
+        for code, counts in other.counts.items():
+            self.counts[code].update(counts)
+        for code, severity in other.severities.items():
+            self._set_severity(code, severity)
+        for key, finding in other.once.items():
+            if len(self.once) < _MOST_ONCE:
+                self.once.setdefault(key, finding)
+
+    def keep(self, finding: Finding) -> None:
+        """Count a finding, and list it if there is room."""
+        self.count(finding.code, finding.severity, finding.shard, 1)
+        if self.has_room(finding.code):
+            self.listed[finding.code].append(finding)
+
+    def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
+        """Count findings that are not listed."""
+        self.counts[code][shard] += number
+        self._set_severity(code, severity)
+
+    def has_room(self, code: str) -> bool:
+        """Whether one more finding of this code would be listed."""
+        return len(self.listed[code]) < self.most
+
+    def _set_severity(self, code: str, severity: Severity) -> None:
+        known = self.severities.setdefault(code, severity)
+        self.severities[code] = max(known, severity, key=lambda one: one.rank)
+
+    def close(self) -> None:
+        """Count what was to be said once; call when all parts are merged."""
+        for finding in self.once.values():
+            self.keep(finding)
+        self.once.clear()
+
+    @property
+    def has_defects(self) -> bool:
+        """Whether there are any but infos."""
+        said = (*self.severities.values(), *(one.severity for one in self.once.values()))
+        return any(one is not Severity.INFO for one in said)
+
+    def by_code(self) -> dict[str, int]:
+        """True number of findings of each code."""
+        return {code: sum(counts.values()) for code, counts in sorted(self.counts.items())}
+
+    def by_shard(self) -> dict[str, dict[str, int]]:
+        """True number of findings of each code, by shard."""
+        found: dict[str, dict[str, int]] = {}
+        for code, counts in sorted(self.counts.items()):
+            for shard, count in counts.items():
+                found.setdefault(shard, {})[code] = count
+        return found
+
+    def by_severity(self) -> dict[Severity, int]:
+        """True number of findings of each severity."""
+        totals = dict.fromkeys(Severity, 0)
+        for code, count in self.by_code().items():
+            totals[self.severities[code]] += count
+        return totals
+
+    def choose(self) -> dict[str, list[Finding]]:
+        """The findings to list: no code hides another, the severe ones have precedence.
+
+        Each code gets an equal share of the places; what a code does not need, others get.
+        """
+        codes = sorted(self.listed, key=lambda code: (-self.severities[code].rank, code))
+        # Filling the smallest needs first gives the rest to those that need more.
+        smallest_first = [(len(self.listed[code]), place) for place, code in enumerate(codes)]
+        heapq.heapify(smallest_first)
+        left, waiting = self.most, len(codes)
+        shares: dict[str, int] = {}
+        while smallest_first:
+            need, place = heapq.heappop(smallest_first)
+            fair, extra = divmod(left, waiting)
+            share = min(need, fair + (1 if place < extra else 0))
+            shares[codes[place]] = share
+            left -= share
+            waiting -= 1
+        return {code: self.listed[code][: shares[code]] for code in codes}
+
+    def in_order(self, shards: Sequence[str]) -> list[Finding]:
+        """The findings to list, in the order of the shards, their records and the codes."""
+        places = {name: place for place, name in enumerate(shards)}
+
+        def key(finding: Finding) -> tuple[int, int, str]:
+            place = places.get(finding.shard, -1)
+            return place, -1 if finding.record is None else finding.record, finding.code
+
+        chosen = [one for findings in self.choose().values() for one in findings]
+        return sorted(chosen, key=key)
+
+
+class Collector:
+    """Turns what rules say into findings, under a policy of severities."""
+
+    def __init__(self, policy: Policy, most: int) -> None:
+        self.policy = policy
+        self.findings = Findings(most)
+        self._severities: dict[tuple[str, Severity | None], Severity | None] = {}
+
+    def judge(self, subject: object, place: Place = _NOWHERE) -> None:
+        """Let every rule for this kind of subject look at it; keep what they say."""
+        self.add_all(judge(subject), place)
+
+    def add_all(self, said: Iterable[tuple[Rule, Problem]], place: Place = _NOWHERE) -> None:
+        """Keep what rules have said about one place."""
+        for rule, problem in said:
+            self.add(rule, problem, place)
+
+    def count(self, subject: type[Any], shard: str, number: int) -> None:
+        """Count findings that are not listed, of the only rule for a kind of subject."""
+        (rule,) = rules_for(subject)
+        severity = self.findings.severities.get(rule.code) or self._severity(rule)
+        if severity is not None and number:
+            self.findings.count(rule.code, severity, shard, number)
+
+    def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
+        """Keep one problem. The problem's own place is stronger."""
+        severity = self._severity(rule, problem.severity)
+        if severity is None:
+            return
+        place = problem.place or place
+        if not problem.once and not self.findings.has_room(rule.code):
+            self.findings.count(rule.code, severity, place.shard, 1)  # of a million findings most
+            return
+        finding = Finding(
+            code=rule.code,
+            severity=severity,
+            message=shortened(problem.message),
+            remedy=problem.remedy or rule.remedy,
+            shard=place.shard,
+            record=place.record,
+            offset=place.offset,
+            feature=shortened(problem.feature) if problem.feature else problem.feature,
+            value=shortened(problem.value) if isinstance(problem.value, str) else problem.value,
+            item=shortened(place.item) if place.item else None,
+        )
+        if not problem.once:
+            self.findings.keep(finding)
+        elif len(self.findings.once) < _MOST_ONCE:
+            key = (rule.code, place.shard, problem.feature)
+            self.findings.once.setdefault(key, finding)
+
+    def _severity(self, rule: Rule, of_case: Severity | None = None) -> Severity | None:
+        key = rule.code, of_case
+        if key not in self._severities:
+            self._severities[key] = self.policy.severity(
+                replace(rule, severity=of_case) if of_case else rule
+            )
+        return self._severities[key]
+
+
+def shortened(text: str) -> str:
+    """Texts from shards may be megabytes long."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return text[: _LONGEST_TEXT - 1] + "…"

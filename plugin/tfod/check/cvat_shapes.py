@@ -1,0 +1,203 @@
+"""The shapes of CVAT's XML: what they enclose, and what is written at them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfod.detection.corners import Corners, enclosing_pixels, enclosing_points, enclosing_rotated
+from tfod.detection.raster import box_outline, ellipse_outline
+from tfod.errors import TfodError
+
+BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
+AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
+"""Tags of the shapes that cover an area, so that a box can stand for them."""
+_MOST_PIXELS = 1 << 28
+
+
+@dataclass(frozen=True)
+class CvatShape:
+    """A shape that covers an area; coordinates are in pixels, x before y.
+
+    Attributes:
+        kind: its tag: ``box``, ``polygon``, ``mask`` or ``ellipse``.
+        label: name of the class.
+        extent: corners before the shape is turned; of a mask half-open.
+        rotation: how far a box or an ellipse is turned about its centre, in degrees.
+        points: outline of a polygon, as x, y, x, y, …
+        runs: of a mask, row by row within its extent: so many pixels outside, inside, outside, …
+        occluded: whether something hides a part of it.
+        group: number that shapes of one group share; 0 for none.
+        attributes: names and values as the document has them.
+        track: number of the track that it is of; None for none, or where it is not known.
+    """
+
+    kind: str
+    label: str
+    extent: Corners
+    rotation: float = 0.0
+    points: tuple[float, ...] = ()
+    runs: tuple[int, ...] = ()
+    occluded: bool = False
+    group: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+    track: int | None = None
+
+    @property
+    def outline(self) -> Sequence[float]:
+        """What a shape other than a mask is drawn by, as it is turned: x, y, x, y, …"""
+        if self.kind == POLYGON:
+            return self.points
+        left, top, right, bottom = self.extent
+        if self.kind == ELLIPSE:
+            x, y = (left + right) / 2, (top + bottom) / 2
+            return ellipse_outline(x, y, (right - left) / 2, (bottom - top) / 2, self.rotation)
+        return box_outline(self.extent, self.rotation)
+
+    @property
+    def corners(self) -> Corners:
+        """The enclosing box: of a turned shape larger than its extent, of a mask maybe smaller."""
+        if self.kind == MASK:
+            return _mask_corners(self.runs, self.extent)
+        if not self.rotation:
+            return self.extent
+        left, top, right, bottom = self.extent
+        x, y = (left + right) / 2, (top + bottom) / 2
+        if self.kind == ELLIPSE:
+            angle = math.radians(self.rotation)
+            cosine, sine = math.cos(angle), math.sin(angle)
+            rx, ry = (right - left) / 2, (bottom - top) / 2
+            half_width = math.hypot(rx * cosine, ry * sine)
+            half_height = math.hypot(rx * sine, ry * cosine)
+            return x - half_width, y - half_height, x + half_width, y + half_height
+        return enclosing_rotated(x, y, right - left, bottom - top, self.rotation)
+
+
+def _mask_corners(runs: tuple[int, ...], extent: Corners) -> Corners:
+    """What the pixels of a mask enclose; its extent where it has none."""
+    left, top, right, bottom = (int(value) for value in extent)
+    inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(bottom - top, right - left)
+    corners = enclosing_pixels(inside)
+    if corners is None:
+        return extent
+    return left + corners[0], top + corners[1], left + corners[2], top + corners[3]
+
+
+def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
+    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``.
+
+    Args:
+        element: the element.
+        label: its class, which a track's shapes do not name.
+        name: what errors call the document.
+
+    Raises:
+        TfodError: a number is none, or a mask does not fill its extent; with the line.
+    """
+    kind = element.tag
+    points: tuple[float, ...] = ()
+    runs: tuple[int, ...] = ()
+    if kind == BOX:
+        extent = _corners(element, name)
+    elif kind == ELLIPSE:
+        cx, cy, rx, ry = (read_real(element, one, name) for one in ("cx", "cy", "rx", "ry"))
+        extent = cx - rx, cy - ry, cx + rx, cy + ry
+    elif kind == POLYGON:
+        points = _points(element, name)
+        extent = enclosing_points(points)
+    else:
+        extent, runs = _mask(element, name)
+    return CvatShape(
+        kind=kind,
+        label=label or "",
+        extent=extent,
+        rotation=read_real(element, "rotation", name) if element.get("rotation") else 0.0,
+        points=points,
+        runs=runs,
+        occluded=element.get("occluded") == "1",
+        group=read_whole(element.get("group_id"), element, name) or 0,
+        attributes=read_attributes(element),
+    )
+
+
+def read_attributes(element: Any) -> tuple[tuple[str, str], ...]:
+    """Names and values of a shape's or a tag's attributes."""
+    return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
+
+
+def _corners(element: Any, name: str) -> Corners:
+    left, top, right, bottom = (
+        read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
+    )
+    return left, top, right, bottom
+
+
+def _points(element: Any, name: str) -> tuple[float, ...]:
+    text = element.get("points") or ""
+    try:
+        points = tuple(float(one) for pair in text.split(";") for one in pair.split(","))
+    except ValueError:
+        points = ()
+    if not points or len(points) % 2 or not all(map(math.isfinite, points)):
+        raise _no_number(text, element, name, " points")
+    return points
+
+
+def _mask(element: Any, name: str) -> tuple[Corners, tuple[int, ...]]:
+    left, top, width, height = (
+        int(read_real(element, one, name)) for one in ("left", "top", "width", "height")
+    )
+    text = element.get("rle") or ""
+    try:
+        runs = tuple(int(one) for one in text.split(","))
+    except ValueError:
+        raise _no_number(text, element, name, " rle") from None
+    if min(runs) < 0 or sum(runs) != width * height or sum(runs) > _MOST_PIXELS:
+        raise TfodError(
+            f"{name}, line {element.sourceline}: <mask> has runs of {sum(runs)} pixels for "
+            f"{width}x{height}, or too many; export it again"
+        )
+    return (left, top, left + width, top + height), runs
+
+
+def read_whole(text: str | None, element: Any, name: str) -> int | None:
+    """A whole number; None where there is no text.
+
+    Raises:
+        TfodError: the text is none; with the line.
+    """
+    if text is None or not text.strip():
+        return None
+    # int() is slow on very long texts, and nothing that is counted here needs as many digits.
+    if len(text) <= 20:
+        with contextlib.suppress(ValueError):
+            return int(text)
+    raise _no_number(text, element, name)
+
+
+def read_real(element: Any, attribute: str, name: str) -> float:
+    """A finite number in an attribute.
+
+    Raises:
+        TfodError: it is none; with the line.
+    """
+    text = element.get(attribute) or ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _no_number(text, element, name, f" {attribute}")
+    return value
+
+
+def _no_number(text: str, element: Any, name: str, attribute: str = "") -> TfodError:
+    return TfodError(
+        f"{name}, line {element.sourceline}: <{element.tag}>{attribute} "
+        f"has {text[:40]!r} where a number is expected; export it again"
+    )

@@ -1,0 +1,102 @@
+"""What a dataset is: the shards of one folder, with those of its folders for splits; or one zip."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tfod.check.amounts import plural
+from tfod.check.sources import Inventory, ShardGroup
+from tfod.tfrecord.remote import folder_of, is_url, name_of
+from tfod.tfrecord.shards import SPLITS, is_roboflow_export, missing_of_sets, subset_of_stem
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is judged by one profile and has one verdict.
+
+    Attributes:
+        name: its folder or zip, as the user has named it.
+        inventory: what is in it.
+    """
+
+    name: str
+    inventory: Inventory
+
+
+def datasets_of(inventory: Inventory) -> list[Dataset]:
+    """The datasets of an inventory, in its order.
+
+    Shards belong together that lie in one folder, or in folders below it that are named as splits
+    (``train``, ``valid``, ``test``, …) or that a Roboflow export has. A zip is a dataset.
+    """
+    folder_of_dataset = functools.cache(_folder_of_dataset)
+    groups: dict[str, list[ShardGroup]] = {}
+    for group in inventory.groups:
+        for key, part in _parts_of(group, folder_of_dataset):
+            groups.setdefault(key, []).append(part)
+    groups = {key: _by_split(parts) for key, parts in groups.items()}
+    whole = replace(inventory, groups=(), archives=())
+    found = [Dataset(_name_of(of_key), replace(whole, groups=of_key)) for of_key in groups.values()]
+    for archive in inventory.archives:
+        found.append(Dataset(archive.name, replace(whole, archives=(archive,))))
+    return found
+
+
+def _by_split(parts: list[ShardGroup]) -> list[ShardGroup]:
+    """Subsets that have one name in several folders get the names of their folders."""
+    folders: dict[str, set[str]] = {}
+    for part in parts:
+        folders.setdefault(part.subset, set()).add(folder_of(part.shards[0].location.path))
+    return [_named_by_folder(one) if len(folders[one.subset]) > 1 else one for one in parts]
+
+
+def _named_by_folder(part: ShardGroup) -> ShardGroup:
+    subset = subset_of_stem(name_of(folder_of(part.shards[0].location.path)))
+    return ShardGroup(subset, [replace(one, subset=subset) for one in part.shards], part.missing)
+
+
+def _parts_of(
+    group: ShardGroup, folder_of_dataset: Callable[[str], str]
+) -> Iterator[tuple[str, ShardGroup]]:
+    """The shards of a subset by dataset and folder."""
+    parts: dict[str, list[int]] = {}
+    for number, shard in enumerate(group.shards):
+        parts.setdefault(folder_of(shard.location.path), []).append(number)
+    for folder, numbers in parts.items():
+        shards = [group.shards[number] for number in numbers]
+        missing = group.missing
+        if missing and len(parts) > 1:
+            missing = missing_of_sets([one.location.path for one in shards])
+        yield folder_of_dataset(folder), ShardGroup(group.subset, shards, missing)
+
+
+def _folder_of_dataset(folder: str) -> str:
+    """The folder itself, or the one above it where it is one of a split."""
+    parent = folder_of(folder)
+    is_split = name_of(folder).lower() in SPLITS
+    if is_split or (not is_url(parent) and is_roboflow_export(parent)):
+        return parent
+    # ``train_data`` and ``val_data`` are one split, too.
+    words = re.split("([^a-z]+)", name_of(folder).lower())
+    if SPLITS.isdisjoint(words):
+        return folder
+    alike = "".join("*" if word in SPLITS else word for word in words)
+    return f"{parent.rstrip('/')}/{alike}" if is_url(parent) else os.path.join(parent, alike)
+
+
+def _name_of(groups: list[ShardGroup]) -> str:
+    """The folder as the shards are named by it; of uploads, which have none, their names."""
+    locations = [shard.location for group in groups for shard in group.shards]
+    first = locations[0]
+    folders = {folder_of(one.path) for one in locations}
+    folder = folders.pop() if len(folders) == 1 else _folder_of_dataset(folder_of(first.path))
+    if first.remote:
+        return folder
+    if first.name != first.path:  # an upload, or standard input
+        more = len(locations) - 1
+        return f"{first.name} and {plural(more, 'more file')}" if more else first.name
+    return folder if os.path.isabs(first.name) else os.path.relpath(folder)

@@ -1,0 +1,181 @@
+"""Which images a check decodes: all, none, or an even sample that any worker can tell by itself.
+
+To decode takes ten times as long as all else, so of many images some must do. Whether an image is
+among them follows from its place alone, and not from what was decoded before: the report is the
+same however the work is divided.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod.check.archive_contents import look_through
+from tfod.check.collector import Collector
+from tfod.check.profile import Policy
+from tfod.check.rules.registry import all_rules
+from tfod.check.sources import Inventory, Location
+from tfod.tfrecord.compression import ReadableStream
+from tfod.tfrecord.records import read_record_stream
+
+MOST_DECODED = 1000
+"""So many images are decoded unless another number is asked for: 5 s for images of a megapixel."""
+_RULE = "IMG003"
+_SPREAD = 0x9E3779B1
+_REMOTE_RECORD = 100_000
+"""Bytes that a record of a remote shard is taken to have: nothing is read twice from a store."""
+_COUNTED_WHOLE = 16 << 20
+_MOST_COUNTED = 1 << 30
+"""Bytes of files: from the first number on the other records are estimated when there are enough
+of them, from the second one in any case."""
+_PIXELS_OF_A_BYTE = 256
+_SMALL = 1 << 18
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Which images are decoded: ``part`` of every ``whole`` records, evenly.
+
+    Attributes:
+        part, whole: all are where the two are equal, none where ``part`` is 0.
+        bounded: whether images are passed over that have many more pixels than bytes. To decode
+            such an image may take a second for each kilobyte.
+        limit: why not all of them are decoded; empty where all are.
+        first: how many shards of other datasets come before those that it is asked of.
+    """
+
+    part: int = 0
+    whole: int = 1
+    bounded: bool = True
+    limit: str = ""
+    first: int = 0
+
+    def has(self, place: int, record: int) -> bool:
+        """Whether a record is among them.
+
+        Args:
+            place: any number that tells its shard from others.
+            record: its number in the shard, from 0.
+        """
+        shift = (self.first + place) * _SPREAD % self.whole
+        before, after = (
+            (number * self.part + shift) // self.whole for number in (record, record + 1)
+        )
+        return after > before
+
+    def is_cheap(self, height: int, width: int, size: int) -> bool:
+        """Whether an image of so many pixels and bytes is decoded, if its record is among them."""
+        return not self.bounded or height * width <= max(_SMALL, size * _PIXELS_OF_A_BYTE)
+
+    def under(self, policy: Policy) -> Decoding:
+        """The same, or none where the rule that judges decoding is off."""
+        if policy.severity(all_rules()[_RULE]) is None:
+            return Decoding(limit=f"{_RULE} is off")
+        return self
+
+
+def read_most_decoded(text: str) -> int | None:
+    """What ``all``, ``none`` or a number means to :func:`choose_decoding`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if text in ("all", "none"):
+        return None if text == "all" else 0
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is not all, none or a whole number")
+    return int(text)
+
+
+NOT_DECODED = Decoding(limit="not asked for")
+
+
+def choose_decoding(
+    most: int | None,
+    inventory: Inventory,
+    *,
+    max_record_bytes: int,
+    limits: ArchiveLimits,
+) -> Decoding:
+    """Which images of an inventory are decoded.
+
+    Args:
+        most: how many there may be; None for all.
+        inventory: what is to be checked.
+        max_record_bytes: larger records are not read.
+        limits: where the reading of archives stops.
+    """
+    if most == 0:
+        return NOT_DECODED
+    if importlib.util.find_spec("PIL") is None:
+        return Decoding(limit="Pillow is not installed: pip install Pillow")
+    if most is None:
+        return Decoding(1, 1, bounded=False)
+    count = _Counter(inventory, max_record_bytes, limits).count(most)
+    if count <= most:
+        return Decoding(1, 1)
+    return Decoding(most, count, limit="an even sample; choose to decode all for every one")
+
+
+class _Counter:
+    """Counts the records of an inventory."""
+
+    def __init__(self, inventory: Inventory, max_record_bytes: int, limits: ArchiveLimits) -> None:
+        self._inventory = inventory
+        self._max_record_bytes = max_record_bytes
+        self._limits = limits
+
+    def count(self, enough: int) -> int:
+        """How many records there are: exactly, unless there are more than enough."""
+        total = sum(one.known_size() or 0 for one in self._inventory.locations)
+        records = done = 0
+        for location, ends in self._files():
+            size = location.known_size() or 0
+            if location.remote:
+                records += size // _REMOTE_RECORD
+            for end in ends:
+                records += 1
+                at = done + end
+                if at > _MOST_COUNTED or (records > enough and at > _COUNTED_WHOLE):
+                    return records * max(total, at) // at
+            done += size
+        return records
+
+    def _files(self) -> Iterator[tuple[Location, Iterator[int]]]:
+        """Each file, and how many of its bytes have been read after each of its records."""
+        for shard in self._inventory.shards:
+            location = shard.location
+            yield location, iter(()) if location.remote else self._ends_in_shard(location)
+        for location in self._inventory.archives:
+            yield location, self._ends_in_archive(location)
+
+    def _ends_in_shard(self, location: Location) -> Iterator[int]:
+        with suppress(OSError), location.open() as stream:
+            for end in self._ends(stream, location.name):
+                # A compressed shard has been read less far than the records reach.
+                yield min(end, stream.tell())
+
+    def _ends_in_archive(self, location: Location) -> Iterator[int]:
+        silent = Collector(Policy(), 0)
+        done = 0
+        with (
+            suppress(OSError),
+            Archive(location.path, location.name, silent, self._limits) as archive,
+        ):
+            contents = look_through(archive, silent, needs_label_map=False)
+            for entry in contents.shards.values():
+                with suppress(ArchiveDamageError), archive.open(entry) as stream:
+                    for end in self._ends(stream, location.name):
+                        yield done + min(end, entry.size) * entry.packed_size // max(entry.size, 1)
+                done += entry.packed_size
+
+    def _ends(self, stream: ReadableStream, name: str) -> Iterator[int]:
+        """Where each record ends, in the bytes of the stream as they are unpacked."""
+        most = self._max_record_bytes
+        for record in read_record_stream(
+            stream, name, on_damage=lambda _: None, max_record_bytes=most
+        ):
+            yield record.offset + record.length

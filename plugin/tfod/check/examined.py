@@ -1,0 +1,131 @@
+"""What an examination is told, and what it comes to: both cross into other processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from tfod.check.annotations import Annotations
+from tfod.check.box_columns import BoxColumns
+from tfod.check.collector import Findings
+from tfod.check.decoding import NOT_DECODED, Decoding
+from tfod.check.kinds import bound
+from tfod.check.layouts import Layouts
+from tfod.check.profile import Policy, Profile
+from tfod.check.role_keys import RoleKeys
+from tfod.check.statistics import Statistics
+from tfod.detection.label_map import LabelMap
+from tfod.detection.pixel_boxes import BoxTally
+from tfod.tfrecord.remote import patience
+
+Use: TypeAlias = "tuple[str | None, int | None]"
+"""Class text and id of an object."""
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What is the same for every shard of a check.
+
+    Attributes:
+        decoding: which images are decoded.
+        label_maps: those that lie open, by name.
+        patience: :func:`tfod.tfrecord.remote.patience`, which other processes do not know; the
+        others are
+            as in :class:`tfod.check.check.Options`.
+    """
+
+    profile: Profile
+    policy: Policy
+    max_findings: int
+    max_record_bytes: int
+    decoding: Decoding = NOT_DECODED
+    with_tensorflow: bool = False
+    annotations: Annotations | None = None
+    label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
+    patience: float = field(default_factory=patience)
+
+    # The same for all shards of a check, which are mostly alike; a zip may have 100,000.
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """What is known of the records' layouts so far."""
+        return Layouts(self.profile)
+
+    @cached_property
+    def role_keys(self) -> RoleKeys:
+        """The keys of the profile's roles."""
+        return RoleKeys(self.profile.roles)
+
+
+@dataclass
+class Figures:
+    """Figures of the records, mergeable in any order.
+
+    Attributes:
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used, by the name of the label map.
+        seen: places of the annotations' pictures that a record has the name of.
+    """
+
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def merge(self, other: Figures) -> None:
+        """Add the figures of other records."""
+        self.statistics.merge(other.statistics)
+        for name, uses in other.uses.items():
+            self._add_uses(name, uses)
+        self.seen |= other.seen
+
+    def add(self, examined: Examined, label_map: str | None) -> None:
+        """Add what the records of a shard have shown; the label map is the shard's."""
+        self.statistics.merge(examined.statistics)
+        self._add_uses(label_map, examined.uses)
+        self.seen |= examined.seen
+
+    def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
+        mine = self.uses.setdefault(label_map, Counter())
+        mine.update(uses)
+        self.uses[label_map] = bound(mine, slack=2)
+
+    def close(self) -> None:
+        """Keep no more kinds than may be kept; call when all is added."""
+        self.uses = {name: bound(uses) for name, uses in self.uses.items()}
+        self.statistics.close()
+
+
+@dataclass
+class Examined:
+    """What is known after a shard, or a part of it, was read.
+
+    Attributes:
+        shard: its name.
+        findings: what is wrong with it.
+        records, pictures, boxes: what was read.
+        decoded: pictures that were decoded.
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used.
+        keys: the features that records have.
+        seen: places of the annotations' pictures that a record has the name of.
+        box_tally: whether the boxes look like pixels.
+        columns: what the boxes say of their columns.
+        is_empty_file: whether it is a file of 0 bytes in a numbered set.
+    """
+
+    shard: str
+    findings: Findings
+    records: int = 0
+    pictures: int = 0
+    decoded: int = 0
+    boxes: int = 0
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: Counter[Use] = field(default_factory=Counter)
+    keys: set[str] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+    box_tally: BoxTally = field(default_factory=BoxTally)
+    columns: BoxColumns = field(default_factory=BoxColumns)
+    is_empty_file: bool = False

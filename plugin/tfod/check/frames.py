@@ -1,0 +1,290 @@
+"""Which frame of a task CVAT would attach each picture to.
+
+Source: ``match_dm_item``, ``match_frame`` and ``find_dataset_root`` in CVAT's
+``dataset_manager/bindings.py``. CVAT looks names up without their extension, so ``a.png`` matches
+``a.jpg``; then behind the folder that all names seem to lack; then it takes the name for a number;
+then, in a video, what follows the sixth letter.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import os.path
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfod.check.finding import Place
+from tfod.check.rules.task import (
+    Attachment,
+    ClassInUse,
+    Coverage,
+    MatchedBy,
+    NoFrames,
+    plain_letters,
+)
+from tfod.check.task import Frame, Task
+from tfod.errors import TfodError
+from tfod.tfrecord.naming import safe_relative_path, split_extension
+
+if TYPE_CHECKING:
+    from tfod.check.collector import Collector
+
+_FIRST_NAMES = 5
+_LONGEST_NUMBER = 20
+_VIDEO_NAME = "frame_"
+
+_ALL = "all shards"
+
+
+@dataclass(frozen=True)
+class PictureRow:
+    """What is known of a record once all are read.
+
+    Attributes:
+        place: of the record; the item is the picture's name.
+        filename: as the record has it, '' where it has none.
+        height, width: in pixels, None where the record does not say.
+        boxes: how many it has.
+    """
+
+    place: Place
+    filename: str
+    height: int | None
+    width: int | None
+    boxes: int
+
+
+def judge_task(
+    task: Task, rows: Iterable[PictureRow], classes: Mapping[str, int], collector: Collector
+) -> None:
+    """Judge shards against the task that they are meant for.
+
+    Linear in rows and frames. Pictures that no frame has the name of are kept until all rows were
+    seen, since the folder that names lack is known only then, and judged after the others.
+
+    Args:
+        task: what is known of the task.
+        rows: the records, in the order of the data.
+        classes: how many boxes have each class.
+        collector: keeps the findings.
+    """
+    if task.labels is not None:
+        for text in sorted(classes):
+            collector.judge(ClassInUse(text, classes[text], task.labels), Place(_ALL, item=text))
+    if task.without_frames is not None:
+        collector.judge(NoFrames(task.without_frames))
+    if task.frames is None:
+        return
+    taken = _Taken(task, collector)
+    index = FrameIndex(task)
+    strangers: list[PictureRow] = []
+    deepest, deepest_parts = "", 0
+    for row in rows:
+        path = safe_relative_path(row.filename)
+        root = split_extension(path)[0]
+        parts = root.count("/") + 1
+        if parts > deepest_parts:
+            deepest, deepest_parts = root, parts
+        found = index.by_name(path, root)
+        if found is None:
+            strangers.append(row)
+        else:
+            taken.attach(row, found, MatchedBy.NAME, None)
+    hint = index.root_hint(deepest)
+    for row in strangers:
+        found, by = index.by_other_means(row.filename, hint)
+        near = index.nearest(row.filename) if found is None else None
+        taken.attach(row, found, by, near)
+    collector.judge(taken.coverage())
+
+
+def root_of(filename: str) -> str:
+    """The id that a picture gets on its way to CVAT: a relative path without extension."""
+    return split_extension(safe_relative_path(filename))[0]
+
+
+class FrameIndex:
+    """Looks up frames as CVAT does; answers are places in ``task.frames``."""
+
+    def __init__(self, task: Task) -> None:
+        self._frames = task.frames or ()
+        self._video = task.video
+        self._by_root: dict[str, int] = {}
+        self._by_number: dict[int, int] = {}
+        for place, frame in enumerate(self._frames):
+            # Of a.jpg and a.png the latter wins, as in CVAT.
+            self._by_root[os.path.splitext(frame.name)[0]] = place
+            if frame.number is not None:
+                self._by_number[frame.number] = place
+        self._plain: dict[str, int] | None = None
+        self._sorted: list[str] = []
+
+    def by_name(self, path: str, root: str) -> int | None:
+        """The frame of this name, given as a relative path with and without its extension."""
+        found = self._by_root.get(root)
+        # Dots in a name without extension are no extension: the second lookup of CVAT.
+        return self._by_root.get(path) if found is None else found
+
+    def by_other_means(self, filename: str, hint: str) -> tuple[int | None, MatchedBy]:
+        """The frame behind the folder ``hint``, of this number, or of these digits."""
+        root = root_of(filename)
+        if hint and not root.startswith(hint):
+            found = self._by_root.get(posixpath.join(hint, root))
+            if found is not None:
+                return found, MatchedBy.NAME
+        number = _to_int(root)
+        if number is not None or not self._video:
+            return self._frame_numbered(number), MatchedBy.NUMBER
+        # CVAT cuts six letters off, whether or not they are "frame_".
+        digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
+        return self._frame_numbered(digits), MatchedBy.DIGITS
+
+    def _frame_numbered(self, number: int | None) -> int | None:
+        return None if number is None else self._by_number.get(number)
+
+    def root_hint(self, deepest: str) -> str:
+        """The folder that the shard's names lack, by the one name that has the most parts."""
+        ending = "/" + deepest
+        for root in self._by_root:
+            if deepest and ("/" + root).endswith(ending):
+                folder = posixpath.dirname(root)
+                lacking = folder[: -len(posixpath.dirname(deepest)) or None]
+                return lacking.removesuffix("/")
+        return ""
+
+    def nearest(self, filename: str) -> str | None:
+        """Name of the frame that may have been meant.
+
+        The same but for case, spaces, punctuation and folders; or the neighbour in the alphabet
+        that starts alike. Quick, for there may be as many strangers as records.
+        """
+        if self._plain is None:
+            self._plain = {_plain(root): place for root, place in reversed(self._by_root.items())}
+            self._sorted = sorted(self._by_root)
+        root = root_of(filename)
+        same = self._plain.get(_plain(root))
+        if same is not None:
+            return self._frames[same].name
+        place = bisect.bisect(self._sorted, root)
+        around = self._sorted[max(0, place - 1) : place + 1]
+        alike = max(around, key=lambda one: _common(one, root), default="")
+        if 2 * _common(alike, root) < len(root) or not root:
+            return None
+        return self._frames[self._by_root[alike]].name
+
+
+class Matcher:
+    """Finds frames by the file names of records.
+
+    Args:
+        task: the frames.
+        filenames: of all records; the deepest one tells which folder they may lack.
+    """
+
+    def __init__(self, task: Task, filenames: Iterable[str]) -> None:
+        self._index = FrameIndex(task)
+        deepest, parts = "", 0
+        for filename in filenames:
+            root = root_of(filename)
+            if root.count("/") + 1 > parts:
+                deepest, parts = root, root.count("/") + 1
+        self._hint = self._index.root_hint(deepest)
+
+    def place(self, filename: str, where: str) -> int:
+        """The place in the task's frames.
+
+        Raises:
+            TfodError: there is none.
+        """
+        found = self._index.by_name(safe_relative_path(filename), root_of(filename))
+        if found is not None:
+            return found
+        found, by = self._index.by_other_means(filename, self._hint)
+        name = posixpath.basename(root_of(filename))
+        # CVAT cuts six letters off, and takes kitten3.jpg for frame 3.
+        if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
+            raise TfodError(f"{where}: picture {filename!r} matches no frame of the task")
+        return found
+
+
+class _Taken:
+    """Remembers what each frame got; judges each picture with what went before."""
+
+    def __init__(self, task: Task, collector: Collector) -> None:
+        self._task = task
+        self._frames: tuple[Frame, ...] = task.frames or ()
+        self._collector = collector
+        self._first: dict[int, Place] = {}
+        self._annotated = bytearray(len(self._frames))
+        # In a project, a name that tasks share may come once for each of them.
+        self._alike = _alike_frames(self._frames) if task.project else {}
+
+    def attach(self, row: PictureRow, place: int | None, by: MatchedBy, near: str | None) -> None:
+        frame = earlier = None
+        if place is not None:
+            while place in self._first and place in self._alike:
+                place = self._alike[place]
+            frame = self._frames[place]
+            earlier = self._first.get(place)
+            self._first.setdefault(place, row.place)
+            self._annotated[place] |= row.boxes > 0
+        picture = Attachment(
+            filename=row.filename,
+            height=row.height,
+            width=row.width,
+            frame=frame,
+            by=by,
+            nearest=near,
+            earlier=earlier,
+            numbers_guessed=self._task.numbers_guessed,
+        )
+        self._collector.judge(picture, row.place)
+
+    def coverage(self) -> Coverage:
+        without_record = [place for place in range(len(self._frames)) if place not in self._first]
+        without_boxes = [place for place in self._first if not self._annotated[place]]
+        return Coverage(
+            frames=len(self._frames),
+            without_record=len(without_record),
+            without_boxes=len(without_boxes),
+            first_without_record=list(self._names(without_record)),
+            first_without_boxes=list(self._names(sorted(without_boxes))),
+        )
+
+    def _names(self, places: list[int]) -> Iterator[str]:
+        return (self._frames[place].name for place in places[:_FIRST_NAMES])
+
+
+def _alike_frames(frames: tuple[Frame, ...]) -> dict[int, int]:
+    """For each frame whose name has come before: the last place where it did."""
+    seen: dict[str, int] = {}
+    found: dict[int, int] = {}
+    for place, frame in enumerate(frames):
+        root = os.path.splitext(frame.name)[0]
+        if root in seen:
+            found[place] = seen[root]
+        seen[root] = place
+    return found
+
+
+def _to_int(text: str) -> int | None:
+    """As CVAT casts: whatever Python's ``int`` takes, spaces and underscores included."""
+    if len(text) <= _LONGEST_NUMBER:
+        with contextlib.suppress(ValueError):
+            return int(text)
+    return None
+
+
+def _plain(root: str) -> str:
+    name = posixpath.basename(root)
+    return plain_letters(name) or name
+
+
+def _common(one: str, other: str) -> int:
+    """How many letters two names start with in common."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

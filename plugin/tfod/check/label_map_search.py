@@ -1,0 +1,89 @@
+"""Which label map goes with a shard: a named one, or one beside it, or one within the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tfod.tfrecord.remote import absolute, folder_of, is_url, name_of
+from tfod.tfrecord.shards import LabelMapFinder, files_below, is_named_label_map, protobuf_texts_in
+
+LABEL_MAP_ENDING = ".pbtxt"
+
+
+class LabelMapSearch:
+    """Finds label maps, and calls them as the user has called the shards.
+
+    Args:
+        named: those that the user has named. A single one goes with all shards, and nothing else is
+            looked for; of several each goes with the shards of its folder.
+        is_given: whether there is one for all shards already.
+    """
+
+    def __init__(self, named: Sequence[str] = (), is_given: bool = False) -> None:
+        self._is_given = is_given
+        self.for_all = named[0] if len(named) == 1 and not is_given else None
+        self._named: dict[str, list[str]] = {}
+        for path in named:
+            self._named.setdefault(folder_of(path), []).append(path)
+        self._finder = LabelMapFinder(self._texts_in)
+
+    def of(self, shard: str) -> tuple[str | None, tuple[str, ...]]:
+        """The label map of a shard; or those that fit equally well, when there are several."""
+        if self._is_given or self.for_all:
+            return self.for_all, ()
+        return _called_as(shard, *self._finder.find(shard))
+
+    def within(self, root: str, shards: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Label maps of shards that have none beside them: further up, or in a sibling folder.
+
+        From the shard's folder up to the root the nearest one counts: in that folder itself, or in
+        a folder below it where there are no shards.
+
+        Args:
+            root: the folder that was searched for shards.
+            shards: all shards in it.
+
+        Returns:
+            By shard the one that fits best, or several that fit equally well.
+        """
+        top = absolute(root)
+        busy = {folder for shard in shards for folder in _up_to(top, folder_of(shard))}
+        inside: dict[str, list[str]] = {}
+        below: dict[str, list[str]] = {}
+        for path in files_below(root):
+            if path.endswith(LABEL_MAP_ENDING) and is_named_label_map(path):
+                folder = folder_of(path)
+                inside.setdefault(folder, []).append(path)
+                if folder not in busy:
+                    below.setdefault(os.path.dirname(folder), []).append(path)
+        finder = LabelMapFinder(lambda folder: inside.get(folder) or below.get(folder) or ())
+        found = {}
+        for shard in shards:
+            for where in _up_to(top, folder_of(shard)):
+                best, rivals = _called_as(shard, *finder.find(os.path.join(where, name_of(shard))))
+                if best or rivals:
+                    found[shard] = (best,) if best else rivals
+                    break
+        return found
+
+    def _texts_in(self, folder: str) -> Sequence[str]:
+        return self._named.get(folder) or protobuf_texts_in(folder)
+
+
+def _up_to(top: str, folder: str) -> list[str]:
+    """A folder and those that it lies in, up to the top one."""
+    found = [folder]
+    while folder != top and len(folder) > len(top):
+        folder = os.path.dirname(folder)
+        found.append(folder)
+    return found
+
+
+def _called_as(
+    shard: str, found: str | None, rivals: Sequence[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Paths that are relative where the shard's is."""
+    if is_url(shard) or os.path.isabs(shard):
+        return found, tuple(rivals)
+    return found and os.path.relpath(found), tuple(map(os.path.relpath, rivals))

@@ -1,0 +1,143 @@
+"""Questions to the bytes beyond the header: what else is it, and does it decode."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.check.tensorflow_pictures import FORMAT_TITLES
+from tfod.detection.picture import sniff_format
+from tfod.detection.picture_header import Bytes
+from tfod.errors import TfodError, how_to_install
+
+# What bytes without a picture's header are
+
+_HEAD = 512
+_LOOKS = tuple(
+    (re.compile(pattern, re.DOTALL | re.IGNORECASE), look)
+    for pattern, look in (
+        (rb"....ftyp(avif|avis)", "an AVIF picture"),
+        (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC picture"),
+        (rb"....ftyp", "a video"),
+        (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL picture"),
+        (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 picture"),
+        (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF picture"),
+        (rb"8BPS", "a Photoshop picture"),
+        (rb"P[1-6]\s", "a PNM picture"),
+        (rb"\x93NUMPY", "a NumPy array"),
+        (rb"\x80[\x02-\x05]", "a Python pickle"),
+        (
+            rb"\xc3\xbf\xc3\x98|\xc2\x89PNG|\xef\xbf\xbd(PNG|\xef\xbf\xbd\xef\xbf\xbd)",
+            "text that was a picture",
+        ),
+        (rb"b(['\"])(\\xff\\xd8|\\x89PNG)", "the text that Python prints for bytes"),
+        (rb"data:image/", "a data URL"),
+        (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "a picture in base64"),
+        (rb"https?://", "a URL"),
+        (rb"PK\x03\x04", "a zip archive"),
+        (rb"\x1f\x8b", "gzip"),
+        (rb"%PDF", "a PDF"),
+        (rb"Rar!", "a RAR archive"),
+        (rb"7z\xbc\xaf", "a 7-Zip archive"),
+        (rb"version https://git-lfs", "a Git LFS pointer"),
+        (rb"\s*(<\?xml[^>]*>\s*)?<svg", "an SVG drawing"),
+        (rb"\s*<(!doctype html|html|head|body)", "HTML"),
+        (rb"\s*<\?xml", "XML"),
+        (rb"\s*[\[{]", "JSON"),
+        (rb"[^\r\n\0]{1,400}\.(jpe?g|png|gif|bmp|tiff?|webp)\Z", "a path"),
+    )
+)
+_TEXT = re.compile(rb"[\t\n\r -~]+")
+
+
+def looks_like(buffer: Bytes, start: int, end: int) -> str:
+    """What the bytes look like when no header was found: ``HTML``, ``all zeros``; or nothing."""
+    head = bytes(buffer[start : min(end, start + _HEAD)])
+    if not head:
+        return ""
+    picture_format = sniff_format(head)
+    if picture_format:
+        return f"a {FORMAT_TITLES[picture_format]} with a damaged header"
+    if buffer.count(head[0], start, end) == end - start:
+        return "all zeros" if head[0] == 0 else f"{end - start} times the byte {head[0]}"
+    for pattern, look in _LOOKS:
+        if pattern.match(head):
+            return look
+    return "text" if _TEXT.fullmatch(head) else ""
+
+
+# Decoding
+
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
+
+
+@dataclass(frozen=True)
+class DecodeFailure:
+    """A picture that does not decode wholly, and why."""
+
+    reason: str
+
+
+def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None:
+    """Decode a whole picture with Pillow; why that fails, if it does.
+
+    Raises:
+        TfodError: Pillow is not installed.
+    """
+    image, image_file = _pillow()
+    if _is_png_damaged(data):
+        return DecodeFailure("the checksum of a chunk of the PNG is wrong")
+    truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
+    image_file.LOAD_TRUNCATED_IMAGES = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with image.open(io.BytesIO(data), formats=_FORMATS) as picture:
+                picture.load()
+    except MemoryError:
+        raise  # that says nothing of the picture
+    except image.DecompressionBombError:
+        limit = f"{2 * image.MAX_IMAGE_PIXELS:,}"
+        return DecodeFailure(f"its header announces more than {limit} pixels, a decompression bomb")
+    except image.UnidentifiedImageError:
+        return DecodeFailure("Pillow finds no picture in it")
+    except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
+        return DecodeFailure(_one_line(error))
+    finally:
+        image_file.LOAD_TRUNCATED_IMAGES = truncated_is_fine
+    return None
+
+
+def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a checksum of pixels is wrong: libpng stops at it, Pillow does not look."""
+    view = memoryview(data)
+    if bytes(view[:8]) != b"\x89PNG\r\n\x1a\n":
+        return False
+    place = 8
+    while place + 12 <= len(view):
+        length = int.from_bytes(view[place : place + 4], "big")
+        end = place + 8 + length
+        kind = bytes(view[place + 4 : place + 8])
+        stored = int.from_bytes(view[end : end + 4], "big")
+        if kind == b"IDAT" and stored != zlib.crc32(view[place + 4 : end]):
+            return True
+        if kind == b"IEND":
+            break
+        place = end + 4
+    return False
+
+
+def _pillow() -> tuple[Any, Any]:
+    try:
+        from PIL import Image, ImageFile
+    except ImportError:
+        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('validator')}") from None
+    return Image, ImageFile
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,112 @@
+"""Receivers: who reads the shards next, and what is an error to them.
+
+A profile says what a layout has; a receiver says which defects stop it or make it read something
+wrong. The importer of ``tfod.cvat``, ``tfod cvat import``, ``tfod check --for`` and the service all
+take their verdict from here, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfod.check.finding import Severity
+from tfod.check.profile import OFF, READY, Profile, Severities
+from tfod.check.task import Task
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Who reads the shards next.
+
+    Attributes:
+        name: what ``--for`` and the service's field ``for`` call it.
+        title: what people call it: a shard is valid "for ...".
+        severities: of rules that it judges otherwise than by default, for what is known of the CVAT
+            task that the shards are meant for (None: nothing).
+        profile: the ready profile of what it reads; None for the one that fits best.
+    """
+
+    name: str
+    title: str
+    severities: Callable[[Task | None], Severities]
+    profile: str | None = None
+
+
+# The class text decides, boxes are cut at the image's edge, and features that are missing are
+# missed when somebody needs them.
+_CVAT: Severities = {
+    **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
+    "LAB002": Severity.ERROR,
+    "LAB013": Severity.INFO,
+}
+# Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
+_LABELS_NOT_KNOWN = dict.fromkeys(("LAB007", "LAB009", "LAB014", "LAB018"), Severity.ERROR)
+_SIZES = dict.fromkeys(("IMG012", "IMG015"), Severity.ERROR)
+_WITH_FRAMES_OF_ITS_OWN: Severities = {"IMG": OFF, **_SIZES}
+# CVAT would attach the image to the frame of that number without a word.
+_NUMBERS_ARE_NO_NAMES: Severities = {"TSK003": Severity.ERROR}
+_IMAGES_BECOME_FRAMES: Severities = {
+    "IMG": Severity.WARNING,
+    **dict.fromkeys(("IMG001", "IMG002", "IMG006", "IMG009"), Severity.ERROR),
+    **_SIZES,
+}
+_TASK_NOT_KNOWN: Severities = {
+    "IMG": Severity.WARNING,
+    "IMG001": OFF,
+    **_SIZES,
+    **_NUMBERS_ARE_NO_NAMES,
+    # Whatever frames it has: TSK002 and TSK006 say it of known ones.
+    **dict.fromkeys(("NAM001", "NAM002", "NAM009"), Severity.ERROR),
+}
+
+
+def _cvat_severities(task: Task | None) -> Severities:
+    classes = _LABELS_NOT_KNOWN if task is None or task.labels is None else {}
+    return {**_CVAT, **classes, **_by_frames(task)}
+
+
+def _by_frames(task: Task | None) -> Severities:
+    if task is not None and task.new_tasks:
+        return _IMAGES_BECOME_FRAMES
+    if task is None or task.frames is None:
+        return _TASK_NOT_KNOWN
+    if _is_numbered_alike(task):
+        return _WITH_FRAMES_OF_ITS_OWN
+    return {**_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
+
+
+def _is_numbered_alike(task: Task) -> bool:
+    """Frame 12 of the task is ``frame_000012``: of a video of which every frame was taken."""
+    frames = task.frames or ()
+    return task.video and all(one.name == f"frame_{one.number:06d}" for one in frames)
+
+
+# The OD API's trainer, by its own code; each rule's source says where.
+_TRAINING: Severities = {
+    # It opens shards without a compression_type.
+    **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
+    # CVAT's layout has no images, and the trainer's decoder stops at the first record.
+    "IMG001": Severity.ERROR,
+    # Height and width are read for masks of numbers alone, names for nothing.
+    **dict.fromkeys(("IMG006", "IMG012", "IMG015", "NAM001", "NAM006"), Severity.WARNING),
+    # What another program would do with the same zip.
+    **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
+}
+
+ANY = Receiver("any", "any", lambda _: {})
+CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
+TRAINING = Receiver("training", "training", lambda _: _TRAINING)
+
+RECEIVERS = {one.name: one for one in (CVAT, TRAINING, ANY)}
+"""The receivers by name, in the order in which they are offered."""
+
+
+def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task | None) -> Receiver:
+    """Who the check is for: who was named, or else who the profile or the task belongs to."""
+    if receiver is not None:
+        return receiver
+    if profile is None:
+        return CVAT if task is not None else ANY
+    owned = {one.profile: one for one in RECEIVERS.values() if one.profile is not None}
+    return owned.get(profile.name, ANY) if profile in READY.values() else ANY

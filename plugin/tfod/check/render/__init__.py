@@ -1,0 +1,18 @@
+"""The report for people and machines: text, JSON, HTML and JUnit XML."""
+
+from tfod.check.render.drawn import draw_picture
+from tfod.check.render.html import AFTER_HEAD, render_body, render_html, report_css
+from tfod.check.render.json_report import render_json
+from tfod.check.render.junit import render_junit
+from tfod.check.render.text import render_text
+
+__all__ = [
+    "AFTER_HEAD",
+    "draw_picture",
+    "render_body",
+    "render_html",
+    "render_json",
+    "render_junit",
+    "render_text",
+    "report_css",
+]

@@ -1,0 +1,148 @@
+"""The findings of a report by rule, severest first, with the true totals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfod.check.finding import Finding, Severity
+from tfod.check.render.wording import count_in
+from tfod.check.report import Report
+from tfod.check.rules.registry import FAMILIES, Rule, all_rules
+
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|'[^']*'|\"[^\"]*\"|-?\d[\d.,]*(?:e[+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Group:
+    """All that is known of one rule's findings.
+
+    Attributes:
+        code, severity, title, why, source: the rule's; empty texts where the rule is unknown.
+        remedy: what all or most of the findings ask for.
+        total: how many there are, listed or not.
+        places: in how many files they are.
+        findings: those that are listed, in the report's order.
+        by_shard: how many there are in each file; empty where the report does not say.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    source: str
+    remedy: str
+    total: int
+    places: int
+    findings: Sequence[Finding]
+    by_shard: Mapping[str, int]
+
+    @property
+    def heading(self) -> str:
+        """Code, severity and title in a line."""
+        return f"{self.code} {self.severity.value}" + (f": {self.title}" if self.title else "")
+
+    @property
+    def extent(self) -> str:
+        """How many, and in how many files: ``212 in 6 shards``."""
+        return count_in(self.total, self.places if self.total > 1 else 0, self._place)
+
+    def examples(self, most: int) -> list[Finding]:
+        """Listed findings that differ most in what they say, in the report's order."""
+        shapes: dict[tuple[str, str], int] = {}
+        for number, finding in enumerate(self.findings):
+            shapes.setdefault((finding.remedy, shape(finding.message)), number)
+        chosen = list(shapes.values())[:most]
+        others = (number for number in range(len(self.findings)) if number not in chosen)
+        chosen += [number for number, _ in zip(others, range(most - len(chosen)), strict=False)]
+        return [self.findings[number] for number in sorted(chosen)]
+
+    def rest(self, shown: Sequence[Finding]) -> str:
+        """``and 211 more in 6 shards``; empty when all are shown."""
+        left = self.total - len(shown)
+        if left <= 0:
+            return ""
+        places = self.places
+        if self.by_shard:
+            # A shard whose only finding is shown has no more.
+            names = [one.shard for one in shown]
+            places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
+        return "and " + count_in(left, places, self._place, "more")
+
+    @property
+    def _place(self) -> str:
+        """Findings without a record may be about label maps or entries of an archive."""
+        in_records = any(one.record is not None for one in self.findings)
+        return "shard" if in_records or not self.findings else "file"
+
+
+def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> list[Group]:
+    """The groups of a report.
+
+    Args:
+        report: the report.
+        rules: where titles, reasons and remedies come from; all rules by default.
+    """
+    known = all_rules() if rules is None else rules
+    listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
+    for finding in report.findings:
+        listed.setdefault(finding.code, []).append(finding)
+    shards = _shards_of_codes(report)
+    groups = [
+        _group(report, code, findings, known.get(code), shards.get(code, {}))
+        for code, findings in listed.items()
+    ]
+    return sorted(groups, key=_order)
+
+
+def shape(message: str) -> str:
+    """A message without its numbers and quoted texts: what repeats have in common."""
+    return _VARYING.sub("#", message)
+
+
+def _group(
+    report: Report,
+    code: str,
+    findings: list[Finding],
+    rule: Rule | None,
+    by_shard: Mapping[str, int],
+) -> Group:
+    severity = report.severities.get(code)
+    if severity is None and findings:
+        severity = findings[0].severity
+    if severity is None:
+        severity = rule.severity if rule else Severity.ERROR
+    remedies = {one.remedy: None for one in findings}
+    if rule and (rule.remedy in remedies or len(remedies) != 1):
+        remedy = rule.remedy
+    else:
+        remedy = next(iter(remedies), "")
+    return Group(
+        code=code,
+        severity=severity,
+        title=rule.title if rule else "",
+        why=rule.why if rule else "",
+        source=rule.source if rule else "",
+        remedy=remedy,
+        total=max(report.counts.by_code.get(code, 0), len(findings)),
+        places=report.counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
+        findings=findings,
+        by_shard=by_shard,
+    )
+
+
+def _shards_of_codes(report: Report) -> dict[str, dict[str, int]]:
+    """Findings by rule and shard."""
+    found: dict[str, dict[str, int]] = {}
+    for shard, by_code in report.counts.by_shard.items():
+        for code, count in by_code.items():
+            found.setdefault(code, {})[shard] = count
+    return found
+
+
+def _order(group: Group) -> tuple[int, int, str]:
+    families = list(FAMILIES)
+    family = group.code[:3]
+    place = families.index(family) if family in families else len(families)
+    return -group.severity.rank, place, group.code

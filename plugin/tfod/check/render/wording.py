@@ -1,0 +1,176 @@
+"""How the renderers say things: the verdict, amounts, places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfod.check.amounts import plural
+from tfod.check.finding import Finding, Severity
+from tfod.check.receivers import ANY, RECEIVERS
+from tfod.check.render.visible import visible
+from tfod.check.report import Counts, DatasetReport, Report
+
+SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
+_ON_THE_PAGE = {
+    "Put label_map.pbtxt beside the shard, or pass --label-map.": "Upload the label map "
+    "(label_map.pbtxt) together with the shards.",
+    "Pass the right one with --label-map.": "Upload the right one alone with the shards.",
+    ", or name one with --label-map.": ", or upload one together with the zip.",
+    "Pass --profile with a profile of your own; tfod describe --as-profile writes one.": "If they "
+    "are meant to be like this, choose the layout of the records under Options.",
+    "Raise --max-record-bytes if such records are meant.": "If such records are meant, check them "
+    "with tfod on your own machine.",
+    ", or give its pictures with --images.": ".",
+    " without compression: tfod reshard --compression none.": " without compression.",
+}
+"""Advice that names options of the command line, and what a page says instead."""
+_KEYS_IN_HEADLINE = 3
+_UNITS = ("kB", "MB", "GB", "TB")
+
+
+def size(count: int | None) -> str:
+    """Bytes as people say them."""
+    if count is None:
+        return ""
+    if count < 1000:
+        return f"{count} B"
+    power = min((len(str(count)) - 1) // 3, len(_UNITS))
+    return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
+
+
+def count_in(count: int, places: int, noun: str, what: str = "") -> str:
+    """``211 more in 6 shards``; without places only the count."""
+    counted = f"{count:,} {what}".rstrip()
+    return f"{counted} in {plural(places, noun)}" if places else counted
+
+
+def verdict(report: Report) -> str:
+    """``VALID`` or ``INVALID``, and for whom unless it is for any: ``VALID for CVAT``."""
+    return ("VALID" if report.valid else "INVALID") + _for_whom(report)
+
+
+def headline(report: Report) -> str:
+    """The verdict as a sentence: ``Ready for CVAT: 12 images, 24 boxes``.
+
+    Or ``9 errors in 3 of 38 images``, in which warnings count where they fail, too; a single error
+    that concerns no image is named.
+    """
+    counts = report.counts
+    whom = _for_whom(report)
+    if report.valid:
+        ready = f"Ready{whom}" if whom else "Valid"
+        return f"{ready}: {plural(counts.records, 'image')}, {plural(counts.boxes, 'box')}"
+    refused = f"Not ready{whom}: " if whom else ""
+    levels = [one for one in SEVEREST_FIRST if one.rank >= report.fail_on.rank]
+    amounts = [(one, counts.by_severity.get(one, 0)) for one in levels]
+    numbers = " and ".join(plural(count, one.value) for one, count in amounts if count)
+    failing = [one for one in report.findings if one.severity in levels]
+    images = {(one.shard, one.record) for one in failing if one.record is not None}
+    if images:
+        lost = {(one.shard, one.record) for one in failing if one.code.startswith("TFR")}
+        least = "" if len(report.findings) == report.total else "at least "
+        total = max(counts.records + len(lost & images), len(images))
+        return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
+    if len(failing) == 1:
+        said = _in_short(failing[0])
+        return refused + said if refused else said[:1].upper() + said[1:]
+    return f"{refused}{numbers}"
+
+
+def _in_short(finding: Finding) -> str:
+    """The message for a headline: of EXA010 with the first keys alone."""
+    names = finding.value
+    if finding.code != "EXA010" or not isinstance(names, list) or len(names) <= _KEYS_IN_HEADLINE:
+        return finding.message
+    said, are, _ = finding.message.partition(" features are ")
+    return f"{said}{are}{', '.join(map(str, names[:_KEYS_IN_HEADLINE]))}, …"
+
+
+def _for_whom(report: Report) -> str:
+    return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
+
+
+def besides(report: Report) -> str:
+    """What the headline leaves out: ``also 1 warning, 2 infos``; empty for nothing."""
+    others = [one for one in SEVEREST_FIRST if one.rank < report.fail_on.rank]
+    counts = [(one, report.counts.by_severity.get(one, 0)) for one in others]
+    found = [plural(count, one.value) for one, count in counts if count]
+    also = f"also {', '.join(found)}" if found and not report.valid else ", ".join(found)
+    fails = f"{report.fail_on.value}s fail, too" if report.fail_on is not Severity.ERROR else ""
+    return "; ".join(part for part in (also, fails) if part)
+
+
+def tally(report: Report) -> str:
+    """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors.
+
+    Of several datasets how many are valid comes first; a folder that holds none is not.
+    """
+    found = by_severity(report.counts)
+    every = len(report.datasets) + report.counts.by_code.get("SET007", 0)
+    if every > 1:
+        valid = sum(one.valid for one in report.datasets)
+        found = f"{valid:,} of {plural(every, 'dataset')} valid, {found}"
+    level = report.fail_on
+    return found if level is Severity.ERROR else f"{found} ({level.value}s fail, too)"
+
+
+def by_severity(counts: Counts) -> str:
+    """``2 errors, 1 warning, 0 infos``."""
+    return ", ".join(plural(counts.by_severity.get(one, 0), one.value) for one in SEVEREST_FIRST)
+
+
+def amounts(counts: Counts) -> str:
+    """What was looked at: ``6 shards, 1,204 records, 1,204 pictures, 8,310 boxes``."""
+    nouns = ("shard", "record", "picture", "box")
+    numbers = (counts.shards, counts.records, counts.pictures, counts.boxes)
+    return ", ".join(map(plural, numbers, nouns))
+
+
+def about_dataset(dataset: DatasetReport) -> str:
+    """What is known of one of several datasets, behind its verdict and its name."""
+    found = f"{by_severity(dataset.counts)}; {amounts(dataset.counts)}; profile "
+    found += visible(dataset.profile.name)
+    maps = [visible(one) for one in dataset.label_maps]
+    if not maps:
+        return f"{found}; no label map"
+    more = f" and {len(maps) - 1:,} more" if len(maps) > 1 else ""
+    return f"{found}; label map {maps[0]}{more}"
+
+
+def decoded(report: Report) -> str:
+    """How many pictures were decoded: ``1,000 of 20,000 images (an even sample; ...)``."""
+    counts = report.counts
+    reason = f" ({report.undecoded})" if report.undecoded else ""
+    return f"{counts.decoded:,} of {plural(counts.pictures, 'image')}{reason}"
+
+
+def unnamed_key(finding: Finding) -> str:
+    """Key of the feature that is to blame, unless the message names it."""
+    key = finding.feature or ""
+    return "" if key in finding.message else visible(key)
+
+
+def place_parts(finding: Finding) -> Iterator[str]:
+    """The place in parts that should stay in one piece: a shard's name may hold spaces.
+
+    ``train.record,`` ``record 12,`` ``byte 4096,`` ``image/encoded`` ``(000012.jpg)``
+    """
+    parts = [visible(finding.shard)] if finding.shard else []
+    if finding.record is not None:
+        parts.append(f"record {finding.record}")
+    if finding.offset is not None:
+        parts.append(f"byte {finding.offset}")
+    key = unnamed_key(finding)
+    if key:
+        parts.append(key)
+    for number, part in enumerate(parts, 1):
+        yield part + ("," if number < len(parts) else "")
+    if finding.item and finding.item != finding.shard:
+        yield f"({visible(finding.item)})"
+
+
+def page_advice(text: str) -> str:
+    """Advice for whoever reads it on the service's page, where there are no options to pass."""
+    for said, on_page in _ON_THE_PAGE.items():
+        text = text.replace(said, on_page)
+    return text

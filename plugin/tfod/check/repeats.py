@@ -1,0 +1,310 @@
+"""Names and pictures that come again: rows with the same hash, found range by range of hashes.
+
+Each range is judged for itself, here one after the other or on Beam by a worker each, and the
+results are merged; the order of merging makes no difference.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tfod.check.collector import Collector
+from tfod.check.finding import Place
+from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
+from tfod.check.rules.images import SamePicture, SharedPicture
+from tfod.check.rules.names import SameName, SameSourceId
+from tfod.check.tally import ShardSummary
+from tfod.detection.roles import Roles
+
+_ROWS_AT_ONCE = 1 << 19
+_ROWS_COMPARED_AT_ONCE = 1 << 17
+_TRAINING = "train"
+_NO_ROWS = np.empty(0, np.int64)
+Facts = Mapping[RowPlace, RowFacts]
+Wanted: TypeAlias = "Mapping[tuple[int, int], np.ndarray]"
+"""Numbers of rows, sorted, by piece of work and shard."""
+Shards = Mapping[tuple[int, int], ShardSummary]
+
+
+class Repeat(enum.Enum):
+    """What comes again, as the rule that says so judges it."""
+
+    FILENAME = "file name in a subset"
+    SOURCE_ID = "source id in a subset"
+    PICTURE = "picture in a subset"
+    SHARED = "picture in another subset"
+    ELSEWHERE = "picture of a subset that another one has"
+    """Counted only: one for each picture and subset, whichever subset comes first."""
+
+
+_IN_SUBSET = {
+    Key.FILENAME: Repeat.FILENAME,
+    Key.SOURCE_ID: Repeat.SOURCE_ID,
+    Key.PICTURE: Repeat.PICTURE,
+}
+
+
+@dataclass
+class Repeats:
+    """What comes again.
+
+    Attributes:
+        most: how many of each kind are listed.
+        listed: the first ones, in order: where it comes again, and where it came first.
+        counts: how many there really are, by kind, piece of work and shard.
+    """
+
+    most: int
+    listed: dict[Repeat, list[tuple[RowPlace, RowPlace]]] = field(default_factory=dict)
+    counts: Counter[tuple[Repeat, int, int]] = field(default_factory=Counter)
+
+    def merge(self, other: Repeats) -> None:
+        """Add those of other hashes."""
+        for kind, pairs in other.listed.items():
+            self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[: self.most]
+        self.counts.update(other.counts)
+
+    def places(self) -> set[RowPlace]:
+        """All records that are listed."""
+        return {place for pairs in self.listed.values() for pair in pairs for place in pair}
+
+    def add(self, kind: Repeat, laters: np.ndarray, firsts: np.ndarray) -> None:
+        """Add pairs of rows; both are of dtype ``KEYED_ROWS`` and of shape (n,)."""
+        if not len(laters):
+            return
+        order = np.lexsort((laters["row"], laters["shard"], laters["work"]))
+        first = order[: self.most]
+        pairs = list(zip(_places(laters[first]), _places(firsts[first]), strict=True))
+        self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[: self.most]
+        self.count(kind, laters)
+
+    def count(self, kind: Repeat, rows: np.ndarray) -> None:
+        """Count rows, of dtype ``KEYED_ROWS`` and of shape (n,), without listing them."""
+        rows = rows[np.lexsort((rows["shard"], rows["work"]))]
+        works, shards = rows["work"], rows["shard"]
+        other = (works[1:] != works[:-1]) | (shards[1:] != shards[:-1])
+        starts = np.flatnonzero(np.concatenate(([True], other)))[: len(rows)]
+        counts = np.diff(np.append(starts, len(rows)))
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            self.counts[kind, int(works[start]), int(shards[start])] += count
+
+
+def repeats_in(key: Key, rows: np.ndarray, most: int) -> Repeats:
+    """What comes again among rows that hold all those of some hashes.
+
+    Args:
+        key: which key the rows are sorted in by.
+        rows: of dtype ``KEYED_ROWS`` and shape (n,), in any order.
+        most: how many are listed.
+    """
+    return _compare(key, [rows[_are_among(rows["key"], _coming_again([rows["key"]]))]], most)
+
+
+def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Repeats:
+    """The same of rows that come in parts; no part has a place before those of an earlier one.
+
+    In memory are, of the parts before, only the first rows of each hash and subset.
+    """
+    found = Repeats(most)
+    heads = np.empty(0, KEYED_ROWS)
+    for some in _gathered(parts, _ROWS_COMPARED_AT_ONCE):
+        rows = np.concatenate((heads, *some))
+        some.clear()
+        order = np.lexsort((rows["row"], rows["shard"], rows["work"], rows["subset"], rows["key"]))
+        rows = rows[order]
+        same_key = rows["key"][1:] == rows["key"][:-1]
+        same = same_key & (rows["subset"][1:] == rows["subset"][:-1])
+        starts = np.flatnonzero(np.concatenate(([True], ~same)))
+        laters = np.flatnonzero(same) + 1
+        firsts = starts[np.searchsorted(starts, laters, side="right") - 1]
+        found.add(_IN_SUBSET[key], rows[laters], rows[firsts])
+        heads = rows[starts]
+    if key is Key.PICTURE and len(heads):
+        shared, starts = _shared(heads)
+        is_first = np.zeros(len(shared), bool)
+        is_first[starts] = True
+        firsts = shared[starts][np.cumsum(is_first) - 1]
+        found.add(Repeat.SHARED, shared[~is_first], firsts[~is_first])
+        found.count(Repeat.ELSEWHERE, shared)
+    return found
+
+
+def _coming_again(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Those keys that are there more than once, sorted; in most data there are none."""
+    seen = again = np.empty(0, np.uint64)
+    for some in _gathered(parts, 2 * _ROWS_AT_ONCE):
+        ordered = np.concatenate((seen, *some))
+        some.clear()
+        ordered.sort()
+        is_again = np.concatenate(([False], ordered[1:] == ordered[:-1]))
+        again = np.union1d(again, ordered[is_again])
+        seen = ordered[~is_again]
+    return again
+
+
+def _gathered(parts: Iterable[np.ndarray], least: int) -> Iterator[list[np.ndarray]]:
+    """Parts that have so many rows together or more; the last ones have fewer."""
+    waiting: list[np.ndarray] = []
+    count = 0
+    for part in parts:
+        waiting.append(part)
+        count += len(part)
+        if count >= least:
+            yield waiting
+            waiting, count = [], 0
+    if count:
+        yield waiting
+
+
+def _are_among(keys: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Which keys are among some sorted ones, as a boolean mask."""
+    if not len(some):
+        return np.zeros(len(keys), bool)
+    mask: np.ndarray = some[np.minimum(np.searchsorted(some, keys), len(some) - 1)] == keys
+    return mask
+
+
+def _shared(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of pictures that are in several subsets, by picture and place; and each first one.
+
+    Args:
+        heads: of each picture and subset the first row, sorted by picture.
+    """
+    again = np.flatnonzero(heads["key"][1:] == heads["key"][:-1])
+    heads = heads[np.union1d(again, again + 1)]
+    heads = heads[np.lexsort((heads["row"], heads["shard"], heads["work"], heads["key"]))]
+    other = heads["key"][1:] != heads["key"][:-1]
+    return heads, np.flatnonzero(np.concatenate(([True], other)))[: len(heads)]
+
+
+def _places(rows: np.ndarray) -> list[RowPlace]:
+    columns = (rows[name].tolist() for name in ("work", "shard", "row"))
+    return list(map(RowPlace._make, zip(*columns, strict=True)))
+
+
+def bucket_ranges(rows: int) -> Iterator[tuple[int, int]]:
+    """Ranges of buckets, half-open, each of about as many rows as are judged at once."""
+    parts = 1
+    while parts < BUCKETS and parts * _ROWS_AT_ONCE < rows:
+        parts *= 2
+    step = BUCKETS // parts
+    return ((first, first + step) for first in range(0, BUCKETS, step))
+
+
+def find_repeats(blocks: Sequence[RowBlock], most: int) -> Repeats:
+    """What comes again in all these blocks; in memory is a range of hashes at a time."""
+    found = Repeats(most)
+    blocks = sorted(blocks, key=lambda block: (block.work, block.shard, block.first))
+    total = sum(block.count for block in blocks)
+    for key in Key:
+        for first, stop in bucket_ranges(total):
+            again = _coming_again(block.keys(key, first, stop) for block in blocks)
+            if len(again):
+                rows = (block.keyed_rows(key, first, stop) for block in blocks)
+                parts = (part[_are_among(part["key"], again)] for part in rows)
+                found.merge(_compare(key, parts, most))
+    return found
+
+
+def wanted_rows(places: Collection[RowPlace]) -> Wanted:
+    """The rows at these places, by piece of work and shard, sorted."""
+    wanted: dict[tuple[int, int], list[int]] = {}
+    for place in sorted(places):
+        wanted.setdefault((place.work, place.shard), []).append(place.row)
+    return {at: np.array(rows, np.int64) for at, rows in wanted.items()}
+
+
+def look_up(blocks: Iterable[RowBlock], wanted: Wanted) -> dict[RowPlace, RowFacts]:
+    """What is known of the records that are wanted, as far as the blocks have them."""
+    found: dict[RowPlace, RowFacts] = {}
+    for block in blocks:
+        rows = wanted.get((block.work, block.shard), _NO_ROWS)
+        low, high = np.searchsorted(rows, (block.first, block.first + block.count))
+        if low < high:
+            found.update(block.facts(rows[low:high].tolist()))
+    return found
+
+
+def judge_repeats(
+    repeats: Repeats, facts: Facts, shards: Shards, roles: Roles, collector: Collector
+) -> None:
+    """Say what comes again: the first ones are listed, all are counted.
+
+    Args:
+        repeats: what was found.
+        facts: of all places that it lists.
+        shards: by piece of work and number.
+        roles: which features hold the names.
+        collector: keeps the findings.
+    """
+    leaked = _leaked(repeats, shards)
+    for kind, pairs in sorted(repeats.listed.items(), key=lambda item: item[0].name):
+        subject = _SUBJECTS[kind]
+        if subject is SameName and roles.filename is None:
+            continue
+        if subject is SameSourceId and roles.source_id is None:
+            continue
+        uncounted = Counter(
+            {key[1:]: count for key, count in repeats.counts.items() if key[0] is kind}
+        )
+        for later, first in pairs:
+            told = _subject(kind, later, first, facts, shards, roles)
+            if isinstance(told, SharedPicture):
+                told = replace(told, leaked=leaked)
+            collector.judge(told, _place(later, facts, shards))
+            uncounted[later.work, later.shard] -= 1
+        for at, count in sorted(uncounted.items()):
+            collector.count(subject, shards[at].name, count)
+
+
+def _leaked(repeats: Repeats, shards: Shards) -> dict[str, int]:
+    """Subsets for evaluation all of whose pictures are in other subsets, and how many those are."""
+    total: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
+    for shard in shards.values():
+        total[shard.subset] += shard.pictures
+    for (kind, *at), count in repeats.counts.items():
+        subset = shards[at[0], at[1]].subset
+        if kind is Repeat.ELSEWHERE:
+            elsewhere[subset] += count
+        elif kind is Repeat.PICTURE:
+            total[subset] -= count
+    return {
+        subset: count
+        for subset, count in sorted(elsewhere.items())
+        if count == total[subset] and _TRAINING not in subset.lower()
+    }
+
+
+_SUBJECTS: Mapping[Repeat, type[Any]] = {
+    Repeat.FILENAME: SameName,
+    Repeat.SOURCE_ID: SameSourceId,
+    Repeat.PICTURE: SamePicture,
+    Repeat.SHARED: SharedPicture,
+}
+
+
+def _subject(
+    kind: Repeat, later: RowPlace, first: RowPlace, facts: Facts, shards: Shards, roles: Roles
+) -> object:
+    """What the rule judges."""
+    place = _place(first, facts, shards)
+    if kind is Repeat.FILENAME:
+        return SameName(facts[later].filename, roles.filename or "", place)
+    if kind is Repeat.SOURCE_ID:
+        return SameSourceId(facts[later].source_id, roles.source_id or "", place)
+    if kind is Repeat.PICTURE:
+        return SamePicture(place)
+    ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
+    return SharedPicture(ours, theirs, place)
+
+
+def _place(at: RowPlace, facts: Facts, shards: Shards) -> Place:
+    known = facts[at]
+    return Place(shards[at.work, at.shard].name, known.record, known.offset, known.filename or None)

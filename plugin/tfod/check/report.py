@@ -1,0 +1,218 @@
+"""The report: the verdict, what was looked at, what was found, and the figures of the data.
+
+Its JSON form is versioned and described by ``docs/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tfod.check.finding import Finding, JsonValue, Severity
+from tfod.check.statistics import Statistics
+
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that was checked; ``sha256`` is None where hashing was turned off."""
+
+    name: str
+    bytes: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class ChosenProfile:
+    """The expected feature description, and why it is this one."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """True totals, whatever part of the findings is listed.
+
+    Attributes:
+        shards, records, pictures, boxes: what was read; a picture is a record whose picture has
+            bytes.
+        decoded: how many of the pictures were decoded.
+        by_code: findings by rule.
+        by_severity: findings by severity; all three are there.
+        places_by_code: in how many shards each rule fired.
+        by_shard: findings by shard and rule, of the shards that have any; JUnit needs it to know
+            a clean shard from one whose findings are not listed.
+    """
+
+    shards: int
+    records: int
+    pictures: int
+    decoded: int
+    boxes: int
+    by_code: Mapping[str, int]
+    by_severity: Mapping[Severity, int]
+    places_by_code: Mapping[str, int] = field(default_factory=dict)
+    by_shard: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """What is said of one dataset: the shards of a folder with its splits, or a zip.
+
+    Attributes:
+        name: as the user has named it.
+        valid: nothing was found in it at or above the level that fails.
+        label_maps: names of those that its shards are judged by.
+        sources: names of its files.
+    """
+
+    name: str
+    valid: bool
+    profile: ChosenProfile
+    label_maps: Sequence[str]
+    sources: Sequence[str]
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a check has to say.
+
+    Attributes:
+        valid: nothing was found at or above the level that fails.
+        fail_on: that level.
+        receiver: name of the one for whom it is valid or not.
+        findings: in the order of sources, shards, records and codes; at most as many as asked for.
+        statistics: figures of the data.
+        version: of tfod.
+        duration: seconds.
+        severities: of each rule that fired, as it was applied.
+        undecoded: why not all pictures were decoded; empty where they were.
+        profile: of all datasets, with all their names where they differ.
+        datasets: each for itself, in order.
+    """
+
+    valid: bool
+    fail_on: Severity
+    receiver: str
+    profile: ChosenProfile
+    sources: Sequence[SourceFile]
+    counts: Counts
+    findings: Sequence[Finding]
+    statistics: Statistics
+    version: str
+    duration: float
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    undecoded: str = ""
+    datasets: Sequence[DatasetReport] = ()
+
+    @property
+    def total(self) -> int:
+        """How many findings there are, listed or not."""
+        return sum(self.counts.by_code.values())
+
+    def dataset_of(self, name: str) -> DatasetReport | None:
+        """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
+        found = self._datasets_by_name.get(name)
+        while found is None and ":" in name:  # the name of an entry may have colons, too
+            name = name.rpartition(":")[0]
+            found = self._datasets_by_name.get(name)
+        return found
+
+    @cached_property
+    def _datasets_by_name(self) -> Mapping[str, DatasetReport]:
+        return {name: one for one in self.datasets for name in (*one.sources, *one.label_maps)}
+
+    def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
+        """The findings as tuples of some of their fields, which makes a test one line."""
+        return [tuple(getattr(one, name) for name in fields) for one in self.findings]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """The report as JSON; keys in a fixed order."""
+        counts = self.counts
+        return {
+            "report_version": REPORT_VERSION,
+            "valid": self.valid,
+            "fail_on": self.fail_on.value,
+            "receiver": self.receiver,
+            "profile": {"name": self.profile.name, "reason": self.profile.reason},
+            "datasets": [_dataset_to_json(one) for one in self.datasets],
+            "sources": [
+                {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources
+            ],
+            "counts": {
+                "shards": counts.shards,
+                "records": counts.records,
+                "pictures": counts.pictures,
+                "decoded": counts.decoded,
+                "boxes": counts.boxes,
+                "findings": self.total,
+                "by_code": dict(sorted(counts.by_code.items())),
+                "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+                "shards_by_code": dict(sorted(counts.places_by_code.items())),
+                "by_shard": {
+                    shard: dict(sorted(by_code.items()))
+                    for shard, by_code in sorted(counts.by_shard.items())
+                },
+            },
+            "undecoded": self.undecoded,
+            "severities": {code: one.value for code, one in sorted(self.severities.items())},
+            "findings": [_finding_to_json(one) for one in self.findings],
+            "statistics": self.statistics.to_json(),
+            "tool": {"name": "tfod", "version": self.version},
+            "duration": round(self.duration, 3),
+        }
+
+
+def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
+    counts = dataset.counts
+    return {
+        "name": dataset.name,
+        "valid": dataset.valid,
+        "profile": {"name": dataset.profile.name, "reason": dataset.profile.reason},
+        "label_maps": list(dataset.label_maps),
+        "sources": list(dataset.sources),
+        "counts": {
+            "shards": counts.shards,
+            "records": counts.records,
+            "pictures": counts.pictures,
+            "decoded": counts.decoded,
+            "boxes": counts.boxes,
+            "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+        },
+    }
+
+
+def _finding_to_json(finding: Finding) -> JsonValue:
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "shard": finding.shard,
+        "record": finding.record,
+        "offset": finding.offset,
+        "feature": finding.feature,
+        "value": _finite(finding.value),
+        "item": finding.item,
+    }
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """A value without what JSON cannot say: NaN and the infinities become strings."""
+    if isinstance(value, np.generic):  # slips in unseen from arrays of boxes
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,304 @@
+"""What is remembered of every record until the end, to compare records with each other.
+
+About ninety bytes a record, in blocks that can be pickled and laid aside in a file
+(:mod:`tfod.check.row_store`): hashes of the names and of the picture, sorted, so that the rows
+of one range of hashes lie together; and what is needed to name a record that a rule speaks of.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+import numpy as np
+
+from tfod.check.batch import Row
+from tfod.example.wire import Buffer
+from tfod.tfrecord.opening import read_at
+
+BUCKETS = 64
+"""Ranges of hashes that rows may be divided into; a power of two."""
+_ROWS = 1 << 14
+_LETTERS = 1 << 22
+"""A block is closed when it has so many rows, or its names so many letters."""
+_LARGE = 1 << 11
+"""A block of fewer rows is read whole: it does not say where its ranges begin."""
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_FACTS = np.dtype(
+    [("record", "<u4"), ("offset", "<u8"), ("height", "<i4"), ("width", "<i4"), ("boxes", "<i4")]
+)
+_ROW = np.dtype("<u4")
+_KEY = np.dtype("<u8")
+_EDGES = np.arange(1, BUCKETS, dtype=np.uint64) << np.uint64(64 - BUCKETS.bit_length() + 1)
+_crc32c = google_crc32c.value
+
+KEYED_ROWS = np.dtype(
+    [("key", "<u8"), ("subset", "<u4"), ("work", "<u8"), ("shard", "<u4"), ("row", "<u4")]
+)
+"""A row by one of its hashes; ``subset`` is a hash of the subset's name, the rest its place."""
+
+
+class Key(enum.IntEnum):
+    """By what records are compared with each other."""
+
+    FILENAME = 0
+    SOURCE_ID = 1
+    PICTURE = 2
+
+
+class RowPlace(NamedTuple):
+    """Which record: places sort as the data does.
+
+    Attributes:
+        work: number of the piece of work.
+        shard: number of the shard in it; an archive has several.
+        row: number of the record among those of the shard that this piece of work has read.
+    """
+
+    work: int
+    shard: int
+    row: int
+
+
+class RowFacts(NamedTuple):
+    """What is known of a record at the end; sizes are in pixels, None where unknown."""
+
+    record: int
+    offset: int
+    filename: str
+    source_id: str
+    height: int | None
+    width: int | None
+    boxes: int
+
+
+class FileSpan(NamedTuple):
+    """Bytes that lie in a file."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some records of one shard, in their order.
+
+    Attributes:
+        work, shard: see :class:`RowPlace`.
+        subset: hash of the subset's name.
+        first: the row that comes first.
+        count: how many there are.
+        lengths: of the sections that make up the data: for each key the sorted hashes and their
+            rows, then the facts, then the file names and the source ids, compressed.
+        edges: for each key where the ranges of hashes begin; empty in a small block.
+        data: the sections, one behind the other.
+    """
+
+    work: int
+    shard: int
+    subset: int
+    first: int
+    count: int
+    lengths: tuple[int, ...]
+    edges: tuple[bytes, ...]
+    data: bytes | FileSpan
+
+    def keys(self, key: Key, first: int = 0, stop: int = BUCKETS) -> np.ndarray:
+        """The hashes in a range of buckets, sorted; uint64 of shape (n,)."""
+        return self._keys(key, first, stop)[0]
+
+    def keyed_rows(self, key: Key, first: int = 0, stop: int = BUCKETS) -> np.ndarray:
+        """The rows that have this key in a range of buckets; dtype :data:`KEYED_ROWS`."""
+        keys, start = self._keys(key, first, stop)
+        found = np.empty(len(keys), KEYED_ROWS)
+        found["key"] = keys
+        rows = self._part(2 * key + 1, start, start + len(keys), _ROW)
+        found["row"] = np.frombuffer(rows, _ROW)
+        found["subset"], found["work"], found["shard"] = self.subset, self.work, self.shard
+        return found
+
+    def _keys(self, key: Key, first: int, stop: int) -> tuple[np.ndarray, int]:
+        """The hashes in a range of buckets, and how many are in front of them."""
+        if (first, stop) == (0, BUCKETS):
+            return np.frombuffer(self._section(2 * key), _KEY), 0
+        if self.edges:
+            edges = np.frombuffer(self.edges[key], "<u4")
+            start, end = int(edges[first]), int(edges[stop])
+            return np.frombuffer(self._part(2 * key, start, end, _KEY), _KEY), start
+        keys = np.frombuffer(self._section(2 * key), _KEY)
+        start, end = _edges_of(keys)[[first, stop]].tolist()
+        return keys[start:end].copy(), start  # not what holds all of them
+
+    def facts(self, rows: Collection[int] | None = None) -> Iterator[tuple[RowPlace, RowFacts]]:
+        """What is known of these rows, in their order; of all of them without a choice."""
+        numbers = np.frombuffer(self._section(6), _FACTS)
+        filenames, source_ids = _unpacked(self._section(7)), _unpacked(self._section(8))
+        chosen = range(self.count) if rows is None else sorted(row - self.first for row in rows)
+        for one in chosen:
+            record, offset, height, width, boxes = numbers[one].tolist()
+            yield (
+                RowPlace(self.work, self.shard, self.first + one),
+                RowFacts(
+                    record,
+                    offset,
+                    filenames[one],
+                    source_ids[one],
+                    None if height < 0 else height,
+                    None if width < 0 else width,
+                    boxes,
+                ),
+            )
+
+    def _section(self, number: int) -> bytes:
+        return self._bytes(sum(self.lengths[:number]), self.lengths[number])
+
+    def _part(self, section: int, start: int, end: int, kind: np.dtype) -> bytes:
+        before = sum(self.lengths[:section])
+        return self._bytes(before + start * kind.itemsize, (end - start) * kind.itemsize)
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        if isinstance(self.data, bytes):
+            return self.data[offset : offset + length]
+        with open(self.data.path, "rb", buffering=0) as file:
+            return read_at(file.fileno(), length, self.data.offset + offset)
+
+
+class RowCollector:
+    """Makes blocks of the rows of one shard.
+
+    Args:
+        work, shard: see :class:`RowPlace`.
+        subset: name of the shard's subset.
+        keep: takes each block.
+    """
+
+    def __init__(
+        self, work: int, shard: int, subset: str, keep: Callable[[RowBlock], object]
+    ) -> None:
+        self._work, self._shard, self._subset = work, shard, hash_of_subset(subset)
+        self._keep = keep
+        self._first = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._filenames: list[str] = []
+        self._source_ids: list[str] = []
+        self._letters = 0
+        self._hashes = tuple(array("Q") for _ in Key)
+        self._facts = tuple(array(code) for code in "IQiii")
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Remember records."""
+        if not rows:
+            return
+        columns = list(zip(*rows, strict=True))
+        numbers, offsets, filenames, source_ids, pictures, heights, widths, boxes = columns[:8]
+        names = list(map(hash_of, filenames))
+        same = source_ids == filenames  # as most scripts have it
+        self._hashes[Key.FILENAME].extend(names)
+        self._hashes[Key.SOURCE_ID].extend(names if same else map(hash_of, source_ids))
+        self._hashes[Key.PICTURE].extend(pictures)
+        for texts, mine in ((filenames, self._filenames), (source_ids, self._source_ids)):
+            mine.extend(text or "" for text in texts)
+            self._letters += sum(map(len, filter(None, texts)))
+        sizes = map(_int32, heights), map(_int32, widths)
+        for mine_too, column in zip(self._facts, (numbers, offsets, *sizes, boxes), strict=True):
+            mine_too.extend(column)
+        if len(self._filenames) >= _ROWS or self._letters >= _LETTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make a block of what there is."""
+        count = len(self._filenames)
+        if not count:
+            return
+        sections: list[bytes] = []
+        edges: list[bytes] = []
+        for column in self._hashes:
+            keys, rows = _sorted_keys(np.frombuffer(column, np.uint64), self._first)
+            sections += (keys.tobytes(), rows.tobytes())
+            if count >= _LARGE:
+                edges.append(_edges_of(keys).astype("<u4").tobytes())
+        facts = np.empty(count, _FACTS)
+        for name, values in zip(_FACTS.names or (), self._facts, strict=True):
+            facts[name] = values
+        sections.append(facts.tobytes())
+        sections += (_packed(self._filenames), _packed(self._source_ids))
+        self._keep(
+            RowBlock(
+                self._work,
+                self._shard,
+                self._subset,
+                self._first,
+                count,
+                tuple(map(len, sections)),
+                tuple(edges),
+                b"".join(sections),
+            )
+        )
+        self._first += count
+        self._clear()
+
+
+def _sorted_keys(hashes: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys of the rows that have a hash, sorted, and the rows."""
+    rows = np.flatnonzero(hashes)
+    # Lengths and times lie in the high bits of some: spread, for ranges to be of equal size.
+    keys = hashes[rows] * _SPREAD
+    order = np.argsort(keys, kind="stable")
+    return keys[order].astype(_KEY), (rows[order] + first).astype(_ROW)
+
+
+def _edges_of(keys: np.ndarray) -> np.ndarray:
+    """Where each range begins in sorted keys, and the end."""
+    return np.concatenate(([0], np.searchsorted(keys, _EDGES), [len(keys)]))
+
+
+def hash_of(text: str | None) -> int:
+    """64 bits that are the same in every process; 0 for nothing."""
+    if not text:
+        return 0
+    value = text.encode("utf-8", "surrogatepass")
+    return _joined(_crc32c(value), zlib.crc32(value))
+
+
+def hash_of_bytes(buffer: Buffer, start: int, end: int) -> int:
+    """64 bits of bytes of a buffer, one or more, that are the same in every process."""
+    part = np.frombuffer(buffer, np.uint8, end - start, start)
+    return _joined(_crc32c(part), zlib.crc32(part.data))
+
+
+def _joined(crc32c: int, crc32: int) -> int:
+    """Two checksums as one of 64 bits, since their polynomials have no factor in common.
+
+    Of 10 million different images two are taken for the same in one of 400,000 datasets, as with
+    any hash of so many bits; a cryptographic one takes twice the time or more.
+    """
+    return crc32c << 32 | crc32
+
+
+def hash_of_subset(subset: str) -> int:
+    """32 bits that tell subsets apart, in every process."""
+    return zlib.crc32(subset.encode("utf-8", "surrogatepass"))
+
+
+def _int32(value: int | None) -> int:
+    return -1 if value is None or not 0 <= value < 1 << 31 else value
+
+
+def _packed(names: Sequence[str]) -> bytes:
+    # Names hold no zero bytes but by malice; those are told by a rule and replaced here.
+    joined = "\0".join(names)
+    if joined.count("\0") != len(names) - 1:
+        joined = "\0".join(name.replace("\0", "\ufffd") for name in names)
+    return zlib.compress(joined.encode("utf-8", "surrogatepass"), 1)
+
+
+def _unpacked(section: bytes) -> list[str]:
+    return zlib.decompress(section).decode("utf-8", "surrogatepass").split("\0")

@@ -1,0 +1,418 @@
+"""Rules for the zip around the shards: hostile, damaged, or not what a reader will find."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfod.check.finding import Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.tfrecord.zip_directory import Entry, Overlap, printable
+from tfod.tfrecord.zip_entry import DEFLATED, STORED
+
+READABLE_METHODS = frozenset((STORED, DEFLATED))
+"""What every program unpacks; all that ISO/IEC 21320-1 allows."""
+_METHODS = {
+    1: "Shrink",
+    6: "Implode",
+    9: "Deflate64",
+    12: "BZIP2",
+    14: "LZMA",
+    20: "Zstandard",
+    93: "Zstandard",
+    95: "XZ",
+    96: "JPEG",
+    97: "WavPack",
+    98: "PPMd",
+    99: "AES encryption",
+}
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFSOCK: "a socket",
+}
+_DRIVE = re.compile(r"[A-Za-z]:")
+# But for the one in the name of a folder's icon on macOS.
+_CONTROL = re.compile(r"[\0-\x0c\x0e-\x1f\x7f-\x9f]|(?<!Icon)\r")
+_APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
+_MAKE_AGAIN = "pack the folder again with an ordinary zip program"
+_SHOWN_NAMES = 4
+
+
+@dataclass(frozen=True)
+class HeaderDamage:
+    """The directory, or what it says of one entry, cannot be believed."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class SameName:
+    """Two entries that unpack to one file, everywhere or on some systems."""
+
+    entry: Entry
+    earlier: Entry
+
+
+@dataclass(frozen=True)
+class Inflation:
+    """How far an entry has grown while it was read, in bytes, and by how much it may."""
+
+    unpacked: int
+    packed: int
+    most: float
+
+
+@dataclass(frozen=True)
+class TotalSize:
+    """How much has been unpacked in all, in bytes, and how much may be."""
+
+    unpacked: int
+    most: int
+
+
+@dataclass(frozen=True)
+class EntryCount:
+    """How many entries there are, and how many were looked at."""
+
+    promised: int
+    looked_at: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class EntryDamage:
+    """An entry whose bytes are not what the directory says."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What the archive consists of.
+
+    Attributes:
+        files: how many entries are files.
+        shards: how many are shards, also those that cannot be read.
+        mapped_shards: how many shards have a label map, or several that fit equally well.
+        stray_maps: label maps that lie where none is looked for.
+        needs_label_map: False where the user named one, or no shard can be read.
+        other_format: the format of annotations that it is, where there is no shard.
+    """
+
+    files: int
+    shards: int
+    mapped_shards: int
+    stray_maps: tuple[str, ...]
+    needs_label_map: bool
+    other_format: str | None = None
+
+
+@dataclass(frozen=True)
+class RivalLabelMaps:
+    """Label maps that fit equally well, and how many shards they fit."""
+
+    names: tuple[str, ...]
+    shards: int
+
+
+@dataclass(frozen=True)
+class NestedArchive:
+    """An archive in the archive."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class StrayFiles:
+    """Files that an operating system left behind."""
+
+    origin: str
+    names: tuple[str, ...]
+
+
+@rule(
+    "ZIP001",
+    Severity.ERROR,
+    "not a zip, or its directory is damaged",
+    why="Programs refuse the archive, or each of them reads something else from it.",
+    remedy=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
+    source=f"{_APPNOTE}, 4.3; CVE-2025-8291",
+)
+def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
+    """The end record, the directory and the entries' own headers agree."""
+    yield Problem(damage.cause)
+
+
+@rule(
+    "ZIP002",
+    Severity.ERROR,
+    "path outside the folder",
+    why="Unpacking writes over files elsewhere, or leaves the file where nobody looks for it.",
+    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
+    source="CWE-22; Snyk, Zip Slip (2018)",
+)
+def path_outside(entry: Entry) -> Iterator[Problem]:
+    """A path stays in the folder, with the separators of any system, and is one at all."""
+    parts = entry.name.replace("\\", "/").split("/")
+    if not entry.path:
+        if not entry.is_folder:
+            yield Problem(f"an entry has no file name: '{entry.shown}'")
+    # Windows trims dots and blanks from the end of a part: '.. ' is as bad as '..'.
+    elif any(".." in part and not part.strip(" .") for part in parts):
+        yield Problem(f"the path {entry.shown} has '..' in it", value=entry.shown)
+    elif _DRIVE.match(entry.name):
+        yield Problem(f"the path {entry.shown} names a drive", value=entry.shown)
+    elif _CONTROL.search(entry.name):
+        yield Problem(f"the path {entry.shown} has control characters", value=entry.shown)
+
+
+@rule(
+    "ZIP003",
+    Severity.ERROR,
+    "absolute name",
+    why="Unpacking writes it to that place of the disk, or silently to another one.",
+    remedy="Pack the folder again with relative names.",
+    source="CWE-36; Python's zipfile: Lib/zipfile, _extract_member",
+)
+def absolute_name(entry: Entry) -> Iterator[Problem]:
+    """A name does not begin at the root of the disk or with a server."""
+    if entry.name.startswith(("/", "\\")):
+        yield Problem(f"the name {entry.shown} is absolute", value=entry.shown)
+
+
+@rule(
+    "ZIP004",
+    Severity.ERROR,
+    "symbolic link or other special file",
+    why="A link makes whoever unpacks the archive read or write files elsewhere.",
+    remedy="Pack the files that are meant, not links to them: zip without --symlinks.",
+    source="CWE-61",
+)
+def special_file(entry: Entry) -> Iterator[Problem]:
+    """An entry is a file or a folder."""
+    kind = _KINDS.get(stat.S_IFMT(entry.mode))
+    if kind:
+        yield Problem(f"it is {kind}")
+
+
+@rule(
+    "ZIP005",
+    Severity.ERROR,
+    "two entries for one file",
+    why="Which of them is read depends on the program and on the system.",
+    remedy="Remove or rename one of them.",
+    source=f"CWE-694; {_APPNOTE}, 4.4.17",
+)
+def duplicate_entry(pair: SameName) -> Iterator[Problem]:
+    """Names differ by more than case and the way accents are encoded."""
+    if pair.entry.path == pair.earlier.path:
+        yield Problem(
+            f"entries {pair.earlier.number} and {pair.entry.number} have this name; "
+            "unpacking leaves the last one, and that one was checked"
+        )
+    else:
+        yield Problem(
+            f"its name differs from {pair.earlier.shown} only by case or by how accents are "
+            "encoded; on Windows and macOS they are one file"
+        )
+
+
+@rule(
+    "ZIP006",
+    Severity.ERROR,
+    "overlapping entries",
+    why="The same bytes unpack again and again: kilobytes become terabytes.",
+    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
+    source="D. Fifield, A better zip bomb (WOOT 2019); CVE-2024-0450",
+)
+def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
+    """An entry's data end before the next entry and before the directory."""
+    into = f"the entry {overlap.into.shown}" if overlap.into else "the archive's directory"
+    yield Problem(f"its data overlap {into} by {overlap.by} bytes")
+
+
+@rule(
+    "ZIP007",
+    Severity.ERROR,
+    "unpacks to suspiciously much",
+    why="A bomb fills the memory or the disk of whoever unpacks it.",
+    remedy="Check the shard by itself if it is really so repetitive.",
+    source="CWE-409; CVE-2019-9674",
+)
+def bomb(inflation: Inflation) -> Iterator[Problem]:
+    """What has been unpacked so far is not too many times what it was unpacked from."""
+    times = inflation.unpacked / max(1, inflation.packed)
+    yield Problem(
+        f"{inflation.packed} bytes of it unpack to more than {inflation.unpacked}, "
+        f"{times:.0f} times as many; {inflation.most:g} times are allowed"
+    )
+
+
+@rule(
+    "ZIP008",
+    Severity.ERROR,
+    "too much to unpack",
+    why="It fills the disk of whoever unpacks it.",
+    remedy="Split it into several archives, or check the unpacked folder.",
+    source="CWE-409",
+)
+def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
+    """What has been unpacked in all stays within the limit."""
+    yield Problem(f"its entries unpack to more than {total.most} bytes; the rest was not read")
+
+
+@rule(
+    "ZIP009",
+    Severity.ERROR,
+    "too many entries",
+    why="Files without number exhaust the disk's inodes and everybody's patience.",
+    remedy="Split it into several archives, or pack fewer files: shards hold many pictures each.",
+    source="CWE-770",
+)
+def too_many_entries(count: EntryCount) -> Iterator[Problem]:
+    """There are no more entries than are looked at."""
+    if not count.complete:
+        more = f", {count.promised} by its end record" if count.promised > count.looked_at else ""
+        yield Problem(f"it has more than {count.looked_at} entries{more}; the rest was not read")
+
+
+@rule(
+    "ZIP010",
+    Severity.ERROR,
+    "encrypted",
+    why="Neither CVAT nor a training job knows the password.",
+    remedy="Pack the folder again without a password.",
+    source=f"{_APPNOTE}, 4.4.4 bit 0",
+)
+def encrypted(entry: Entry) -> Iterator[Problem]:
+    """An entry needs no password."""
+    if entry.is_encrypted:
+        yield Problem("it is encrypted")
+
+
+@rule(
+    "ZIP011",
+    Severity.ERROR,
+    "unsupported compression",
+    why="Many programs cannot unpack it.",
+    remedy="Pack the folder again with ordinary compression (Deflate) or with none (zip -0).",
+    source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.5",
+)
+def unsupported_compression(entry: Entry) -> Iterator[Problem]:
+    """An entry is stored or deflated."""
+    if entry.is_patch:
+        yield Problem("it holds patches of a file and not the file")
+    elif entry.method not in READABLE_METHODS and not entry.is_encrypted:
+        name = _METHODS.get(entry.method, "unknown")
+        yield Problem(f"it is compressed by method {entry.method} ({name})", value=entry.method)
+
+
+@rule(
+    "ZIP012",
+    Severity.ERROR,
+    "damaged entry",
+    why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
+    remedy=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
+    source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
+)
+def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
+    """What unpacks has the size and the CRC-32 that the directory says."""
+    yield Problem(damage.cause)
+
+
+@rule(
+    "ZIP013",
+    Severity.ERROR,
+    "no shard in the archive",
+    why="There is nothing to import.",
+    remedy="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
+    source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
+)
+def no_shard(composition: Composition) -> Iterator[Problem]:
+    """At least one entry is a shard."""
+    files, other = composition.files, composition.other_format
+    if composition.shards:
+        return
+    if other:
+        yield Problem(
+            f"this zip holds {other} annotations, not TFRecord",
+            value=other,
+            remedy="Export the annotations as TFRecord 1.0 instead.",
+        )
+    elif files:
+        yield Problem(f"none of its {files} file{'s'[: files != 1]} is a TFRecord shard")
+    else:
+        yield Problem("it has no files in it")
+
+
+@rule(
+    "ZIP014",
+    Severity.WARNING,
+    "no label map in the archive",
+    why="Class numbers have no names; importers that need a label map find no labels.",
+    remedy="Add label_map.pbtxt beside the shards, or name one with --label-map.",
+    source="datumaro, plugins/tf_detection_api_format; cvat#6304",
+)
+def no_label_map(composition: Composition) -> Iterator[Problem]:
+    """A label map lies beside a shard or one folder up."""
+    if not composition.needs_label_map or not composition.shards or composition.mapped_shards:
+        return
+    if composition.stray_maps:
+        yield Problem(
+            f"no label map lies beside a shard or one folder up; {_listed(composition.stray_maps)} "
+            "is not looked for"
+        )
+    else:
+        yield Problem("no label map is in it")
+
+
+@rule(
+    "ZIP015",
+    Severity.WARNING,
+    "several label maps for one shard",
+    why="Each program takes another one, and class numbers change their names.",
+    remedy="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
+    source="tfod.tfrecord.shards.find_label_map",
+)
+def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
+    """One label map fits a shard better than the others."""
+    more = rivals.shards - 1
+    also = f", and {more} more shard{'s'[: more != 1]}" if more else ""
+    yield Problem(f"{_listed(rivals.names)} fit it equally well{also}; none was used")
+
+
+@rule(
+    "ZIP016",
+    Severity.WARNING,
+    "archive in the archive",
+    why="Nothing looks into it: shards in there are neither checked nor imported.",
+    remedy="Unpack it and pack the files themselves.",
+    source="CWE-409; OWASP File Upload Cheat Sheet",
+)
+def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
+    """An entry is no archive itself."""
+    yield Problem(f"it is {nested.kind}, which was not looked into")
+
+
+@rule(
+    "ZIP017",
+    Severity.INFO,
+    "stray files",
+    why="They are no harm, and nobody needs them.",
+    remedy="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
+    source="macOS Archive Utility; Windows Explorer",
+)
+def stray_files(stray: StrayFiles) -> Iterator[Problem]:
+    """There is nothing in it that an operating system left behind."""
+    yield Problem(f"left behind by {stray.origin}: {_listed(stray.names)}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
+    more = len(names) - _SHOWN_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

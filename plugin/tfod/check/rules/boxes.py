@@ -1,0 +1,428 @@
+"""BOX: the boxes of many records at once, as arrays.
+
+Coordinates are normalized, ``xmin, ymin, xmax, ymax``. A box that looks like pixels, or that is
+not finite, is judged by its own rule alone: everything else follows from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tfod.check.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
+from tfod.check.finding import JsonValue, Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.detection.pixel_boxes import far_boxes, touch_image
+
+MAX_NUMBER_OF_BOXES = 100
+_ONE_PIXEL = 1 - 1e-3
+
+_TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
+_MANY = 10
+"""Boxes of a shard of which most may be judged; of a few, one by one is enough."""
+_OBJECT = "image/object/bbox"
+
+
+@dataclass(frozen=True)
+class ListLengths:
+    """How many values each list over a record's objects has, by key."""
+
+    lengths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class FlatBoxes:
+    """How many boxes a shard has, and how many of them are without area."""
+
+    flat: int
+    boxes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The boxes of a batch of records.
+
+    Attributes:
+        corners: float64 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
+        counts: boxes of each record, int of shape (records,).
+        height, width: of each record's picture in pixels, NaN where unknown, shape (records,).
+        classes: for each record what names the classes of its boxes.
+    """
+
+    corners: np.ndarray
+    counts: np.ndarray
+    height: np.ndarray
+    width: np.ndarray
+    classes: Sequence[Sequence[object]]
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Which record each box is of, shape (n,)."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def finite(self) -> np.ndarray:
+        """Boxes of four numbers, bool of shape (n,)."""
+        found: np.ndarray = np.isfinite(self.corners).all(axis=1)
+        return found
+
+    @cached_property
+    def pixels(self) -> np.ndarray:
+        """Boxes whose coordinates look like pixels, bool of shape (n,)."""
+        return far_boxes(self.corners)
+
+    @cached_property
+    def normalized(self) -> np.ndarray:
+        """Boxes that the other rules are about, bool of shape (n,)."""
+        found: np.ndarray = self.finite & ~self.pixels
+        return found
+
+    @cached_property
+    def size(self) -> np.ndarray:
+        """Width and height of each box, normalized, shape (n, 2)."""
+        with np.errstate(invalid="ignore"):
+            size: np.ndarray = self.corners[:, 2:] - self.corners[:, :2]
+        return size
+
+    @cached_property
+    def size_in_pixels(self) -> np.ndarray:
+        """The same in pixels; NaN where the picture's size is unknown."""
+        with np.errstate(invalid="ignore"):
+            scale = np.stack((self.width, self.height), axis=1)[self.rows]
+            scaled: np.ndarray = self.size * scale
+        return scaled
+
+    @cached_property
+    def overhang(self) -> np.ndarray:
+        """How far each box reaches outside [0, 1] at most, shape (n,); negative for none."""
+        with np.errstate(invalid="ignore"):
+            beyond: np.ndarray = np.maximum(self.corners - 1, -self.corners).max(axis=1)
+        return beyond
+
+    @cached_property
+    def bounds(self) -> list[tuple[int, int]]:
+        """Where the boxes of each record begin and end."""
+        ends = np.cumsum(self.counts)
+        return list(zip((ends - self.counts).tolist(), ends.tolist(), strict=True))
+
+    def where(self, mask: np.ndarray) -> Iterator[tuple[int, int, int, list[float]]]:
+        """Index, record, number in the record, and corners of the boxes that a mask marks."""
+        found = np.flatnonzero(mask)
+        if not len(found):
+            return
+        starts = np.cumsum(self.counts) - self.counts
+        for box in found.tolist():
+            row = int(self.rows[box])
+            yield box, row, box - int(starts[row]), self.corners[box].tolist()
+
+
+def _problem(
+    row: int, number: int, corners: list[float], what: str, feature: str = _OBJECT
+) -> Problem:
+    rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
+    return Problem(
+        f"box {number} {what}", feature=feature, value={"object": number, "box": rounded}, row=row
+    )
+
+
+def _spelled(corners: list[float]) -> str:
+    return ", ".join(f"{side} {value:.7g}" for side, value in zip(SIDES, corners, strict=True))
+
+
+@rule(
+    "BOX001",
+    Severity.ERROR,
+    "lists of different length",
+    why="Nobody knows which value belongs to which object; TensorFlow stops with a shape error, "
+    "FiftyOne drops the rest silently.",
+    remedy="Write one value for each object into every list of objects.",
+    source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
+)
+def different_lengths(lists: ListLengths) -> Iterator[Problem]:
+    """The lists over a record's objects do not have one length."""
+    if len({length for _, length in lists.lengths}) > 1:
+        told = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lists.lengths)
+        counts: dict[str, JsonValue] = dict(lists.lengths)
+        yield Problem(f"lists of different length: {told}", feature="image/object", value=counts)
+
+
+@rule(
+    "BOX002",
+    Severity.ERROR,
+    "coordinate is not a number",
+    why="The trainer drops a box with NaN without a word, and one infinite coordinate makes the "
+    "loss NaN.",
+    remedy="Find the division by zero or the missing value in the script that wrote the box.",
+    source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
+    "tensorflow/models#1881",
+)
+def not_finite(boxes: Boxes) -> Iterator[Problem]:
+    """A coordinate is NaN or infinite."""
+    for _, row, number, corners in boxes.where(~boxes.finite):
+        side = next(at for at, value in enumerate(corners) if not np.isfinite(value))
+        what = f"has {SIDES[side]} {corners[side]}"
+        yield Problem(
+            f"box {number} {what}",
+            feature=f"{_OBJECT}/{SIDES[side]}",
+            value={"object": number, "box": [repr(one) for one in corners]},
+            row=row,
+        )
+
+
+@rule(
+    "BOX003",
+    Severity.ERROR,
+    "box far outside the image",
+    why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
+    "to nothing.",
+    remedy="Clip boxes to the picture, and divide by the size of the very picture that is encoded.",
+    source=_TO_ABSOLUTE,
+)
+def far_outside(boxes: Boxes) -> Iterator[Problem]:
+    """A coordinate lies further outside [0, 1] than the trainer tolerates."""
+    outside = boxes.overhang
+    mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
+    for box, row, number, corners in boxes.where(mask):
+        yield _problem(row, number, corners, _how_far(corners, outside[box]))
+
+
+@rule(
+    "BOX004",
+    Severity.WARNING,
+    "box reaches beyond the image",
+    why="The trainer tolerates up to 1.1, but the part outside is no part of any object.",
+    remedy="Clip boxes to the picture: max(0, x) and min(1, x).",
+    source=_TO_ABSOLUTE,
+)
+def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
+    """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
+    outside = boxes.overhang
+    mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
+    for box, row, number, corners in boxes.where(mask):
+        yield _problem(row, number, corners, _how_far(corners, outside[box]))
+
+
+def far_outside_message(number: int, corners: list[float]) -> str:
+    """What BOX003 says of a box of these corners."""
+    outside = max(max(corners) - 1, -min(corners))
+    return f"box {number} {_how_far(corners, outside)}"
+
+
+def _how_far(corners: list[float], outside: float) -> str:
+    return f"reaches {outside:.4g} of the picture's side outside [0, 1]: {_spelled(corners)}"
+
+
+@rule(
+    "BOX005",
+    Severity.ERROR,
+    "box in pixels instead of parts of the image",
+    why="Readers multiply by the picture's size again; Datumaro clamps such boxes to nothing.",
+    remedy="Divide xmin, xmax by the picture's width and ymin, ymax by its height.",
+    source="tensorflow/models#9892; tensorflow/models#1881",
+)
+def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
+    """A coordinate is larger than 2, in most boxes of the shard or outside the image.
+
+    Said of each such box; those that hang over the edge of their image become BOX003 where most
+    boxes of their shard have no such coordinate (:mod:`tfod.check.hanging_boxes`).
+    """
+    for _, row, number, corners in boxes.where(boxes.pixels):
+        yield _problem(row, number, corners, f"looks like pixels: {_spelled(corners)}")
+
+
+@rule(
+    "BOX006",
+    Severity.ERROR,
+    "box is inverted",
+    why="The trainer stops at it: it asserts that ymax >= ymin and xmax >= xmin. Before that was "
+    "added the loss became NaN.",
+    remedy="Write the smaller coordinate as xmin or ymin.",
+    source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
+)
+def inverted(boxes: Boxes) -> Iterator[Problem]:
+    """The right edge lies left of the left one, or the lower above the upper one."""
+    with np.errstate(invalid="ignore"):
+        mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
+        mask &= (boxes.size < 0).any(axis=1)
+    for _, row, number, corners in boxes.where(mask):
+        sides = [name for name, at in (("x", 0), ("y", 1)) if corners[at] > corners[at + 2]]
+        what = " and ".join(f"{side}min is larger than {side}max" for side in sides)
+        yield _problem(row, number, corners, f"is inverted, {what}: {_spelled(corners)}")
+
+
+@rule(
+    "BOX007",
+    Severity.WARNING,
+    "box without area",
+    why="It overlaps no anchor, so nothing is learnt from it, or a model that matches every box is "
+    "taught a size of 1e-8. Training goes on: the box coder adds that to the size.",
+    remedy="Leave the object out, or give it its real extent.",
+    source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
+    "assert_or_prune_invalid_boxes lets it pass",
+)
+def no_area(boxes: Boxes) -> Iterator[Problem]:
+    """Width or height is exactly zero."""
+    mask = boxes.normalized & (boxes.size == 0).any(axis=1) & (boxes.size >= 0).all(axis=1)
+    for _, row, number, corners in boxes.where(mask):
+        yield _problem(row, number, corners, f"has no area: {_spelled(corners)}")
+
+
+@rule(
+    "BOX008",
+    Severity.WARNING,
+    "box smaller than a pixel",
+    why="Nothing can be seen in it; mostly a slip of the mouse.",
+    remedy="Look at the picture, and delete the box or draw it anew.",
+    source="tensorflow/models#1881",
+)
+def smaller_than_a_pixel(boxes: Boxes) -> Iterator[Problem]:
+    """Width or height is above zero but less than one pixel."""
+    with np.errstate(invalid="ignore"):
+        mask = boxes.normalized & (boxes.size > 0).all(axis=1)
+        mask &= (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
+    for box, row, number, corners in boxes.where(mask):
+        width, height = boxes.size_in_pixels[box]
+        yield _problem(row, number, corners, f"is {width:.3g} x {height:.3g} pixels small")
+
+
+@rule(
+    "BOX009",
+    Severity.WARNING,
+    "same box twice",
+    why="The object counts double in the loss and in the evaluation.",
+    remedy="Delete one of the two.",
+    source="tensorflow/models: two equal groundtruth boxes are two objects",
+)
+def duplicate_box(boxes: Boxes) -> Iterator[Problem]:
+    """Two objects of one picture have the same coordinates and the same class."""
+    for row in _rows_with_equal_boxes(boxes):
+        start = int(boxes.counts[:row].sum())
+        corners = boxes.corners[start : start + int(boxes.counts[row])].tolist()
+        classes = boxes.classes[row]
+        seen: dict[object, int] = {}
+        for number, one in enumerate(corners):
+            name = classes[number] if number < len(classes) else None
+            first = seen.setdefault((*one, name), number)
+            if first != number:
+                yield _problem(row, number, one, f"is the same as box {first}, class included")
+
+
+def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
+    """Records that have, very probably, two boxes of the same coordinates."""
+    if len(boxes.corners) < 2:
+        return []
+    # One number for each box and record, so that a single sort finds what is equal.
+    bits = np.ascontiguousarray(boxes.corners + 0.0).view(np.uint64)  # -0.0 is 0.0
+    factors = np.array(_FACTORS, np.uint64)
+    mixed = (bits ^ (bits >> np.uint64(29))) * factors[:4]
+    keys = mixed.sum(axis=1, dtype=np.uint64) + boxes.rows.astype(np.uint64) * factors[4]
+    keys ^= keys >> np.uint64(31)
+    ordered = np.sort(keys)
+    equal = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(equal):
+        return []
+    rows: list[int] = np.unique(boxes.rows[np.isin(keys, equal)]).tolist()
+    return rows
+
+
+_FACTORS = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0xD6E8FEB86659FD93,
+    0xFF51AFD7ED558CCD,
+)
+
+
+@rule(
+    "BOX010",
+    Severity.WARNING,
+    "more boxes than training reads",
+    why=f"The input reader keeps {MAX_NUMBER_OF_BOXES} boxes of a picture and drops the others "
+    "silently.",
+    remedy="Set max_number_of_boxes in the pipeline's input_reader to the largest number.",
+    source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes",
+)
+def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
+    """A picture has more boxes than max_number_of_boxes."""
+    for row in np.flatnonzero(boxes.counts > MAX_NUMBER_OF_BOXES).tolist():
+        count = int(boxes.counts[row])
+        yield Problem(
+            f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})",
+            feature=_OBJECT,
+            value=count,
+            row=row,
+        )
+
+
+@rule(
+    "BOX011",
+    Severity.WARNING,
+    "x and y look swapped",
+    why="Every box is in the wrong place, and only looking at the pictures shows it.",
+    remedy="Divide x by the width and y by the height, and write x into xmin, xmax.",
+    source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
+)
+def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
+    """Boxes leave the picture along its long side only, as when divided by the wrong side."""
+    if not len(boxes.corners):
+        return
+    occupied = boxes.counts > 0
+    starts = (np.cumsum(boxes.counts) - boxes.counts)[occupied]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # x / height can reach width / height, y / width only height / width.
+        furthest = np.maximum.reduceat(boxes.corners[:, 2:], starts, axis=0)
+        lowest = np.minimum.reduceat(boxes.corners, starts, axis=0).min(axis=1)
+        aspect = (boxes.width / boxes.height)[occupied]
+        limits = np.stack((aspect, 1 / aspect), axis=1)
+        mask = (furthest <= limits + ROUNDING).all(axis=1) & (lowest >= -ROUNDING)
+        # What reaches out less may as well be a box drawn over the edge.
+        mask &= (furthest > TOLERATED + ROUNDING).any(axis=1)
+    rows = np.flatnonzero(occupied)[mask].tolist()
+    for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
+        yield Problem(
+            f"boxes reach {x:.4g} in x and {y:.4g} in y, as if x were divided by the height and y "
+            "by the width",
+            feature=_OBJECT,
+            row=row,
+        )
+
+
+@rule(
+    "BOX012",
+    Severity.ERROR,
+    "most boxes have no area",
+    why="Single ones are slips; of so many the script that wrote them is wrong, and there is "
+    "nothing to learn from them.",
+    remedy="Look at the script: it may write one corner twice, or divide whole numbers.",
+    source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
+)
+def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
+    """At least half of the boxes, of ten or more, are without area (BOX007)."""
+    if boxes.boxes >= _MANY and 2 * boxes.flat >= boxes.boxes:
+        yield Problem(f"{boxes.flat:,} of {boxes.boxes:,} boxes have no area")
+
+
+@rule(
+    "BOX013",
+    Severity.ERROR,
+    "columns of the boxes look permuted",
+    why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
+    "another order: every box is wrong, also those that look right.",
+    remedy="Correct the writer, or pass tfod repair the option that the message names, and look at "
+    "the result with tfod show.",
+    source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
+)
+def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
+    """Many boxes of a shard are inverted or far outside, and none is in another column order."""
+    orders = [str(order) for order in columns.candidates]
+    if orders:
+        yield Problem(
+            f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; none "
+            f"is with tfod repair {' or '.join(orders)}",
+            feature=_OBJECT,
+            value=columns.improper,
+        )

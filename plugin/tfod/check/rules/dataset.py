@@ -1,0 +1,189 @@
+"""SET: shards as a set that belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.detection.label_map import LabelMap
+
+_NAMES = "tensorflow/models: dataset_tools/tf_record_creation_util.py"
+
+
+@dataclass(frozen=True)
+class NumberedSet:
+    """Shards of one stem: ``train-00003-of-00010`` has the stem train and the total 10.
+
+    ``missing`` are names that the numbering promises, of many the first; ``count`` is how many
+    there are; ``totals`` the numbers of shards that the names claim, with one example each.
+    """
+
+    stem: str
+    missing: Sequence[str]
+    totals: Mapping[int, str]
+    count: int
+
+
+@dataclass(frozen=True)
+class KeysOfShards:
+    """The features that all records of a shard have; by shard, of one subset."""
+
+    subset: str
+    keys: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class LabelMaps:
+    """Label maps of the subsets, by file name."""
+
+    maps: Mapping[str, LabelMap]
+
+
+@dataclass(frozen=True)
+class EmptyShard:
+    """A shard without a record; ``numbered`` when it is one of a numbered set."""
+
+    numbered: bool
+
+
+@dataclass(frozen=True)
+class EmptySet:
+    """A numbered set whose shards are all files of 0 bytes; how many there are."""
+
+    shards: int
+
+
+@dataclass(frozen=True)
+class EmptySource:
+    """A folder that was named beside others and holds nothing to check, and how that is said."""
+
+    name: str
+    reason: str
+
+
+@rule(
+    "SET001",
+    Severity.ERROR,
+    "shard missing from a set",
+    why="A part of the dataset is not trained, and nothing says so.",
+    remedy="Copy or download the missing shards.",
+    source=_NAMES,
+)
+def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
+    """The names count to a number, and some are not there."""
+    if shards.missing and len(shards.totals) == 1:
+        count = shards.count
+        some = ", ".join(shards.missing[:3]) + (f" and {count - 3:,} more" if count > 3 else "")
+        what = "shard is" if count == 1 else "shards are"
+        yield Problem(f"{count:,} {what} missing: {some}", value=list(shards.missing[:100]))
+
+
+@rule(
+    "SET002",
+    Severity.ERROR,
+    "sets of different size mixed",
+    why="A glob reads both: pictures are trained twice.",
+    remedy="Delete the shards of the older export.",
+    source=_NAMES,
+)
+def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
+    """Shards of one stem claim different totals."""
+    if len(shards.totals) > 1:
+        told = ", ".join(f"{example} (of {total})" for total, example in shards.totals.items())
+        yield Problem(f"shards of several sets lie together: {told}", value=list(shards.totals))
+
+
+@rule(
+    "SET003",
+    Severity.WARNING,
+    "shards with different features",
+    why="They were probably written by different scripts, and training sees two kinds of records.",
+    remedy="Write all shards of a set with the same script.",
+    source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
+)
+def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
+    """A feature that all records of most shards have is in no record of another shard."""
+    if len(shards.keys) < 2:
+        return
+    counts: dict[str, int] = {}
+    for found in shards.keys.values():
+        for key in found:
+            counts[key] = counts.get(key, 0) + 1
+    usual = {key for key, count in counts.items() if 2 * count > len(shards.keys)}
+    rare = {key for key, count in counts.items() if 2 * count <= len(shards.keys)}
+    for shard, found in shards.keys.items():
+        lacks, has = sorted(usual - found), sorted(rare & found)
+        if lacks or has:
+            told = [f"lacks {', '.join(lacks)}"] if lacks else []
+            told += [f"alone has {', '.join(has)}"] if has else []
+            yield Problem(
+                f"unlike the other shards it {' and '.join(told)}",
+                feature=(lacks or has)[0],
+                place=Place(shard),
+            )
+
+
+@rule(
+    "SET004",
+    Severity.ERROR,
+    "label maps differ",
+    why="The same id means two classes: evaluation compares a cat with a dog.",
+    remedy="Use one label map for all splits, and write the shards with it.",
+    source="Roboflow numbers the classes of each export anew",
+)
+def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
+    """An id or a name means different things in the label maps of two subsets."""
+    (first_name, first), *others = maps.maps.items() or [("", LabelMap())]
+    for name, other in others:
+        for item in other.items:
+            same_id = first.find_id(item.id)
+            same_text = first.find(item.class_name)
+            if same_id and same_id.class_name != item.class_name:
+                what = f"id {item.id} is {item.class_name!r} here and {same_id.class_name!r}"
+            elif same_text and same_text.id != item.id and not same_id:
+                what = f"class {item.class_name!r} has id {item.id} here and {same_text.id}"
+            else:
+                continue
+            yield Problem(f"{what} in {first_name}", place=Place(name))
+            break
+
+
+@rule(
+    "SET005",
+    Severity.WARNING,
+    "shard without a record",
+    why="It is legal where there are more shards than pictures, but mostly an export went wrong.",
+    remedy="Write fewer shards, or look why this one is empty.",
+    source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
+)
+def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
+    """A shard holds no record at all."""
+    yield Problem("the shard holds no record")
+
+
+@rule(
+    "SET006",
+    Severity.ERROR,
+    "no shard of the set has a record",
+    why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
+    remedy="Export or download the shards again.",
+    source="cvat-ai/cvat#821",
+)
+def empty_set(found: EmptySet) -> Iterator[Problem]:
+    """All shards of a numbered set are files of 0 bytes."""
+    yield Problem(f"all shards of the set are empty ({found.shards:,} of 0 bytes)")
+
+
+@rule(
+    "SET007",
+    Severity.ERROR,
+    "nothing to check in a folder",
+    why="It was named together with others, and nothing of it is in their verdict.",
+    remedy="Name the folder that holds the shards, or leave this one out.",
+    source="tfod.tfrecord.shards.find_shards",
+)
+def empty_source(source: EmptySource) -> Iterator[Problem]:
+    """A folder among the sources holds neither a shard nor a zip."""
+    yield Problem(source.reason.removeprefix(f"{source.name}: "), place=Place(source.name))

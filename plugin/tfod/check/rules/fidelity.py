@@ -1,0 +1,260 @@
+"""Rules about the annotations that a shard was made from.
+
+:mod:`tfod.check.comparison` pairs the boxes; the rules say what is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.detection import keys
+
+Corners: TypeAlias = tuple[float, float, float, float]
+"""``xmin, ymin, xmax, ymax`` in pixels of the source's picture."""
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_CANDIDATES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class NamedBox:
+    """A box of one side of the comparison; a class is None where a record has no name for it."""
+
+    number: int
+    name: str | None
+    corners: Corners
+
+
+@dataclass(frozen=True)
+class BoxPair:
+    """A box of the source and the one of the shard that it became."""
+
+    source: NamedBox
+    shard: NamedBox
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between a record and the source.
+
+    Attributes:
+        filename: of the record.
+        candidates: names of the source's pictures that it can be; one, unless something is wrong.
+        others: how many more there are.
+        missing: boxes of the source that the record lacks.
+        extra: boxes of the record that the source lacks.
+        moved: pairs of one class that lie more than a pixel apart.
+        changed: pairs in one place whose classes differ.
+        swapped: how many boxes of the source are found when x and y change places.
+        tolerance: pixels that a side may be off.
+        size: width and height of the picture, in the source's pixels.
+        shifted: the source counts pixels from 1; its boxes are given as counted from 0.
+    """
+
+    filename: str
+    candidates: Sequence[str]
+    missing: Sequence[NamedBox] = ()
+    extra: Sequence[NamedBox] = ()
+    moved: Sequence[BoxPair] = ()
+    changed: Sequence[BoxPair] = ()
+    swapped: int = 0
+    tolerance: float = 1.0
+    size: tuple[float, float] = (0.0, 0.0)
+    shifted: bool = False
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class MissingPicture:
+    """A picture of the source; how many boxes it has there."""
+
+    name: str
+    boxes: int
+
+
+@dataclass(frozen=True)
+class MissingPictures:
+    """The pictures of the source that no record was of."""
+
+    source: str
+    pictures: Sequence[MissingPicture]
+
+
+@rule(
+    "FID001",
+    Severity.ERROR,
+    "box of the source is missing",
+    why="An object that people have marked is background for the training.",
+    remedy="Make the shard again; look for a filter in the script that drops boxes.",
+    source="issue 3 of tfod",
+)
+def missing_box(compared: Comparison) -> Iterator[Problem]:
+    """Neither in its place nor near it."""
+    width, height = compared.size
+    for box in compared.missing:
+        beyond = box.corners[2] > width or box.corners[3] > height
+        yield Problem(
+            f"box {box.number} of the source, {_named(box)}, is missing in the shard"
+            + (": it passes the picture's edge, and some writers drop such boxes" if beyond else "")
+        )
+
+
+@rule(
+    "FID002",
+    Severity.ERROR,
+    "box that the source does not have",
+    why="The model is taught an object that nobody has marked.",
+    remedy="Make the shard again; look for boxes of another picture or of another run.",
+    source="issue 3 of tfod",
+)
+def extra_box(compared: Comparison) -> Iterator[Problem]:
+    """Neither in its place nor near it."""
+    for box in compared.extra:
+        yield Problem(
+            f"box {box.number}, {_named(box)}, is not in the source {compared.candidates[0]!r}"
+        )
+
+
+@rule(
+    "FID003",
+    Severity.ERROR,
+    "box has moved",
+    why="The box no longer fits its object; mostly it was scaled by the size of another picture.",
+    remedy="Make the shard again; divide boxes by the size of the picture they were drawn on.",
+    source="issue 3 of tfod",
+)
+def moved_box(compared: Comparison) -> Iterator[Problem]:
+    """By more than a pixel on some side; with Pascal VOC's count from 1, either count is right."""
+    for pair in compared.moved:
+        shifts = [
+            new - old for old, new in zip(pair.source.corners, pair.shard.corners, strict=True)
+        ]
+        worst = max(range(4), key=lambda side: abs(shifts[side]))
+        sides = ", ".join(
+            f"{name} by {shift:+.1f}"
+            for name, shift in zip(_SIDES, shifts, strict=True)
+            if abs(shift) > compared.tolerance
+        )
+        yield Problem(
+            f"box {pair.shard.number}, {_named(pair.shard)}, has moved from "
+            f"{_pixels(pair.source.corners)}: {sides} pixels"
+            + (" (the source's pixels counted from 0)" if compared.shifted else ""),
+            feature=keys.BOX[worst],
+            value=round(shifts[worst], 3),
+        )
+
+
+@rule(
+    "FID004",
+    Severity.ERROR,
+    "class has changed",
+    why="The object is trained as something else.",
+    remedy="Make the shard again; look at the label map that the script used.",
+    source="issue 3 of tfod",
+)
+def changed_class(compared: Comparison) -> Iterator[Problem]:
+    """The box is where it was, its name is another."""
+    for pair in compared.changed:
+        yield Problem(
+            f"box {pair.shard.number} at {_pixels(pair.shard.corners)} is {pair.shard.name!r}, "
+            f"in the source it is {pair.source.name!r}",
+            feature=keys.CLASS_TEXT,
+            value=pair.shard.name,
+        )
+
+
+@rule(
+    "FID005",
+    Severity.ERROR,
+    "picture of the source is missing",
+    why="Work that people have done on it is lost to the training.",
+    remedy="Add the picture to the shard, or check all shards of the set together.",
+    source="issue 3 of tfod",
+)
+def missing_picture(missing: MissingPictures) -> Iterator[Problem]:
+    """Only pictures that have boxes: see FID008 for the others."""
+    for picture in missing.pictures:
+        if picture.boxes:
+            boxes = "1 box" if picture.boxes == 1 else f"{picture.boxes} boxes"
+            yield Problem(
+                f"picture {picture.name!r} of the source, with {boxes}, is in no shard",
+                value=picture.name,
+                place=Place(item=picture.name),
+            )
+
+
+@rule(
+    "FID006",
+    Severity.WARNING,
+    "picture is not in the source",
+    why="Its boxes cannot be compared; it may come from elsewhere or be renamed.",
+    remedy="Compare with the annotations that the shard was made from, under the same names.",
+    source="issue 3 of tfod",
+)
+def unknown_picture(compared: Comparison) -> Iterator[Problem]:
+    """By its full name, its last part, or that without extension."""
+    names = compared.candidates
+    if len(names) == 1:
+        return
+    if not names:
+        message = (
+            f"picture {compared.filename!r} is not in the source"
+            if compared.filename
+            else "record has no file name, so that no picture of the source is its own"
+        )
+    else:
+        shown = ", ".join(names[:_CANDIDATES_SHOWN])
+        count = len(names) + compared.others
+        message = (
+            f"picture {compared.filename!r} can be any of {count} pictures of the source "
+            f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})"
+        )
+    yield Problem(message, feature=keys.FILENAME, value=compared.filename)
+
+
+@rule(
+    "FID007",
+    Severity.ERROR,
+    "x and y are swapped",
+    why="Boxes lie mirrored at the picture's diagonal, beside their objects.",
+    remedy="Exchange the x and y lists in the script that made the shard.",
+    source="issue 3 of tfod; the OD API orders boxes ymin, xmin, ymax, xmax, others x first",
+)
+def swapped_sides(compared: Comparison) -> Iterator[Problem]:
+    """In place of missing and moved boxes."""
+    if compared.swapped:
+        boxes = "1 box fits" if compared.swapped == 1 else f"{compared.swapped} boxes fit"
+        yield Problem(f"{boxes} the source only with x and y exchanged", feature=keys.XMIN)
+
+
+@rule(
+    "FID008",
+    Severity.WARNING,
+    "picture without boxes is missing",
+    why="Pictures without objects teach a model what is none; many scripts drop them unseen.",
+    remedy="Write a record without boxes for it, if it is meant for the training.",
+    source="scripts that go by way of a CSV of boxes have no row for such a picture",
+)
+def missing_background(missing: MissingPictures) -> Iterator[Problem]:
+    """Said once: how many, and the first names."""
+    names = [picture.name for picture in missing.pictures if not picture.boxes]
+    if names:
+        shown = ", ".join(names[:_CANDIDATES_SHOWN])
+        yield Problem(
+            f"pictures of the source that have no boxes are in no shard: {len(names)} "
+            f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})",
+            value=len(names),
+        )
+
+
+def _named(box: NamedBox) -> str:
+    name = "without a class" if box.name is None else repr(box.name)
+    return f"{name} at {_pixels(box.corners)}"
+
+
+def _pixels(corners: Corners) -> str:
+    return "(" + ", ".join(f"{one:.1f}".removesuffix(".0") for one in corners) + ")"

@@ -1,0 +1,238 @@
+"""TFR: the file as a sequence of records, their lengths and checksums.
+
+The walk itself (:mod:`tfod.tfrecord.records`) says what is damaged and where; the rules name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfod.check.finding import Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.tfrecord.damage import Damage, DamageKind
+
+_FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
+_READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
+_BUILDER = (
+    "tensorflow/models: builders/dataset_builder.py, TFRecordDataset without compression_type"
+)
+
+
+@dataclass(frozen=True)
+class EmptyRecord:
+    """A record whose payload has no bytes."""
+
+
+@dataclass(frozen=True)
+class CompressedShard:
+    """A shard that is compressed; ``said`` when its name ends as compressed files do."""
+
+    compression: str
+    said: bool
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """The operating system, or the store, does not let us read on."""
+
+    reason: str
+
+
+def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
+    if damage.kind is kind:
+        remedy = f"{damage.remedy[:1].upper()}{damage.remedy[1:]}."
+        yield Problem(damage.cause, remedy=remedy, value=damage.skipped or None)
+
+
+@rule(
+    "TFR001",
+    Severity.ERROR,
+    "not a TFRecord file",
+    why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
+    remedy="Pass the shard itself; download it again if this should be it.",
+    source=_READER,
+)
+def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
+    """The first bytes are no record header, or those of some other kind of file."""
+    return _when(damage, DamageKind.FOREIGN)
+
+
+@rule(
+    "TFR002",
+    Severity.ERROR,
+    "empty file",
+    why="TensorFlow reads a file of 0 bytes as a dataset without records and says nothing.",
+    remedy="Export or download it again, or delete it if it is meant to be empty.",
+    source="cvat-ai/cvat#821",
+)
+def empty_file(damage: Damage) -> Iterator[Problem]:
+    """The file has no bytes. In a numbered set this is SET005 instead."""
+    return _when(damage, DamageKind.EMPTY)
+
+
+@rule(
+    "TFR003",
+    Severity.ERROR,
+    "checksum of a length is wrong",
+    why="Nobody knows where the next record begins: TensorFlow gives up the rest of the shard.",
+    remedy="Download or export the shard again.",
+    source=_FORMAT,
+)
+def length_checksum(damage: Damage) -> Iterator[Problem]:
+    """The CRC-32C of a record's length differs from the stored one."""
+    return _when(damage, DamageKind.LENGTH_CRC)
+
+
+@rule(
+    "TFR004",
+    Severity.ERROR,
+    "checksum of the data is wrong",
+    why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
+    remedy="Download or export the shard again.",
+    source=_FORMAT,
+)
+def data_checksum(damage: Damage) -> Iterator[Problem]:
+    """The CRC-32C of a record's payload differs from the stored one."""
+    return _when(damage, DamageKind.DATA_CRC)
+
+
+@rule(
+    "TFR005",
+    Severity.ERROR,
+    "file ends inside a record",
+    why="A download or a copy stopped early; the last record and all behind it are lost.",
+    remedy="Download or copy the shard again, or export it anew.",
+    source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
+)
+def truncated_record(damage: Damage) -> Iterator[Problem]:
+    """A record claims more bytes than the file has left, and no record follows."""
+    return _when(damage, DamageKind.TRUNCATED_RECORD)
+
+
+@rule(
+    "TFR006",
+    Severity.ERROR,
+    "file ends inside a record's header",
+    why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
+    remedy="Download or copy the shard again, or export it anew.",
+    source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
+)
+def truncated_header(damage: Damage) -> Iterator[Problem]:
+    """Fewer than twelve bytes follow the last record."""
+    return _when(damage, DamageKind.TRUNCATED_HEADER)
+
+
+@rule(
+    "TFR007",
+    Severity.ERROR,
+    "forged length",
+    why="A reader that believes it asks for memory it never gets, or skips sound records.",
+    remedy="Export the shard again; if it comes from somebody else, do not trust it.",
+    source="CWE-789; vahidk/tfrecord: MemoryError",
+)
+def forged_length(damage: Damage) -> Iterator[Problem]:
+    """A length with a right checksum leads beyond the end although records follow."""
+    return _when(damage, DamageKind.FORGED_LENGTH)
+
+
+@rule(
+    "TFR008",
+    Severity.ERROR,
+    "zero bytes at the end",
+    why="A disk ran full or a download was preallocated; TensorFlow reports a corrupted record.",
+    remedy="Copy or export the shard again; the records before are sound.",
+    source=_READER,
+)
+def trailing_zeros(damage: Damage) -> Iterator[Problem]:
+    """Only zero bytes follow the last record."""
+    return _when(damage, DamageKind.TRAILING_ZEROS)
+
+
+@rule(
+    "TFR009",
+    Severity.ERROR,
+    "record without a byte",
+    why="It parses as an Example without features, and training fails at its missing picture.",
+    remedy="Leave the record out when writing the shard.",
+    source=_FORMAT,
+)
+def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
+    """A record's length is 0."""
+    yield Problem("the record has a length of 0", value=0)
+
+
+@rule(
+    "TFR010",
+    Severity.WARNING,
+    "compressed without saying so",
+    why="TensorFlow does not notice compression by itself and reports a corrupted record; the OD "
+    "API's trainer never says it.",
+    remedy="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
+    source=f"{_BUILDER}; tensorflow/tensorflow#13463",
+)
+def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
+    """The bytes are GZIP or ZLIB, the name does not tell."""
+    if not shard.said:
+        name = shard.compression.upper()
+        yield Problem(
+            f"the shard is compressed with {name}, its name does not say so",
+            value=name,
+            remedy=f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+            f"compression_type='{name}' to tf.data.TFRecordDataset.",
+        )
+
+
+@rule(
+    "TFR011",
+    Severity.ERROR,
+    "damaged compression",
+    why="Nothing behind the damage can be unpacked.",
+    remedy="Download or export the shard again.",
+    source="RFC 1950, RFC 1952",
+)
+def damaged_compression(damage: Damage) -> Iterator[Problem]:
+    """A gzip or zlib stream has a damage or ends early."""
+    return _when(damage, DamageKind.COMPRESSION)
+
+
+@rule(
+    "TFR012",
+    Severity.WARNING,
+    "record too large to be judged",
+    why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
+    remedy="Raise --max-record-bytes if such records are meant.",
+    source="protobuf: a message has at most 2 GiB",
+)
+def oversize_record(damage: Damage) -> Iterator[Problem]:
+    """A record has more bytes than may be held."""
+    return _when(damage, DamageKind.OVERSIZE)
+
+
+@rule(
+    "TFR013",
+    Severity.ERROR,
+    "cannot be read",
+    why="What is behind this point was not checked.",
+    remedy="Look at the file's permissions, the disk and the network, then check again.",
+    source="errno(3)",
+)
+def unreadable(shard: Unreadable) -> Iterator[Problem]:
+    """Opening or reading failed."""
+    yield Problem(f"cannot be read: {shard.reason}", once=True)  # not by each of its parts
+
+
+@rule(
+    "TFR014",
+    Severity.INFO,
+    "compressed",
+    why="The OD API's trainer does not read it, whatever its name: it names no compression to "
+    "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
+    remedy="For the OD API write it without compression: tfod reshard --compression none.",
+    source=_BUILDER,
+)
+def compression_that_says_so(shard: CompressedShard) -> Iterator[Problem]:
+    """The bytes are GZIP or ZLIB, as the name says."""
+    if shard.said:
+        name = shard.compression.upper()
+        yield Problem(f"the shard is compressed with {name}", value=name)

@@ -1,0 +1,489 @@
+"""Rules for the encoded picture: is it one, can TensorFlow read it, is it what the record says.
+
+What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which asks TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tfod.check.amounts import plural
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.picture_bytes import DecodeFailure
+from tfod.check.picture_bytes import decode_failure as decode_failure
+from tfod.check.rules.registry import rule
+from tfod.check.tensorflow_pictures import FORMAT_TITLES, obstacle_to_decoding
+from tfod.detection import keys
+from tfod.detection.picture import FORMAT_OF_EXTENSION, PictureHeader
+
+
+class PictureFacts(NamedTuple):
+    """What a record has for a picture and says about it; equal facts are judged once.
+
+    Attributes:
+        size: bytes of the encoded picture, 0 when it is missing or empty, -1 when there is a
+            header (so that pictures of a kind have equal facts).
+        header: what the picture's own header says; None without one.
+        looks_like: what the bytes look like when there is no header; may be empty.
+        declared_format: ``image/format``.
+        declared_height: ``image/height``, pixels.
+        declared_width: ``image/width``, pixels.
+        declared_channels: ``image/channels``, or what a profile calls it.
+        boxes_need_a_turn: whether there are boxes that reach outside the image as it is stored, and
+            all fit it turned by a quarter.
+    """
+
+    size: int
+    header: PictureHeader | None = None
+    looks_like: str = ""
+    declared_format: str | None = None
+    declared_height: int | None = None
+    declared_width: int | None = None
+    declared_channels: int | None = None
+    boxes_need_a_turn: bool = False
+
+
+@dataclass(frozen=True)
+class UnknownSize:
+    """An image with boxes whose size neither the record nor the image says."""
+
+    boxes: int
+
+
+@dataclass(frozen=True)
+class Sha256Facts:
+    """What ``image/key/sha256`` says, and the digest of the image as lower-case hex."""
+
+    declared: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class SamePicture:
+    """An image that another record has had, byte for byte."""
+
+    first: Place
+
+
+@dataclass(frozen=True)
+class SharedPicture:
+    """A picture that is in several subsets, this one and that of the first record.
+
+    ``leaked`` are subsets other than for training all of whose pictures are in others, with their
+    numbers.
+    """
+
+    subset: str
+    first_subset: str
+    first: Place
+    leaked: Mapping[str, int] = field(default_factory=dict)
+
+
+@rule(
+    "IMG001",
+    Severity.ERROR,
+    "the image is missing",
+    why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
+    remedy="Write the encoded image into the record.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
+)
+def check_missing(facts: PictureFacts) -> Iterator[Problem]:
+    """There is no image."""
+    if facts.header is None and facts.size == 0:
+        yield Problem("the encoded image is missing or empty", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG002",
+    Severity.ERROR,
+    "the bytes are not an image",
+    why="The decoder stops the training with 'Unknown image file format'.",
+    remedy="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc",
+)
+def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
+    """There are bytes, without the header of an image."""
+    if facts.header is not None or facts.size <= 0:
+        return
+    message = f"the {facts.size} bytes are not an image that can be read"
+    raw = _raw_shape(facts)
+    if raw:
+        yield Problem(
+            f"{message}: they look like raw pixels, {raw}",
+            feature=keys.ENCODED,
+            remedy="Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode).",
+        )
+    elif facts.looks_like:
+        yield Problem(f"{message}: they look like {facts.looks_like}", feature=keys.ENCODED)
+    else:
+        yield Problem(message, feature=keys.ENCODED)
+
+
+def _raw_shape(facts: PictureFacts) -> str:
+    height, width = facts.declared_height or 0, facts.declared_width or 0
+    if height <= 0 or width <= 0:
+        return ""
+    channels, rest = divmod(facts.size, height * width)
+    likely = {1, 3, 4, facts.declared_channels}
+    return f"{height} x {width} x {channels}" if not rest and channels in likely else ""
+
+
+@rule(
+    "IMG003",
+    Severity.ERROR,
+    "the image does not decode",
+    why="The training stops at this record, or learns from an image that is partly gray.",
+    remedy="Take the image from its source again and write the record again.",
+    source="Pillow, with LOAD_TRUNCATED_IMAGES off",
+)
+def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
+    """The whole image was decoded, which failed."""
+    yield Problem(f"the image does not decode: {failure.reason}", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG004",
+    Severity.WARNING,
+    "the format differs from image/format",
+    why="TensorFlow goes by the bytes; other readers name files by the format.",
+    remedy="Write the format that the bytes are.",
+    source="tf_slim/data/tfexample_decoder.py, Image",
+)
+def check_format(facts: PictureFacts) -> Iterator[Problem]:
+    """The bytes are of one format, and image/format says another."""
+    header, said = facts.header, facts.declared_format
+    if header is None or not said or said in _RAW:
+        return
+    if _known_format(said) != header.format:
+        yield Problem(
+            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
+            feature=keys.FORMAT,
+            value=said,
+            remedy=f"Write {header.format!r} into image/format.",
+        )
+
+
+_RAW = ("raw", "RAW")
+
+
+def _known_format(said: str) -> str:
+    """``.JPG`` and ``image/jpeg`` are ``jpeg``."""
+    name = said.strip().lower().removeprefix("image/").removeprefix(".")
+    return FORMAT_OF_EXTENSION.get(f".{name}", name)
+
+
+@rule(
+    "IMG005",
+    Severity.ERROR,
+    "TensorFlow cannot use this kind of image",
+    why=(
+        "The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
+        "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here."
+    ),
+    remedy="Encode the image as JPEG or PNG with 8 bits a channel.",
+    source=(
+        "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
+        "lib/png/png_io.cc; tests/tensorflow/test_picture_kinds.py asks TensorFlow for each kind"
+    ),
+)
+def check_decodable(facts: PictureFacts) -> Iterator[Problem]:
+    """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
+    header = facts.header
+    if header is None:
+        return
+    obstacle = obstacle_to_decoding(header)
+    if obstacle:
+        yield Problem(obstacle, feature=keys.ENCODED, value=header.format)
+
+
+@rule(
+    "IMG006",
+    Severity.ERROR,
+    "the image's size differs from the record's",
+    why=(
+        "Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
+        "and boxes may have been normalized by the wrong size."
+    ),
+    remedy="Write the image's own size, and see whether its boxes were normalized by that size.",
+    source="object_detection/data_decoders/tf_example_decoder.py",
+)
+def check_size(facts: PictureFacts) -> Iterator[Problem]:
+    """Where the record says a size it is the image's."""
+    header = facts.header
+    if header is None or not header.height or not header.width:
+        return
+    height, width = facts.declared_height, facts.declared_width
+    wrong_height = height is not None and height > 0 and height != header.height
+    wrong_width = width is not None and width > 0 and width != header.width
+    if not wrong_height and not wrong_width:
+        return
+    message = f"{_said_size(height, width)}, the image is {header.height} x {header.width}"
+    remedy = None
+    if (height, width) == (header.width, header.height):
+        message += ": height and width are exchanged"
+        remedy = "Exchange image/height and image/width, and check how the boxes were normalized."
+        if header.orientation >= _QUARTER:
+            message += f", as after applying the EXIF orientation {header.orientation}"
+            remedy = _TURN
+    yield Problem(
+        message,
+        feature=keys.HEIGHT if wrong_height else keys.WIDTH,
+        value=height if wrong_height else width,
+        remedy=remedy,
+    )
+
+
+_QUARTER = 5  # from this orientation on height and width are exchanged
+_TURN = (
+    "Turn the pixels as the orientation says (PIL.ImageOps.exif_transpose) and encode them again."
+)
+
+
+def _said_size(height: int | None, width: int | None) -> str:
+    if height is None:
+        return f"image/width says {width}"
+    if width is None:
+        return f"image/height says {height}"
+    return f"image/height and image/width say {height} x {width}"
+
+
+@rule(
+    "IMG007",
+    Severity.WARNING,
+    "the image is turned by its EXIF orientation",
+    why=(
+        "Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
+        "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
+        "fit only the turned image they certainly were, which is an error."
+    ),
+    remedy=_TURN,
+    source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
+)
+def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
+    """EXIF has an orientation other than 1."""
+    header = facts.header
+    if header is None or header.orientation == 1:
+        return
+    message = (
+        f"the EXIF orientation is {header.orientation}: people see it "
+        f"{_TURNED[header.orientation]}, TensorFlow does not"
+    )
+    shown = (header.width, header.height) if header.orientation >= _QUARTER else None
+    exchanged = header.height != header.width and shown == (
+        facts.declared_height,
+        facts.declared_width,
+    )
+    is_error = exchanged or (shown is not None and facts.boxes_need_a_turn)
+    if is_error:
+        said = "the record's size is that of" if exchanged else "its boxes fit only"
+        message += f"; {said} the turned image, {header.width} x {header.height}"
+    yield Problem(
+        message,
+        feature=keys.ENCODED,
+        value=header.orientation,
+        severity=Severity.ERROR if is_error else None,
+    )
+
+
+def need_a_turn(sides: Sequence[bytes], header: PictureHeader) -> bool:
+    """Whether boxes reach outside the picture as it is stored, and all fit it turned by a quarter.
+
+    Args:
+        sides: ``xmin, ymin, xmax, ymax`` of all boxes, each the bytes of little-endian float32.
+        header: of the picture.
+    """
+    corners = np.stack([np.frombuffer(side, "<f4") for side in sides]).astype(np.float64)
+    furthest = corners[2:].max(axis=1, initial=0)
+    if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:
+        return False
+    stored = np.array([header.width, header.height], np.float64)
+    return bool((furthest * stored <= stored[::-1] * (1 + _SLOPPY)).all())
+
+
+_SLOPPY = 0.02  # of a side: so far boxes reach outside by carelessness
+
+_TURNED = {
+    2: "mirrored",
+    3: "upside down",
+    4: "mirrored and upside down",
+    5: "mirrored and turned by 90° to the left",
+    6: "turned by 90° to the right",
+    7: "mirrored and turned by 90° to the right",
+    8: "turned by 90° to the left",
+}
+
+
+@rule(
+    "IMG008",
+    Severity.WARNING,
+    "the SHA-256 differs from image/key/sha256",
+    why=(
+        "TensorFlow does not look at it, but tools that find duplicates do; and the image was "
+        "changed after it was hashed, or is another one."
+    ),
+    remedy="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
+    source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
+)
+def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
+    """The declared digest is the image's, in lower case."""
+    declared, actual = facts.declared, facts.actual
+    if declared == actual:
+        return
+    if declared.lower() == actual:
+        message = "image/key/sha256 is in upper case, writers and readers use lower case"
+    elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
+        message = f"image/key/sha256 is {declared[:12]}…, of the image it is {actual[:12]}…"
+    else:
+        message = f"image/key/sha256 is {declared[:80]!r}, not 64 hexadecimal digits"
+    yield Problem(message, feature=keys.SHA256, value=declared[:80])
+
+
+@rule(
+    "IMG009",
+    Severity.ERROR,
+    "the image is cut short",
+    why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
+    remedy="Take the image from its source again and write the record again.",
+    source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
+)
+def check_complete(facts: PictureFacts) -> Iterator[Problem]:
+    """The end that the format wants is there."""
+    header = facts.header
+    if header is not None and not header.complete:
+        title = FORMAT_TITLES[header.format]
+        yield Problem(
+            f"the {title} is cut short: {_MISSING_END[header.format]}",
+            feature=keys.ENCODED,
+            value=header.format,
+        )
+
+
+_LESS = "it has fewer bytes than its header announces"
+_MISSING_END = {
+    "jpeg": "its end mark (FF D9) is missing",
+    "png": "its last chunk (IEND) is missing",
+    "gif": "its trailer (3B) is missing",
+    "bmp": _LESS,
+    "tiff": _LESS,
+    "webp": _LESS,
+}
+
+
+@rule(
+    "IMG010",
+    Severity.WARNING,
+    "the same image twice",
+    why="It weighs double in the training, and its boxes may contradict each other.",
+    remedy="Keep one of the two records, with the boxes of both.",
+    source="the encoded bytes, compared by a checksum of 64 bits",
+)
+def check_same_picture(same: SamePicture) -> Iterator[Problem]:
+    """Another record has the same encoded bytes."""
+    yield Problem(f"the same image is in {_named(same.first)}", feature=keys.ENCODED)
+
+
+@rule(
+    "IMG011",
+    Severity.WARNING,
+    "an image is in several subsets",
+    why="Scores on the validation or test set are too good when its images were trained on; where "
+    "all of them were, which is an error, the scores say nothing.",
+    remedy="Keep the image in one subset only.",
+    source="the encoded bytes, compared by a checksum of 64 bits",
+)
+def check_shared_picture(shared: SharedPicture) -> Iterator[Problem]:
+    """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
+    message = (
+        f"the image is in {shared.subset} and in {shared.first_subset}: "
+        f"{_named(shared.first)} has it"
+    )
+    for subset, count in shared.leaked.items():
+        message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
+    yield Problem(
+        message,
+        feature=keys.ENCODED,
+        value=[shared.first_subset, shared.subset],
+        severity=Severity.ERROR if shared.leaked else None,
+    )
+
+
+def _named(place: Place) -> str:
+    where = f"record {place.record} of {place.shard}"
+    return f"{where} ({place.item})" if place.item else where
+
+
+@rule(
+    "IMG012",
+    Severity.ERROR,
+    "the height or width is not positive",
+    why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
+    remedy="Write the image's height and width in pixels.",
+    source="object_detection/data_decoders/tf_example_decoder.py",
+)
+def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
+    """What is declared for a size can be one."""
+    for key, said in ((keys.HEIGHT, facts.declared_height), (keys.WIDTH, facts.declared_width)):
+        if said is not None and said <= 0:
+            yield Problem(f"{key} is {said}", feature=key, value=said)
+
+
+@rule(
+    "IMG013",
+    Severity.WARNING,
+    "TensorFlow shows the image in other colors",
+    why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
+    remedy="Encode the image as PNG, or as BMP with 24 bits a pixel.",
+    source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
+)
+def check_palette(facts: PictureFacts) -> Iterator[Problem]:
+    """A BMP of 8 bits has a palette other than the grays."""
+    header = facts.header
+    if header is None or header.format != "bmp" or "palette" not in header.note:
+        return
+    if not obstacle_to_decoding(header):
+        yield Problem(
+            "the BMP has a palette, of which tf.io.decode_image knows nothing: "
+            "it takes the indices for gray values",
+            feature=keys.ENCODED,
+            value="bmp",
+        )
+
+
+@rule(
+    "IMG014",
+    Severity.ERROR,
+    "an encoded image is declared as raw pixels",
+    why="The decoder of the TF Object Detection API takes the bytes for pixels where image/format "
+    "is 'raw' or 'RAW', and stops at their shape.",
+    remedy="Write the format that the bytes are into image/format.",
+    source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
+)
+def check_raw(facts: PictureFacts) -> Iterator[Problem]:
+    """The bytes have the header of an image, and image/format says that they are pixels."""
+    header, said = facts.header, facts.declared_format
+    if header is not None and said in _RAW:
+        yield Problem(
+            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
+            feature=keys.FORMAT,
+            value=said,
+            remedy=f"Write {header.format!r} into image/format.",
+        )
+
+
+@rule(
+    "IMG015",
+    Severity.ERROR,
+    "boxes of an image of unknown size",
+    why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
+    "scale them. The trainer does not need the size.",
+    remedy="Write image/height and image/width into every record.",
+    source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
+)
+def check_size_known(size: UnknownSize) -> Iterator[Problem]:
+    """Neither image/height and image/width say it, nor the header of an encoded image."""
+    yield Problem(f"the size of the image is not known, and it has {plural(size.boxes, 'box')}")

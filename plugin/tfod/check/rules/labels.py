@@ -1,0 +1,456 @@
+"""LAB: classes of objects, and the label map that gives them their ids.
+
+A pair of class text and id is judged once, however many objects have it. The text decides, for the
+OD API's decoder (``BackupHandler``: ids are looked at only in records without a text), for CVAT and
+for Datumaro: an id beside a text that the label map has is never an error to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfod.check.amounts import plural
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.near_names import NearNames
+from tfod.check.rules.registry import rule
+from tfod.detection import keys
+from tfod.detection.label_map import LabelMap, LabelMapItem
+
+_UTIL = "tensorflow/models: utils/label_map_util.py"
+_DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
+_BACKGROUND = "background"
+_MOST_KNOWN_MAPS = 16
+_MOST_RIVALS = 8
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
+
+
+@dataclass(frozen=True)
+class ClassUse:
+    """What an object says about its class: a text, an id, both or nothing.
+
+    None is a record without that list; ``label_map`` is None where no map is known.
+    """
+
+    text: str | None
+    label: int | None
+    label_map: LabelMap | None
+
+
+@dataclass(frozen=True)
+class LabelMapFile:
+    """A label map: what was read, or why it could not be."""
+
+    name: str
+    label_map: LabelMap | None
+    error: str = ""
+    liberties: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class NoLabelMap:
+    """A shard without a label map; ``rivals`` are several that fit equally well."""
+
+    boxes: int
+    rivals: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ClassesOfShards:
+    """All pairs of text and id that the shards of one label map use, with their numbers."""
+
+    uses: Mapping[tuple[str | None, int | None], int]
+    label_map: LabelMap | None
+    name: str = ""
+
+
+@rule(
+    "LAB001",
+    Severity.WARNING,
+    "no label map",
+    why="Without it the ids mean nothing to a trainer, and names were not checked.",
+    remedy="Put label_map.pbtxt beside the shard, or pass --label-map.",
+    source=_UTIL,
+)
+def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
+    """Shards with boxes have no label map beside them."""
+    if shards.rivals:
+        names = ", ".join(shards.rivals[:_MOST_RIVALS])
+        more = len(shards.rivals) - _MOST_RIVALS
+        names += f" and {more} more" if more > 0 else ""
+        remedy = "Pass the right one with --label-map."
+        yield Problem(f"several label maps fit equally well: {names}", remedy=remedy)
+    elif shards.boxes:
+        yield Problem("no label map lies beside this shard or one folder up")
+
+
+@rule(
+    "LAB002",
+    Severity.ERROR,
+    "label map cannot be read",
+    why="The trainer stops at it; Datumaro ignores it without a word.",
+    remedy="Write entries such as: item { id: 1 name: 'cat' }.",
+    source="tensorflow/models: protos/string_int_label_map.proto",
+)
+def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
+    """The file is no StringIntLabelMap in protobuf's text format."""
+    if file.label_map is None:
+        yield Problem(file.error)
+
+
+@rule(
+    "LAB003",
+    Severity.ERROR,
+    "id twice in the label map",
+    why="Only the first class of an id is kept in the list of categories.",
+    remedy="Give every class an id of its own.",
+    source=_UTIL,
+)
+def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
+    """Two classes have one id."""
+    names_of: dict[int, list[str]] = {}
+    for item in _items(file):
+        names_of.setdefault(item.id, []).append(repr(item.class_name))
+    for number, names in names_of.items():
+        if len(names) > 1:
+            yield Problem(f"id {number} is given to {', '.join(names)}", value=number)
+
+
+@rule(
+    "LAB004",
+    Severity.ERROR,
+    "name twice in the label map",
+    why="The last one wins in the table of names, so the other id is never trained.",
+    remedy="Name every class once.",
+    source=_UTIL,
+)
+def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
+    """Two classes have one name."""
+    ids_of: dict[str, list[str]] = {}
+    for item in _items(file):
+        ids_of.setdefault(item.name, []).append(str(item.id))
+    for name, ids in ids_of.items():
+        if name and len(ids) > 1:
+            yield Problem(f"{name!r} is named for the ids {', '.join(ids)}", value=name)
+
+
+@rule(
+    "LAB005",
+    Severity.ERROR,
+    "id 0 is not the background",
+    why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
+    remedy="Count classes from 1, in the label map and in image/object/class/label.",
+    source=_UTIL,
+)
+def id_zero(file: LabelMapFile) -> Iterator[Problem]:
+    """Id 0, also that of an item without an id, is a class; or an id is negative."""
+    for item in _items(file):
+        if item.id < 0:
+            yield Problem(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
+        elif item.id == 0 and _BACKGROUND not in (item.name, item.display_name):
+            yield Problem(f"{item.class_name!r} has the id 0", value=0)
+
+
+@rule(
+    "LAB006",
+    Severity.ERROR,
+    "class is not in the label map",
+    why="The decoder looks the text up and gets -1; the trainer drops the object without a word.",
+    remedy="Add the class to the label map, or correct the text in the records.",
+    source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
+)
+def unknown_text(use: ClassUse) -> Iterator[Problem]:
+    """A class text is neither a name nor a display name of the map."""
+    if use.text and use.label_map and not use.label_map.find(use.text):
+        known = _near_names(use.label_map)
+        if known.same(use.text):
+            return
+        near = known.nearest(use.text)
+        hint = f", did you mean {near!r}" if near else ""
+        yield Problem(
+            f"class {use.text!r} is not in the label map{hint} ({_some(use.label_map.items)})",
+            feature=keys.CLASS_TEXT,
+            value=use.text,
+        )
+
+
+@rule(
+    "LAB007",
+    Severity.ERROR,
+    "id is not in the label map",
+    why="A class beyond the map has no place in the one-hot encoding: the object is trained as "
+    "nothing, and the evaluation stops at it.",
+    remedy="Add the id to the label map, or correct the ids in the records.",
+    source=f"{_DECODER}; inputs.py, tf.one_hot",
+)
+def unknown_id(use: ClassUse) -> Iterator[Problem]:
+    """An id above 0 that the map has not, and no text that would decide in its place."""
+    label, label_map = use.label, use.label_map
+    if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
+        return
+    low, high = label_map.id_range
+    has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
+    yield Problem(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
+
+
+@rule(
+    "LAB008",
+    Severity.WARNING,
+    "text and id disagree",
+    why="The OD API, CVAT and Datumaro go by the text, Model Garden and EfficientDet by the id: "
+    "two models of one dataset.",
+    remedy="Write the id that the label map gives to the text.",
+    source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
+)
+def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
+    """The map gives the text another id."""
+    if not use.text or use.label is None or not use.label_map:
+        return
+    item = use.label_map.find(use.text)
+    # Several items may share a name; the id must belong to one of them.
+    if item is None or use.label in use.label_map.ids_of(use.text):
+        return
+    other = use.label_map.find_id(use.label)
+    is_other = f", which is {other.class_name!r}" if other else ""
+    yield Problem(
+        f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
+        f"{is_other}",
+        keys.CLASS_LABEL,
+        use.label,
+    )
+
+
+@rule(
+    "LAB009",
+    Severity.ERROR,
+    "id is 0 or negative",
+    why="0 is the background: the object is not trained, or is trained as nothing.",
+    remedy="Count classes from 1.",
+    source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
+)
+def not_positive(use: ClassUse) -> Iterator[Problem]:
+    """An object has an id below 1, and no text that would decide in its place."""
+    if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
+        yield Problem(f"id {use.label} is no class", keys.CLASS_LABEL, use.label)
+
+
+def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
+    item = label_map.find_id(label) if label_map else None
+    is_background = item is not None and _BACKGROUND in (item.name, item.display_name)
+    return label < 0 or (label == 0 and not is_background)
+
+
+@rule(
+    "LAB010",
+    Severity.ERROR,
+    "class text is empty",
+    why="The OD API's table holds '' for the last class without a display name: the object trains "
+    "as the last class of the map.",
+    remedy="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
+    source=f"{_DECODER}; {_UTIL}",
+)
+def empty_text(use: ClassUse) -> Iterator[Problem]:
+    """An object's class text has no letters."""
+    if use.text is not None and not use.text.strip():
+        yield Problem("an object's class text is empty", keys.CLASS_TEXT, use.text)
+
+
+@rule(
+    "LAB011",
+    Severity.ERROR,
+    "class differs from the label map by case or spaces",
+    why="Texts are compared letter by letter: the object gets the class -1 and is dropped.",
+    remedy="Write the class exactly as in the label map.",
+    source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
+)
+def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
+    """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
+    if not use.text or not use.label_map or use.label_map.find(use.text):
+        return
+    meant = _near_names(use.label_map).same(use.text)
+    if meant:
+        yield Problem(
+            f"class {use.text!r} is {meant!r} in the label map", keys.CLASS_TEXT, use.text
+        )
+
+
+@rule(
+    "LAB012",
+    Severity.ERROR,
+    "ids count from 0",
+    why="Class 0 is taken for the background, and every other class for its neighbour.",
+    remedy="Add 1 to every id, and count the label map from 1.",
+    source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
+)
+def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
+    """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
+    zero = classes.label_map.find_id(0) if classes.label_map else None
+    if zero is not None and _BACKGROUND in (zero.name, zero.display_name):
+        return
+    ids = sorted({label for text, label in classes.uses if label is not None and text is None})
+    if len(ids) > 1 and ids == list(range(len(ids))):
+        yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
+
+
+@rule(
+    "LAB013",
+    Severity.INFO,
+    "class of the label map is not used",
+    why="It cannot be learnt from these shards.",
+    remedy="Nothing, if other shards use it.",
+    source=_UTIL,
+)
+def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
+    """A class of the map has no object."""
+    if not classes.label_map or not classes.uses:
+        return
+    texts = {text for text, _ in classes.uses if text}
+    ids = {label for text, label in classes.uses if not text}
+    for item in classes.label_map.items:
+        used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
+        if not used and item.id != 0:
+            yield Problem(
+                f"class {item.class_name!r} (id {item.id}) has no object",
+                value=item.class_name,
+                place=Place(classes.name),
+            )
+
+
+@rule(
+    "LAB014",
+    Severity.ERROR,
+    "object without a class",
+    why="The trainer pads the missing classes with zeros, which are no class, and CVAT refuses the "
+    "annotation.",
+    remedy="Write image/object/class/text, or class/label and a label map.",
+    source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
+    "apps/dataset_manager/bindings.py",
+)
+def no_class(use: ClassUse) -> Iterator[Problem]:
+    """An object has no text, or an empty one, and no id."""
+    if not use.text and use.label is None:
+        yield Problem("objects have neither class text nor class id", keys.CLASS_TEXT)
+
+
+@rule(
+    "LAB015",
+    Severity.ERROR,
+    "label map is not in protobuf's text format",
+    why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
+    remedy="Use straight quotes, 'item {' before each class, and no other fields.",
+    source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
+)
+def liberties(file: LabelMapFile) -> Iterator[Problem]:
+    """What is meant is plain, but it is not what protobuf reads."""
+    for liberty in file.liberties:
+        what = liberty.partition(": ")[2] or liberty
+        yield Problem(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
+
+
+@rule(
+    "LAB016",
+    Severity.WARNING,
+    "classes differ only by case or spaces",
+    why="Each spelling is trained as a class of its own, with a part of the objects.",
+    remedy="Choose one spelling, for the label map and for all records.",
+    source="tensorflow/models#1881",
+)
+def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
+    """Two classes have the same text but for case, spaces, hyphens and underscores.
+
+    Classes are the texts that the records use, and those of the label map. Single letters that
+    are all in the map are different classes, as in a dataset of handwriting.
+    """
+    label_map = classes.label_map or LabelMap()
+    objects: Counter[str] = Counter()
+    for (text, label), count in classes.uses.items():
+        item = label_map.find_id(label) if label and not text else None
+        objects[text or (item.class_name if item else "")] += count
+    in_map = {folded(name) for item in label_map.items for name in (item.name, item.display_name)}
+    spellings: dict[str, dict[object, str]] = {}
+    for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
+        item, spelling = label_map.find(text), folded(text)
+        if item is None and spelling in in_map:
+            continue  # which LAB011 says
+        if item is None or len(spelling) > 1:
+            # The name and the display name of an item are one class.
+            spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
+    for texts in spellings.values():
+        if len(texts) > 1:
+            shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
+            yield Problem(
+                f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
+                "hyphens or underscores differ",
+                keys.CLASS_TEXT,
+                list(texts.values()),
+            )
+
+
+@rule(
+    "LAB017",
+    Severity.WARNING,
+    "id is 0 or negative beside a text",
+    why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
+    "and EfficientDet, take 0 for the background.",
+    remedy="Count classes from 1, or write a label map that has the texts.",
+    source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
+)
+def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
+    """As LAB009, where a text decides; LAB008 says it of a text that the label map has."""
+    if not use.text or use.label is None or (use.label_map and use.label_map.find(use.text)):
+        return
+    if _is_not_positive(use.label, use.label_map):
+        yield Problem(f"class {use.text!r} has the id {use.label}", keys.CLASS_LABEL, use.label)
+
+
+@rule(
+    "LAB018",
+    Severity.INFO,
+    "id without a label map",
+    why="CVAT's labels are names: it refuses an object whose id no label map explains.",
+    remedy="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
+    source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
+)
+def unexplained_id(use: ClassUse) -> Iterator[Problem]:
+    """An object has an id and no text, and its shard has no label map."""
+    if not use.text and use.label is not None and use.label_map is None:
+        yield Problem(
+            f"object has only the id {use.label}, and no label map explains it",
+            keys.CLASS_LABEL,
+            use.label,
+        )
+
+
+def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
+    return file.label_map.items if file.label_map else ()
+
+
+def folded(text: str) -> str:
+    """A text without what people spell differently: case, spaces, hyphens and underscores.
+
+    Between two digits these mean something: the road sign 1-1 is not the sign 11.
+    """
+    return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
+
+
+_known_maps: dict[int, tuple[LabelMap, NearNames]] = {}
+
+
+def _near_names(label_map: LabelMap) -> NearNames:
+    """The names of a map, looked through once: its hash would take as long as all of it."""
+    known = _known_maps.get(id(label_map))
+    if known is None:
+        if len(_known_maps) >= _MOST_KNOWN_MAPS:
+            _known_maps.clear()
+        names = (name for item in label_map.items for name in (item.name, item.display_name))
+        known = label_map, NearNames(filter(None, names), folded)
+        _known_maps[id(label_map)] = known  # with the map, or another might get its id
+    return known[1]
+
+
+def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
+    shown = ", ".join(item.class_name for item in items[:most])
+    return f"it has {shown}" + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -1,0 +1,211 @@
+"""NAM: the names by which people and programs find an image."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.rules.registry import rule
+from tfod.detection.picture import FORMAT_OF_EXTENSION
+from tfod.tfrecord.naming import split_extension
+
+_MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
+_DRIVE = re.compile(r"[A-Za-z]:")
+_JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
+
+
+class NameFacts(NamedTuple):
+    """The names of a record. None is a feature that is not there, or that has no value.
+
+    The keys are None where another rule has told that the feature is missing. ``format`` is that
+    of the encoded bytes, None where there are none or they are unknown. ``has_objects`` is whether
+    the record has any.
+    """
+
+    filename: str | None
+    filename_key: str | None
+    source_id: str | None
+    source_id_key: str | None
+    format: str | None
+    has_objects: bool = True
+
+
+@dataclass(frozen=True)
+class SameName:
+    """A file name that an earlier record has too."""
+
+    name: str
+    key: str
+    first: Place
+
+
+@dataclass(frozen=True)
+class SameSourceId:
+    """A source id that an earlier record has too."""
+
+    source_id: str
+    key: str
+    first: Place
+
+
+@rule(
+    "NAM001",
+    Severity.ERROR,
+    "file name missing",
+    why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
+    "trainer does not look at it.",
+    remedy="Write the image's file name.",
+    source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
+)
+def missing(names: NameFacts) -> Iterator[Problem]:
+    """A record with objects has no file name, or an empty one."""
+    if names.has_objects:
+        yield from _without_a_name(names)
+
+
+@rule(
+    "NAM002",
+    Severity.WARNING,
+    "file name twice",
+    why="Annotations of two records end up on one image, or the second replaces the first.",
+    remedy="Give every image a name of its own, or merge the records.",
+    source=_MATCH,
+)
+def duplicate_name(name: SameName) -> Iterator[Problem]:
+    """An earlier record of the same subset has this file name."""
+    yield Problem(f"{name.name!r} is also the name of {_told(name.first)}", name.key, name.name)
+
+
+@rule(
+    "NAM003",
+    Severity.WARNING,
+    "file name without an extension",
+    why="Tools that write the image to disk do not know what to call it.",
+    remedy="Add .jpg or .png, as the image is.",
+    source="cvat-ai/datumaro: the extension decides how an image is saved",
+)
+def no_extension(names: NameFacts) -> Iterator[Problem]:
+    """The file name has nothing that looks like an extension."""
+    if names.filename and names.filename.strip() and not split_extension(names.filename)[1]:
+        yield Problem(f"{names.filename!r} has no extension", names.filename_key, names.filename)
+
+
+@rule(
+    "NAM004",
+    Severity.WARNING,
+    "extension differs from the image",
+    why="The image is saved under a name that says another format.",
+    remedy="Name the image as its bytes are, or encode it as its name says.",
+    source="cvat-ai/datumaro#35",
+)
+def other_extension(names: NameFacts) -> Iterator[Problem]:
+    """The extension is that of another image format than the bytes are."""
+    if not names.filename or not names.format:
+        return
+    said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
+    if said and said != names.format:
+        yield Problem(
+            f"{names.filename!r} holds a {names.format.upper()}", names.filename_key, names.filename
+        )
+
+
+@rule(
+    "NAM005",
+    Severity.WARNING,
+    "file name leads out of its folder",
+    why="The path is one of another machine: it matches no frame, and unpacking it is dangerous.",
+    remedy="Write the name relative to the dataset's folder, with forward slashes.",
+    source=f"CWE-22; {_MATCH}",
+)
+def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
+    """The name is absolute, has a backslash or a part that is two dots."""
+    name = names.filename or ""
+    if name.startswith(("/", "\\")) or _DRIVE.match(name):
+        what = "is an absolute path"
+    elif ".." in name.replace("\\", "/").split("/"):
+        what = "leads out of its folder"
+    elif "\\" in name:
+        what = "has backslashes"
+    else:
+        return
+    yield Problem(f"{name!r} {what}", names.filename_key, name)
+
+
+@rule(
+    "NAM006",
+    Severity.ERROR,
+    "control character in the file name",
+    why="No file can be called so on every system, and logs and terminals obey such characters.",
+    remedy="Remove line ends, tabs, zero bytes and other invisible characters from the name.",
+    source="CWE-117; CWE-158",
+)
+def control_characters(names: NameFacts) -> Iterator[Problem]:
+    """The name has characters that are not seen."""
+    name = names.filename or ""
+    for letter in name:
+        if letter in _JOINERS:
+            continue
+        if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+            yield Problem(f"{name!r} has the character {letter!r}", names.filename_key, name)
+            return
+
+
+@rule(
+    "NAM007",
+    Severity.WARNING,
+    "source id missing",
+    why="The evaluation of the OD API counts images by it: all images without one are one.",
+    remedy="Write an id of its own for every image, such as the file name.",
+    source="tensorflow/models: metrics/coco_evaluation.py, image_id",
+)
+def no_source_id(names: NameFacts) -> Iterator[Problem]:
+    """image/source_id is not there or empty."""
+    key = names.source_id_key
+    if key is not None and not (names.source_id or "").strip():
+        what = "is missing" if names.source_id is None else "is empty"
+        yield Problem(f"{key} {what}", key)
+
+
+@rule(
+    "NAM008",
+    Severity.WARNING,
+    "source id twice",
+    why="The evaluation of the OD API skips an image whose id it has seen.",
+    remedy="Give every image an id of its own.",
+    source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
+)
+def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
+    """An earlier record of the same subset has this source id."""
+    yield Problem(
+        f"{source.source_id!r} is also the source id of {_told(source.first)}",
+        source.key,
+        source.source_id,
+    )
+
+
+@rule(
+    "NAM009",
+    Severity.INFO,
+    "file name missing where there are no objects",
+    why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
+    remedy="Write the image's file name, or leave the record out.",
+    source=_MATCH,
+)
+def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
+    """As NAM001, of a record without objects."""
+    if not names.has_objects:
+        yield from _without_a_name(names)
+
+
+def _without_a_name(names: NameFacts) -> Iterator[Problem]:
+    if names.filename_key and not (names.filename or "").strip():
+        what = "is missing" if names.filename is None else "is empty"
+        yield Problem(f"{names.filename_key} {what}", names.filename_key)
+
+
+def _told(place: Place) -> str:
+    return f"record {place.record} of {place.shard}"

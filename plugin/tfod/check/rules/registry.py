@@ -1,0 +1,116 @@
+"""The one place where a rule is declared: docs, ``tfod rules`` and the service come from here.
+
+A rule is a function of one subject (a damage of the framing, the layout of a record, a batch of
+boxes, …) that yields a :class:`~tfod.check.finding.Problem` for each thing that is wrong. The
+decorator says the rest: code, severity, title, why it matters, what to do, who says so. Which
+subject a rule judges is the annotation of its first argument.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tfod.check.finding import Problem, Severity
+
+Judge = Callable[[Any], Iterable[Problem]]
+_JudgeT = TypeVar("_JudgeT", bound=Callable[..., Iterable[Problem]])
+_CODE = re.compile(r"[A-Z]{3}\d{3}\Z")
+
+FAMILIES = {
+    "TFR": "framing: the file as a sequence of records",
+    "EXA": "the record as a tf.train.Example",
+    "BOX": "boxes",
+    "LAB": "classes and the label map",
+    "IMG": "the encoded picture",
+    "NAM": "names of pictures",
+    "ZIP": "the archive around the shards",
+    "SET": "shards as a set",
+    "TSK": "the CVAT task it is meant for",
+    "FID": "fidelity to the annotations it was made from",
+}
+"""The first three letters of a code, and what the rules of that family look at."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule and all that is told about it."""
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    remedy: str
+    source: str
+    subject: type
+    judge: Judge
+
+    @property
+    def family(self) -> str:
+        """The family's three letters."""
+        return self.code[:3]
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    code: str, severity: Severity, title: str, *, why: str, remedy: str, source: str
+) -> Callable[[_JudgeT], _JudgeT]:
+    """Declare a rule.
+
+    Args:
+        code: its family and three digits, never given to another rule again.
+        severity: unless a profile or the command line says otherwise.
+        title: what is wrong, in a few words.
+        why: what comes of it.
+        remedy: what to do.
+        source: who says so: a specification, a file of a project, an issue.
+
+    Raises:
+        ValueError: the code is ill-formed, of no family, or taken.
+    """
+    if not _CODE.match(code) or code[:3] not in FAMILIES:
+        raise ValueError(f"{code} is not a family and three digits")
+
+    def declare(judge: _JudgeT) -> _JudgeT:
+        if code in _RULES:
+            raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
+        hints = typing.get_type_hints(judge)
+        subject = next(kind for name, kind in hints.items() if name != "return")
+        _RULES[code] = Rule(code, severity, title, why, remedy, source, subject, judge)
+        return judge
+
+    return declare
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every rule by its code, in the order of the families and codes."""
+    import tfod.check.rules  # declares them all  # noqa: F401
+
+    order = list(FAMILIES)
+    codes = sorted(_RULES, key=lambda code: (order.index(code[:3]), code))
+    return {code: _RULES[code] for code in codes}
+
+
+_by_subject: dict[type[Any], tuple[Rule, ...]] = {}
+
+
+def rules_for(subject: type[Any]) -> tuple[Rule, ...]:
+    """The rules that judge a kind of subject, in the order of their codes."""
+    found = _by_subject.get(subject)
+    if found is None:
+        found = tuple(one for one in all_rules().values() if one.subject is subject)
+        _by_subject[subject] = found
+    return found
+
+
+def judge(subject: object) -> Iterator[tuple[Rule, Problem]]:
+    """Let every rule for this kind of subject look at it."""
+    kind: type[Any] = type(subject)
+    for one in rules_for(kind):
+        for problem in one.judge(subject):
+            yield one, problem

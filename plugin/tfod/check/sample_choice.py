@@ -1,0 +1,245 @@
+"""Chooses pictures to show in the HTML report, and reads them again from their shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from tfod.check.archive import Archive, ArchiveDamageError
+from tfod.check.archive_contents import look_through
+from tfod.check.collector import Collector
+from tfod.check.finding import Finding, Place
+from tfod.check.profile import READY, Policy, Profile
+from tfod.check.report import Report
+from tfod.check.sample_reading import read_name, read_sample
+from tfod.check.samples import Sample
+from tfod.check.sources import Inventory, Location
+from tfod.detection.roles import Roles
+from tfod.errors import TfodError
+from tfod.example.example import Example
+from tfod.tfrecord.compression import ReadableStream
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.records import Record, is_record_header, read_record_stream
+from tfod.tfrecord.remote_stream import RemoteStream
+
+_LARGEST_RECORD = 64 << 20
+_ABOUT_CLASSES = ("LAB", "TSK")
+_MOST_SOUND = 4
+"""Images of a valid report that are shown though nothing was found in them."""
+_FIRST_RECORDS = 40
+"""Records of a shard among which images with boxes are looked for."""
+_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
+
+
+@dataclass
+class _Offence:
+    """A record with findings."""
+
+    place: Place
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The rules that fired on it."""
+        return tuple(dict.fromkeys(one.code for one in self.findings))
+
+    @property
+    def objects(self) -> frozenset[int]:
+        """Numbers of the boxes that the findings are about."""
+        values = [one.value for one in self.findings if isinstance(one.value, dict)]
+        numbers = [value.get("object") for value in values]
+        return frozenset(number for number in numbers if isinstance(number, int))
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The classes that the findings are about."""
+        about = (one.value for one in self.findings if one.code[:3] in _ABOUT_CLASSES)
+        return frozenset(value for value in about if isinstance(value, str))
+
+
+def choose_samples(
+    report: Report, inventory: Inventory, profile: Profile | None, most: int
+) -> list[Sample]:
+    """At most so many images with findings, with as many rules as possible among them.
+
+    A valid report has some without findings, too, for people to see that the boxes are where they
+    should be. What cannot be read again is left out.
+
+    Args:
+        report: the report.
+        inventory: what it is about.
+        profile: the one that was asked for; None where each dataset was judged by a ready one.
+        most: how many there may be.
+    """
+
+    def roles_of(shard: str) -> Roles:
+        dataset = report.dataset_of(shard)
+        known = profile or READY.get((dataset or report).profile.name)
+        return known.roles if known else Roles()
+
+    chosen = _choose(report.findings, most)
+    by_shard: dict[str, list[_Offence]] = {}
+    for offence in chosen:
+        by_shard.setdefault(offence.place.shard, []).append(offence)
+    samples = []
+    for shard, offences in by_shard.items():
+        roles = roles_of(shard)
+        wanted = {one.place.record: one for one in offences}
+        try:
+            with _records_of(shard, offences, inventory) as records:
+                left = len(wanted)
+                for record in records:
+                    offence_here = wanted.get(record.number)
+                    if offence_here is not None:
+                        sample = _sample(Example(record, shard), offence_here, roles)
+                        # Without picture and boxes there is nothing to be seen.
+                        samples += [sample] if sample.picture or len(sample.boxes) else []
+                        left -= 1
+                    if not left:
+                        break
+        except (OSError, TfodError):
+            continue
+    if report.valid:
+        wanted_sound = min(_MOST_SOUND, most) - len(samples)
+        found = {(one.shard, one.record) for one in report.findings}
+        sound = (one for one in _sound(inventory, roles_of) if _key(one) not in found)
+        samples += islice(sound, max(0, wanted_sound))
+    return samples
+
+
+def _key(sample: Sample) -> tuple[str, int | None]:
+    return sample.place.shard, sample.place.record
+
+
+def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[Sample]:
+    """Images with boxes from the beginning of each shard."""
+    for location in inventory.locations:
+        try:
+            for shard, records in _shards_of(location, inventory):
+                roles = roles_of(shard)
+                for record in islice(records, _FIRST_RECORDS):
+                    example = Example(record, shard)
+                    place = Place(shard, record.number, record.offset, read_name(example, roles))
+                    sample = read_sample(example, place, roles)
+                    if sample.picture and len(sample.boxes):
+                        yield sample
+        except (OSError, TfodError):
+            continue
+
+
+def _shards_of(location: Location, inventory: Inventory) -> Iterator[tuple[str, Iterator[Record]]]:
+    """The shards of a file, which may be a zip, and their records."""
+    if location not in inventory.archives:
+        with location.open() as stream:
+            yield location.name, _records(stream, location.name)
+        return
+    silent = Collector(Policy(), 0)
+    with Archive(location.path, location.name, silent) as archive:
+        contents = look_through(archive, silent, needs_label_map=False)
+        for entry in contents.shards.values():
+            with archive.open(entry) as stream:
+                shard = archive.place(entry).shard
+                yield shard, _records(stream, shard)
+
+
+def _records(stream: ReadableStream, shard: str) -> Iterator[Record]:
+    return read_record_stream(stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD)
+
+
+def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
+    """Records with findings: one for each rule, the severe ones first, then any."""
+    offences: dict[tuple[str, int], _Offence] = {}
+    for one in findings:
+        if one.record is not None:
+            place = Place(one.shard, one.record, one.offset, one.item)
+            offence = offences.setdefault((one.shard, one.record), _Offence(place))
+            offence.findings.append(one)
+    severest = sorted(findings, key=lambda one: -one.severity.rank)
+    chosen: dict[tuple[str, int], _Offence] = {}
+    shown: set[str] = set()
+    for again in (False, True):
+        for one in severest:
+            if len(chosen) >= most:
+                break
+            if one.record is not None and (again or one.code not in shown):
+                key = one.shard, one.record
+                chosen[key] = offences[key]
+                shown.update(offences[key].codes)
+    return list(chosen.values())
+
+
+@contextmanager
+def _records_of(
+    shard: str, offences: Sequence[_Offence], inventory: Inventory
+) -> Iterator[Iterator[Record]]:
+    """Those records of a shard that are wanted, and perhaps others between them."""
+    location = next((one for one in inventory.locations if one.name == shard), None)
+    if location is not None and location not in inventory.archives:
+        yield _wanted_of_file(location, offences)
+        return
+    archive_name = next((one for one in inventory.archives if shard.startswith(one.name)), None)
+    if archive_name is None:
+        yield iter(())
+        return
+    silent = Collector(Policy(), 0)
+    with Archive(archive_name.path, archive_name.name, silent) as archive:
+        contents = look_through(archive, silent, needs_label_map=False)
+        entries = [one for one in contents.shards.values() if archive.place(one).shard == shard]
+        if not entries:
+            raise ArchiveDamageError(f"{shard}: not found again")
+        with archive.open(entries[0]) as stream:
+            yield _records(stream, shard)
+
+
+def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[Record]:
+    with location.open() as stream:
+        has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
+        if not has_places:
+            stream.seek(0)
+            yield from _records(stream, location.name)
+            return
+        size = stream.size if isinstance(stream, RemoteStream) else location.size()
+        for start, first, last in _runs(offences):
+            stream.seek(start)
+            records = read_record_stream(
+                stream,
+                location.name,
+                part=ShardPart(start, size or 0, first),
+                on_damage=_ignore,
+                max_record_bytes=_LARGEST_RECORD,
+            )
+            for record in records:
+                yield record
+                if record.number >= last:
+                    break
+
+
+def _runs(offences: Sequence[_Offence]) -> Iterator[tuple[int, int, int]]:
+    """Where to begin to read, and the first and the last record: what is near is read in one go."""
+    runs: list[list[Place]] = []
+    for place in sorted((one.place for one in offences), key=lambda place: place.record or 0):
+        if runs and (place.offset or 0) - (runs[-1][-1].offset or 0) < _NEAR:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        yield run[0].offset or 0, run[0].record or 0, run[-1].record or 0
+
+
+def _ignore(_: object) -> None:
+    pass  # the report has it
+
+
+def _sample(example: Example, offence: _Offence, roles: Roles) -> Sample:
+    """A record with what was found about it."""
+    sample = read_sample(example, offence.place, roles)
+    classes = {n for n, name in enumerate(sample.classes) if name in offence.classes}
+    return replace(
+        sample,
+        codes=offence.codes,
+        messages=tuple(one.message for one in offence.findings),
+        offending=offence.objects | classes,
+    )

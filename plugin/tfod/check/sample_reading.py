@@ -1,0 +1,81 @@
+"""What there is to be seen of a record, whatever else is wrong with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfod.check.finding import Place
+from tfod.check.samples import Sample
+from tfod.detection.picture import picture_size
+from tfod.detection.roles import Roles
+from tfod.errors import TfodError
+from tfod.example.example import Example
+
+
+def read_sample(example: Example, place: Place, roles: Roles) -> Sample:
+    """The picture of a record and its boxes, as far as they can be read.
+
+    Args:
+        example: the record.
+        place: where it is.
+        roles: what its keys are called.
+    """
+    picture = _first(example, roles.encoded)
+    size = picture_size(picture) if picture else None
+    height, width = size or (read_size(example, roles.height), read_size(example, roles.width))
+    boxes = np.zeros((0, 4))
+    classes: list[str] = []
+    try:
+        boxes = _boxes(example, roles, height, width)
+        if roles.class_text:
+            raw = example.byte_strings(roles.class_text)
+            classes = [value.decode("utf-8", "replace") for value in raw]
+        if roles.class_label and not classes:
+            classes = [f"#{label}" for label in example.ints(roles.class_label)]
+    except TfodError:
+        pass  # the picture alone, then
+    return Sample(
+        place=place,
+        codes=(),
+        messages=(),
+        picture=picture,
+        height=height,
+        width=width,
+        boxes=boxes,
+        classes=tuple(classes),
+    )
+
+
+def _boxes(example: Example, roles: Roles, height: int, width: int) -> np.ndarray:
+    """Boxes, normalized, shape (n, 4)."""
+    if len(roles.box) == 4:
+        rows = example.float_rows(roles.box)
+        return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
+    if len(roles.box) == 1 and height and width:
+        x, y, box_width, box_height = [*example.floats(roles.box[0]).tolist(), 0, 0, 0, 0][:4]
+        corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
+        return np.array([corners])
+    return np.zeros((0, 4))
+
+
+def _first(example: Example, key: str | None) -> bytes | None:
+    try:
+        values = example.byte_strings(key) if key else []
+    except TfodError:
+        return None
+    return values[0] if values and values[0] else None
+
+
+def read_name(example: Example, roles: Roles) -> str | None:
+    """The image's file name; None where there is none."""
+    name = _first(example, roles.filename)
+    return name.decode("utf-8", "replace") if name else None
+
+
+def read_size(example: Example, key: str | None) -> int:
+    """A height or a width in pixels; 0 where there is none that can be one."""
+    try:
+        values = example.ints(key) if key else []
+    except TfodError:
+        return 0
+    return values[0] if values and 0 < values[0] < 1 << 31 else 0

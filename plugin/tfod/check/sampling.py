@@ -1,0 +1,128 @@
+"""The profile of a check: what was asked for, or what the first records fit best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfod.check.archive import Archive, ArchiveDamageError
+from tfod.check.archive_contents import look_through
+from tfod.check.collector import Collector
+from tfod.check.finding import Place
+from tfod.check.profile import OFF, Policy, Profile
+from tfod.check.profile_choice import Sample, choose_profile, sample_of
+from tfod.check.report import ChosenProfile
+from tfod.check.rules.example import NoProfile
+from tfod.check.sources import Inventory
+from tfod.detection import keys
+from tfod.detection.roles import Roles
+from tfod.errors import ShardError
+from tfod.example.example import Example
+from tfod.tfrecord.compression import ReadableStream
+from tfod.tfrecord.records import read_record_stream
+
+_SAMPLES = 64
+_SAMPLES_OF_A_SHARD = 32
+_MOST_TRIED = 10_000
+"""Records of a shard that are looked at for want of one that can be a sample."""
+_LARGEST_SAMPLE = 64 << 20
+_MOST_UNREACHABLE = 2  # remote shards: a dead server takes all patience for each
+_NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
+_NO_PROFILE = Profile(
+    "none",
+    "no expectation at all",
+    {},
+    Roles.only(),
+    dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
+)
+
+
+def profile_of(
+    asked: Profile | None,
+    inventory: Inventory,
+    max_record_bytes: int,
+    implied: Profile | None = None,
+) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
+    """The profile, why it is this one, and what is to be said when none fits.
+
+    Args:
+        asked: the one that the user named.
+        inventory: where samples come from.
+        max_record_bytes: larger records are not read.
+        implied: that of the receiver, in place of the one that fits best. Records of another kind
+            do not fit it, however little it requires.
+    """
+    if asked is not None:
+        return asked, ChosenProfile(asked.name, "asked for"), None
+    samples: list[Sample] = []
+    first = ""
+    for name, found in _samples(inventory, min(_LARGEST_SAMPLE, max_record_bytes)):
+        first = first or name
+        samples += found
+        if len(samples) >= _SAMPLES:
+            break
+    chosen = choose_profile(samples)
+    if implied is not None and (not samples or (chosen is not None and _are_annotated(samples))):
+        return implied, ChosenProfile(implied.name, "the receiver's"), None
+    if implied is None and chosen is not None:
+        return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
+    if not first:
+        return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
+    found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
+    reason = "no profile fits; pass --profile"
+    return (
+        _NO_PROFILE,
+        ChosenProfile(_NO_PROFILE.name, reason),
+        (NoProfile(found_keys), Place(first)),
+    )
+
+
+def _are_annotated(samples: Sequence[Sample]) -> bool:
+    """Whether at least half of the records have a name or boxes where the OD API has them."""
+    known = (keys.FILENAME, *keys.BOX)
+    return 2 * sum(not one.keys().isdisjoint(known) for one in samples) >= len(samples)
+
+
+def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Of each shard that has records some samples, if there are any."""
+    unreachable = 0
+    for shard in inventory.shards:
+        if shard.location.remote and unreachable == _MOST_UNREACHABLE:
+            continue
+        try:
+            with shard.location.look() as stream:
+                yield from _read_samples(stream, shard.location.name, limit)
+        except OSError:
+            unreachable += shard.location.remote
+    for location in inventory.archives:
+        silent = Collector(Policy(), 0)
+        try:
+            with Archive(location.path, location.name, silent) as archive:
+                contents = look_through(archive, silent, needs_label_map=False)
+                for entry in contents.shards.values():
+                    with archive.open(entry) as stream:
+                        yield from _read_samples(stream, archive.place(entry).shard, limit)
+        except (OSError, ArchiveDamageError):
+            continue
+
+
+def _read_samples(
+    stream: ReadableStream, name: str, limit: int
+) -> Iterator[tuple[str, list[Sample]]]:
+    found: list[Sample] = []
+    tried = 0
+    records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)
+    try:
+        for record in records:
+            tried += 1
+            try:
+                sample = sample_of(Example(record, name))
+            except ShardError:
+                sample = {}
+            # What has no features at all says nothing about the others.
+            found += [sample] if sample else []
+            if len(found) == _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
+                break
+    except (OSError, ArchiveDamageError):
+        pass  # found again, and told, when the records are examined
+    if tried:
+        yield name, found

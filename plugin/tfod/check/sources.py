@@ -1,0 +1,459 @@
+"""What is to be checked: shards, sets and globs of them, folders, zips, standard input, URLs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from io import FileIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from tfod.check.label_map_search import LABEL_MAP_ENDING, LabelMapSearch
+from tfod.check.rules.dataset import EmptySource
+from tfod.detection.label_map import LONGEST_LABEL_MAP
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
+from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.publishing import require_published
+from tfod.tfrecord.remote import folder_of, is_url
+from tfod.tfrecord.remote_shards import look_for_shards
+from tfod.tfrecord.shards import (
+    LabelMapFinder,
+    ShardSet,
+    files_below,
+    find_shards,
+    group_shards,
+    missing_of_sets,
+    parse_shard_name,
+)
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.remote_source import Head
+    from tfod.tfrecord.remote_stream import RemoteStream
+
+STANDARD_INPUT = "-"
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+_ZIP_ENDING = ".zip"
+_FOLDER = os.path.abspath(os.sep)
+ShardStream: TypeAlias = "FileIO | RemoteStream"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the bytes of a file are: a path on this machine, or an fsspec URL."""
+
+    name: str
+    path: str
+    remote: bool = False
+    listed_size: int | None = None
+    """Of a remote file, as the listing has told it; nobody asks for it again."""
+    _heads: list[Head] = field(default_factory=list, compare=False, repr=False)
+
+    @contextmanager
+    def look(self) -> Iterator[ShardStream]:
+        """Open it to read some of its first bytes, which a remote file will not be asked for again.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if not self.remote:
+            with self.open() as file:
+                yield file
+            return
+        from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+
+        with RemoteStream(self.path, is_look=True, head=self._head) as stream:
+            try:
+                yield stream
+            finally:
+                self._heads[:] = filter(None, [stream.head() or self._head])
+
+    @property
+    def _head(self) -> Head | None:
+        return self._heads[0] if self._heads else None
+
+    def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
+        """Open it for reading.
+
+        Args:
+            part: where to begin; nothing behind it is fetched from a remote store.
+            hashed: whether a remote stream is to tell its digest.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self.remote:
+            from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+
+            stream = RemoteStream(self.path, hashed=hashed, head=self._head)
+            if part is not None:
+                stream.narrow(part.start, part.stop)
+            return stream
+        file = open(self.path, "rb", buffering=0)
+        if part is not None:
+            file.seek(part.start)
+        return file
+
+    def size(self) -> int | None:
+        """Its length in bytes; None where the listing of a remote store has not told it.
+
+        Raises:
+            OSError: it is not there.
+        """
+        return self.listed_size if self.remote else os.path.getsize(self.path)
+
+    def known_size(self) -> int | None:
+        """Its length in bytes; None where nobody knows, or it is not there."""
+        with suppress(OSError):
+            return self.size()
+        return None
+
+
+@dataclass(frozen=True)
+class ShardSource:
+    """One shard to be checked.
+
+    Attributes:
+        location: its file.
+        subset: the subset it belongs to.
+        label_map: path of the label map that goes with it; None where there is none.
+        rivals: label maps that fit equally well, when there are several.
+        numbered: whether it is one of a numbered set.
+    """
+
+    location: Location
+    subset: str
+    label_map: str | None = None
+    rivals: Sequence[str] = ()
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
+class ShardGroup:
+    """Shards of one subset, and the names that their numbering promises in vain."""
+
+    subset: str
+    shards: Sequence[ShardSource]
+    missing: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All that is to be checked, in the order it was named.
+
+    Attributes:
+        groups: shards that lie open.
+        archives: zips.
+        label_maps: content of label maps that are no files of these names, by name.
+        label_map: the one for all shards that was among the sources.
+        empty: folders among the sources that hold nothing to check.
+    """
+
+    groups: Sequence[ShardGroup]
+    archives: Sequence[Location]
+    label_maps: Mapping[str, bytes] = field(default_factory=dict)
+    label_map: str | None = None
+    empty: Sequence[EmptySource] = ()
+
+    @property
+    def shards(self) -> list[ShardSource]:
+        """All shards that lie open, in order."""
+        return [shard for group in self.groups for shard in group.shards]
+
+    @property
+    def locations(self) -> list[Location]:
+        """All files, in order."""
+        return [shard.location for shard in self.shards] + list(self.archives)
+
+
+@contextmanager
+def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Iterator[Inventory]:
+    """Find out what sources mean. What has to be held meanwhile is given back at the end.
+
+    Args:
+        sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` among them is a label map.
+        has_label_map: whether there is one for all shards: then none is looked for.
+
+    Raises:
+        ShardsNotFoundError: a source means nothing, and no other is a folder with shards.
+        TfodError: a source cannot be reached.
+    """
+    named = [one for one in dict.fromkeys(sources) if _is_label_map(one)]
+    others = [one for one in dict.fromkeys(sources) if not _is_label_map(one)]
+    if not others:
+        raise ShardsNotFoundError(
+            f"{named[0]}: this is a label map; name the shards that it goes with, too"
+        )
+    label_maps = LabelMapSearch(named, has_label_map)
+    with tempfile.TemporaryDirectory(prefix="tfod-check-") as scratch:
+        search = _Search(label_maps, scratch)
+        for source in others:
+            search.add(source)
+        if search.empty and not search.groups and not search.archives:
+            raise ShardsNotFoundError(search.empty[0].reason)
+        yield Inventory(
+            _join_sets(_once(search.groups)),
+            _once_each(search.archives),
+            label_map=label_maps.for_all,
+            empty=search.empty,
+        )
+
+
+class _Search:
+    """What the sources mean that were looked at so far."""
+
+    def __init__(self, label_maps: LabelMapSearch, scratch: str) -> None:
+        self.groups: list[ShardGroup] = []
+        self.archives: list[Location] = []
+        self.empty: list[EmptySource] = []
+        self._label_maps = label_maps
+        self._scratch = scratch
+
+    def add(self, source: str) -> None:
+        """Look at one more.
+
+        Raises:
+            ShardsNotFoundError: it means nothing.
+            TfodError: it cannot be reached.
+        """
+        if source == STANDARD_INPUT:
+            if sys.stdin is None:
+                raise TfodError("standard input is closed; name a file")
+            self._add_file(_spool(sys.stdin.buffer, "<stdin>", self._scratch))
+        elif is_url(source):
+            self._add_remote(source)
+        elif os.path.isfile(source):
+            require_published(source)
+            self._add_file(Location(source, source))
+        else:
+            try:
+                self._add_found(source)
+            except ShardsNotFoundError as error:
+                if not os.path.isdir(source):
+                    raise
+                self.empty.append(EmptySource(source, str(error)))
+
+    def _add_file(self, location: Location) -> None:
+        """One file that was named: a zip by its bytes, or by its name, or else a shard."""
+        if is_archive(location):
+            self.archives.append(location)
+            return
+        name = parse_shard_name(location.name)
+        subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
+        local = not location.remote and location.name == location.path
+        found, rivals = self._label_maps.of(location.path) if local else (None, ())
+        found = found or self._label_maps.for_all
+        numbered = name is not None and name.total is not None
+        shard = ShardSource(location, subset, found, rivals, numbered)
+        self.groups.append(ShardGroup(subset, [shard], ()))
+
+    def _add_found(self, source: str) -> None:
+        """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
+        zips = _zips_of(source)
+        try:
+            sets = find_shards(source)
+        except ShardsNotFoundError:
+            if not zips:
+                raise
+            sets = []
+        if sets and os.path.isdir(source):
+            zips = [path for path in zips if _holds_shards(path)]
+        self.archives.extend(Location(path, path) for path in zips)
+        groups = list(self._groups_of(sets, lambda path: Location(path, path), zips))
+        self.groups += self._with_label_maps_within(source, groups)
+
+    def _groups_of(
+        self,
+        sets: Sequence[ShardSet],
+        locate: Callable[[str], Location],
+        zips: Sequence[str] = (),
+    ) -> Iterator[ShardGroup]:
+        """Shards that were found, each with the label map beside it; zips are none."""
+        for one in sets:
+            shards = []
+            for path in one.paths:
+                if path in zips:
+                    continue
+                name = parse_shard_name(path)
+                found, rivals = self._label_maps.of(path)
+                numbered = name is not None and name.total is not None
+                shards.append(ShardSource(locate(path), one.subset, found, rivals, numbered))
+            yield ShardGroup(one.subset, shards, one.missing)
+
+    def _with_label_maps_within(
+        self, root: str, groups: Sequence[ShardGroup]
+    ) -> Iterator[ShardGroup]:
+        """The same with label maps that lie elsewhere in the folder, for shards that have none."""
+        shards = [shard for group in groups for shard in group.shards]
+        found: Mapping[str, tuple[str, ...]] = {}
+        if os.path.isdir(root) and not all(one.label_map or one.rivals for one in shards):
+            found = self._label_maps.within(root, [one.location.path for one in shards])
+        for group in groups:
+            yield replace(group, shards=[_with_any(one, found) for one in group.shards])
+
+    def _add_remote(self, source: str) -> None:
+        """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
+        from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+
+        found = look_for_shards(source)
+        sets = found.sets
+        if list(found.sizes) == [source]:  # one file that was named promises no others
+            sets = [replace(one, missing=()) for one in sets]
+        self.groups.extend(
+            self._groups_of(
+                sets,
+                lambda url: Location(url, url, remote=True, listed_size=found.sizes[url]),
+            )
+        )
+        for url in found.zips:
+            try:
+                with RemoteStream(url) as stream:
+                    self.archives.append(_spool(stream, url, self._scratch))
+            except OSError as error:
+                raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
+
+
+def _is_label_map(source: str) -> bool:
+    return source.lower().endswith(LABEL_MAP_ENDING)
+
+
+def _with_any(shard: ShardSource, found: Mapping[str, tuple[str, ...]]) -> ShardSource:
+    """A shard with the label map that was found for it, if it has none."""
+    fitting = found.get(shard.location.path, ())
+    if shard.label_map or shard.rivals or not fitting:
+        return shard
+    if len(fitting) == 1:
+        return replace(shard, label_map=fitting[0])
+    return replace(shard, rivals=fitting)
+
+
+def _holds_shards(path: str) -> bool:
+    try:
+        return bool(find_shards(path))
+    except ShardsNotFoundError:
+        return False
+    except ShardError:
+        return True  # a damaged one, which is reported
+
+
+def inventory_of(locations: Sequence[Location]) -> Inventory:
+    """What files are that were handed in under names which are no paths, as uploads are.
+
+    The rules for names are those of files in one folder.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to check among them.
+        OSError: one of them cannot be read.
+    """
+    by_path = {os.path.join(_FOLDER, one.name): one for one in locations}
+    texts = sorted(path for path in by_path if path.lower().endswith(LABEL_MAP_ENDING))
+    zips = [path for path, one in by_path.items() if path not in texts and is_archive(one)]
+    others = {*texts, *zips}
+    shards = [path for path in by_path if path not in others]
+    if not shards and not zips:
+        what = " but label maps; add the shards that they go with" if texts else ""
+        raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{what}")
+    groups = []
+    finder = LabelMapFinder(lambda _: texts)
+    for one in group_shards(shards, _FOLDER):
+        sources = []
+        for path in one.paths:
+            found, rivals = finder.find(path)
+            name = parse_shard_name(path)
+            sources.append(
+                ShardSource(
+                    location=by_path[path],
+                    subset=one.subset,
+                    label_map=by_path[found].name if found else None,
+                    rivals=tuple(by_path[rival].name for rival in rivals),
+                    numbered=name is not None and name.total is not None,
+                )
+            )
+        groups.append(ShardGroup(one.subset, sources, one.missing))
+    label_maps = {}
+    for path in texts:
+        with by_path[path].open() as stream:
+            label_maps[by_path[path].name] = stream.read(LONGEST_LABEL_MAP + 1)
+    return Inventory(
+        groups,
+        [by_path[path] for path in zips],
+        label_maps,
+        # One that came with a zip is meant for it.
+        label_map=by_path[texts[0]].name if zips and len(texts) == 1 else None,
+    )
+
+
+def is_archive(location: Location) -> bool:
+    """Whether a file is a zip by its bytes, or by its name, and no shard by its name."""
+    return _is_zip(location) and parse_shard_name(location.name) is None
+
+
+def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
+    """Every shard once, however many sources and links mean it."""
+    seen: set[str] = set()
+    found = []
+    for group in groups:
+        shards = []
+        for shard in group.shards:
+            path = shard.location.path
+            real = path if shard.location.remote else os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                shards.append(shard)
+        if shards:
+            found.append(replace(group, shards=shards))
+    return found
+
+
+def _once_each(archives: Sequence[Location]) -> list[Location]:
+    return list({os.path.realpath(one.path): one for one in reversed(archives)}.values())[::-1]
+
+
+def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
+    """Bring together what a shell has taken apart: the shards of a set, named one by one."""
+    joined: dict[tuple[str, str], list[ShardGroup]] = {}
+    for number, group in enumerate(groups):
+        is_part = len(group.shards) == 1 and group.shards[0].numbered and not group.missing
+        folder = folder_of(group.shards[0].location.path)
+        joined.setdefault((folder, group.subset) if is_part else ("", str(number)), []).append(
+            group
+        )
+    found = []
+    for parts in joined.values():
+        shards = [shard for part in parts for shard in part.shards]
+        missing = list(parts[0].missing)
+        if len(parts) > 1:
+            missing = missing_of_sets([shard.location.path for shard in shards])
+        found.append(ShardGroup(parts[0].subset, shards, missing))
+    return found
+
+
+def _zips_of(source: str) -> list[str]:
+    if os.path.isdir(source):
+        paths = sorted(files_below(source))
+    else:
+        import glob
+
+        paths = sorted(glob.glob(source, recursive=True))
+    return [path for path in paths if path.lower().endswith(_ZIP_ENDING) and os.path.isfile(path)]
+
+
+def _spool(stream: BinaryIO | RemoteStream, name: str, scratch: str) -> Location:
+    """Copy a stream to a file: it may be a zip, and it is read more than once."""
+    handle, path = tempfile.mkstemp(dir=scratch)
+    with open(handle, "wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return Location(name, path)
+
+
+def _is_zip(location: Location) -> bool:
+    if location.name.lower().endswith(_ZIP_ENDING):
+        return True
+    try:
+        with location.open() as stream:
+            return stream.read(4) in _ZIP_MAGIC
+    except OSError:
+        return False

@@ -1,0 +1,104 @@
+"""Figures of the data that was checked: bounded in memory, and mergeable in any grouping."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tfod.check.finding import JsonValue
+from tfod.check.kinds import bound
+
+GRID = 32
+"""Cells of a side of the heat map and of the map of box sizes."""
+_MOST_BOXES_COUNTED = 128
+_LISTED_SIZES = 50
+
+
+@dataclass
+class Statistics:
+    """What is in the data.
+
+    Attributes:
+        classes: boxes of each class, by its text, or by ``#id`` where there is no text.
+        picture_sizes: pictures of each ``(height, width)``, pixels.
+        boxes_in_picture: pictures with 0, 1, 2, … boxes; the last place counts all above.
+        centres: boxes by the place of their centre, ``[row, column]`` of a grid over the picture.
+        sizes: boxes by ``[height, width]`` as parts of the picture's, in ``GRID`` steps each.
+    """
+
+    classes: Counter[str] = field(default_factory=Counter)
+    picture_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    boxes_in_picture: np.ndarray = field(
+        default_factory=lambda: np.zeros(_MOST_BOXES_COUNTED + 1, np.int64)
+    )
+    centres: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
+    sizes: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
+
+    def add_boxes(self, corners: np.ndarray, counts: np.ndarray) -> None:
+        """Count the boxes of some pictures.
+
+        Args:
+            corners: float, shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; finite or not.
+            counts: boxes of each picture, int.
+        """
+        clipped = np.minimum(counts, _MOST_BOXES_COUNTED)
+        self.boxes_in_picture += np.bincount(clipped, minlength=_MOST_BOXES_COUNTED + 1)
+        if not len(corners):
+            return
+        low, high = corners[:, :2], corners[:, 2:]
+        # Infinite corners are expected here: they make infinite or undefined centres and sizes.
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.centres += _grid((low + high) / 2)
+            self.sizes += _grid(high - low)
+
+    def add_pictures(self, heights: np.ndarray, widths: np.ndarray) -> None:
+        """Count pictures by their size in pixels; NaN is an unknown one."""
+        known = np.isfinite(heights) & np.isfinite(widths)
+        sizes = zip(heights[known].astype(int).tolist(), widths[known].astype(int).tolist(),
+                    strict=True)  # fmt: skip
+        self.picture_sizes.update(sizes)
+        self.picture_sizes = bound(self.picture_sizes, slack=2)
+
+    def merge(self, other: Statistics) -> None:
+        """Add the figures of another part of the data."""
+        self.classes.update(other.classes)
+        self.picture_sizes.update(other.picture_sizes)
+        self.picture_sizes = bound(self.picture_sizes, slack=2)
+        self.boxes_in_picture += other.boxes_in_picture
+        self.centres += other.centres
+        self.sizes += other.sizes
+
+    def close(self) -> None:
+        """Keep no more picture sizes than may be kept; call when all is added."""
+        self.picture_sizes = bound(self.picture_sizes)
+
+    def to_json(self) -> JsonValue:
+        """As the report has it."""
+        last = int(np.max(np.nonzero(self.boxes_in_picture)[0], initial=-1)) + 1
+        ordered = sorted(self.classes.items(), key=lambda pair: (-pair[1], pair[0]))
+        sizes = sorted(self.picture_sizes.items(), key=lambda pair: (-pair[1], pair[0]))
+        return {
+            "classes": dict(ordered),
+            "picture_sizes": [
+                {"height": height, "width": width, "pictures": count}
+                for (height, width), count in sizes[:_LISTED_SIZES]
+            ],
+            "different_picture_sizes": len(sizes),
+            "boxes_in_picture": self.boxes_in_picture[:last].tolist(),
+            "box_centres": self.centres.tolist(),
+            "box_sizes": self.sizes.tolist(),
+        }
+
+
+def _grid(points: np.ndarray) -> np.ndarray:
+    """Count points (x, y) in 0..1 by cell ``[y, x]``.
+
+    Those outside count at the border, those without a number (NaN) not at all.
+    """
+    unknown = np.isnan(points).any(axis=1)
+    if unknown.any():
+        points = points[~unknown]
+    x, y = np.clip(points * GRID, 0, GRID - 1).astype(np.int64).T
+    return np.bincount(y * GRID + x, minlength=GRID * GRID).reshape(GRID, GRID)

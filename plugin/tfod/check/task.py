@@ -1,0 +1,162 @@
+"""What the CVAT task is that a shard is meant for: its labels and its frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfod.check.cvat_xml import CvatImage, CvatMeta, read_cvat_xml
+from tfod.convert.json_file import read_json
+from tfod.detection.picture import FORMAT_OF_EXTENSION, picture_size
+from tfod.errors import TfodError
+
+_HEAD = 64 << 10
+
+
+class Frame(NamedTuple):
+    """A frame of the task; sizes in pixels, None where unknown.
+
+    ``number`` counts from 0 within the task. It is None where the numbers of the task cannot be
+    told, as in the export of a project.
+    """
+
+    name: str
+    number: int | None
+    height: int | None
+    width: int | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A CVAT task; None is what nobody told us.
+
+    Attributes:
+        labels: names of the classes that annotations may have.
+        frames: in their order.
+        video: frames are called ``frame_000000``, and CVAT looks for digits in names.
+        project: the frames are those of several tasks, where a name may come again.
+        new_tasks: it is a project, in which the images of the shards become new tasks.
+        numbers_guessed: frames are numbered in the order of their names, which is CVAT's default.
+        without_frames: the file that should have named the frames, but does not.
+    """
+
+    labels: frozenset[str] | None = None
+    frames: tuple[Frame, ...] | None = None
+    video: bool = False
+    project: bool = False
+    new_tasks: bool = False
+    numbers_guessed: bool = False
+    without_frames: str | None = None
+
+
+def load_task(
+    cvat_labels: str | None = None, cvat_xml: str | None = None, images: str | None = None
+) -> Task:
+    """Load what is known of a task, from any of three sources.
+
+    Labels are those of ``cvat_labels``, or else of ``cvat_xml``; frames are those of ``cvat_xml``,
+    or else the files in ``images``.
+
+    Args:
+        cvat_labels: path of the labels JSON that CVAT's raw editor shows.
+        cvat_xml: path of an export as CVAT for images 1.1 or CVAT for video 1.1, or of its zip.
+        images: folder of the task's pictures; subfolders count.
+
+    Raises:
+        TfodError: one of them cannot be read, or is something else.
+    """
+    task = _task_from_xml(cvat_xml) if cvat_xml is not None else Task()
+    labels = task.labels if cvat_labels is None else _read_labels(cvat_labels)
+    frames, guessed = task.frames, False
+    if images is not None and frames is None:
+        frames, guessed = tuple(_frames_on_disk(images)), True
+    return Task(
+        labels=labels,
+        frames=frames,
+        video=task.video and not guessed,
+        project=task.project,
+        numbers_guessed=guessed,
+        without_frames=task.without_frames if frames is None else None,
+    )
+
+
+def _task_from_xml(path: str) -> Task:
+    meta = None
+    images: list[CvatImage] = []
+    for part in read_cvat_xml(path):
+        if isinstance(part, CvatMeta):
+            meta = part
+        elif isinstance(part, CvatImage):
+            # Shapes of the task do not matter here, and a task may have many.
+            images.append(CvatImage(part.number, part.name, "", part.height, part.width))
+    if meta is None:
+        raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
+    frames: tuple[Frame, ...] = ()
+    if images:
+        frames = tuple(
+            Frame(one.name, _number_in_task(one.number, meta), one.height, one.width)
+            for one in images
+        )
+    elif meta.video:
+        frames = tuple(
+            Frame(meta.frame_name(number), _number_in_task(number, meta), meta.height, meta.width)
+            for number in meta.numbers
+        )
+    return Task(
+        labels=frozenset(meta.labels) if meta.labels else None,
+        frames=frames or None,
+        video=meta.video,
+        project=meta.project and meta.tasks > 1,
+        without_frames=None if frames else path,
+    )
+
+
+def _number_in_task(number: int, meta: CvatMeta) -> int | None:
+    return None if meta.tasks > 1 else (number - meta.first) // meta.step
+
+
+def _read_labels(path: str) -> frozenset[str]:
+    found: Any = read_json(path)
+    if isinstance(found, dict):
+        # The server's API says "results", a task's description "labels".
+        found = found.get("labels", found.get("results"))
+    if not isinstance(found, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in found
+    ):
+        raise TfodError(
+            f'{path} is no list of labels such as [{{"name": "cat", "attributes": []}}]; '
+            "copy it from the Raw tab of the label editor in CVAT"
+        )
+    if not found:
+        raise TfodError(f"{path} lists no label; copy it from the Raw tab of CVAT's label editor")
+    return frozenset(one["name"] for one in found)
+
+
+def _frames_on_disk(folder: str) -> Iterator[Frame]:
+    if not Path(folder).is_dir():
+        raise TfodError(f"{folder} is no folder; name the folder of the task's pictures")
+    names = sorted(
+        os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
+        for parent, _, files in os.walk(folder)
+        for name in files
+        if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
+    )
+    if not names:
+        raise TfodError(f"{folder} holds no pictures; name the folder of the task's pictures")
+    for number, name in enumerate(names):
+        height, width = _size_on_disk(os.path.join(folder, name)) or (None, None)
+        yield Frame(name, number, height, width)
+
+
+def _size_on_disk(path: str) -> tuple[int, int] | None:
+    """Height and width; None where the file is no picture, which is CVAT's concern, not ours."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD)
+            # Long EXIF or colour profiles push the size behind the first bytes.
+            return picture_size(head) or (picture_size(head + file.read()) if head else None)
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror}") from None

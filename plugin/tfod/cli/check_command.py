@@ -1,0 +1,329 @@
+"""``tfod check``: its options, its progress bar, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+
+from tfod.check.annotations import load_annotations
+from tfod.check.archive import ArchiveLimits
+from tfod.check.check import Options, check
+from tfod.check.decoding import MOST_DECODED, read_most_decoded
+from tfod.check.finding import Severity
+from tfod.check.profile import READY
+from tfod.check.profile_file import load_profile
+from tfod.check.receivers import RECEIVERS
+from tfod.check.render import render_html, render_json, render_junit, render_text
+from tfod.check.report import Report
+from tfod.check.rule_names import require_rule_names
+from tfod.check.sample_choice import choose_samples
+from tfod.check.sources import Inventory, take_inventory
+from tfod.check.task import Task, load_task
+from tfod.check.work import Progress
+from tfod.cli.console import print_text
+from tfod.cli.runner_options import add_runner_options, runner_of
+from tfod.cvat.client.connection import add_connection_options, connect
+from tfod.cvat.client.live_task import fetch_task
+from tfod.cvat.client.target import KINDS, Target
+from tfod.errors import TfodError
+from tfod.tfrecord.remote import PATIENCE, set_patience
+from tfod.tfrecord.writer import AtomicFile
+
+EXIT_VALID = 0
+EXIT_FINDINGS = 1
+_LEVELS = [one.value for one in Severity]
+_OFF = "off"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``check`` to the commands."""
+    parser = commands.add_parser(
+        "check",
+        help="find every defect of shards and annotation zips",
+        description="Check shards, sets, globs, folders, zips, URLs or standard input (-): every "
+        "defect with the file, the record, the byte and the remedy. Exit status 0: nothing at or "
+        "above the level of --fail-on; 1: findings; 2: the check could not run.",
+    )
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -",
+    )
+    expected = parser.add_argument_group("what is expected")
+    expected.add_argument(
+        "--for",
+        dest="receiver",
+        choices=tuple(RECEIVERS),
+        help="who reads the shards next, which decides what is an error (default: any; cvat where "
+        "a CVAT task or --profile cvat is given)",
+    )
+    expected.add_argument(
+        "--profile",
+        metavar="NAME|FILE",
+        help=f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with "
+        "a feature_description); without it that of --for, or the one that fits best",
+    )
+    expected.add_argument(
+        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
+    )
+    expected.add_argument("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
+    expected.add_argument("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
+    for kind in KINDS:
+        expected.add_argument(
+            f"--cvat-{kind}",
+            type=_count,
+            metavar="ID",
+            help=f"labels and frames of this {kind} as they are on the server now",
+        )
+    expected.add_argument("--images", metavar="DIR", help="the pictures that the shards are about")
+    expected.add_argument(
+        "--against",
+        metavar="DIR|FILE",
+        help="what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--decode",
+        type=_most_decoded,
+        default=MOST_DECODED,
+        metavar="all|none|N",
+        help="decode all images, none, or at most N, evenly chosen (default: 1000)",
+    )
+    how.add_argument(
+        "--engine",
+        choices=("tfod", "tensorflow"),
+        default="tfod",
+        help="tensorflow: let tf.io.parse_example itself judge every record",
+    )
+    how.add_argument("--jobs", type=_count, metavar="N", help="processes (default: all cores)")
+    how.add_argument(
+        "--max-record-bytes",
+        type=_count,
+        default=256 << 20,
+        metavar="N",
+        help="larger records are not read (default: 256 MiB)",
+    )
+    how.add_argument(
+        "--max-archive-bytes",
+        type=_count,
+        default=ArchiveLimits.total_bytes,
+        metavar="N",
+        help="a zip may unpack to so many bytes (default: 64 GiB)",
+    )
+    how.add_argument(
+        "--max-archive-entries",
+        type=_count,
+        default=ArchiveLimits.entries,
+        metavar="N",
+        help="a zip may have so many entries (default: 100000)",
+    )
+    how.add_argument(
+        "--no-sha256", action="store_true", help="do not hash the sources for the report"
+    )
+    how.add_argument(
+        "--remote-timeout",
+        type=_count,
+        default=int(PATIENCE),
+        metavar="SECONDS",
+        help="give a server up that is silent for so long (default: 60)",
+    )
+    add_runner_options(parser)
+    _add_output(parser)
+    add_connection_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("what comes out")
+    output.add_argument("--format", choices=("text", "json", "html", "junit"), default="text")
+    output.add_argument("--output", metavar="FILE", help="write the report here")
+    output.add_argument(
+        "--max-findings",
+        type=_count,
+        default=1000,
+        metavar="N",
+        help="list at most so many; all are counted (default: 1000)",
+    )
+    output.add_argument(
+        "--samples",
+        type=_count_or_none,
+        default=12,
+        metavar="N",
+        help="pictures in the HTML report (default: 12)",
+    )
+    output.add_argument(
+        "--severity",
+        action="append",
+        default=[],
+        metavar="CODE=LEVEL",
+        help="judge a rule or a family of rules as error, warning, info or off",
+    )
+    output.add_argument(
+        "--fail-on", choices=("error", "warning"), default="error", help="default: error"
+    )
+
+
+def _count(text: str) -> int:
+    number = _count_or_none(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _count_or_none(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _most_decoded(text: str) -> int | None:
+    try:
+        return read_most_decoded(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    set_patience(arguments.remote_timeout)
+    options = _options(arguments)
+    # The file is opened first: nobody wants to hear at the end that it cannot be written.
+    with (
+        take_inventory(arguments.sources, options.label_map is not None) as inventory,
+        _output(arguments.output, inventory) as write,
+    ):
+        is_told = options.runner is None and sys.stderr.isatty()
+        with _progress_bar(inventory) if is_told else nullcontext() as progress:
+            report = check(inventory, options, progress)
+        write(_rendered(report, options, arguments, inventory))
+    return EXIT_VALID if report.valid else EXIT_FINDINGS
+
+
+@contextmanager
+def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], object]]:
+    """What takes the report: a file is written whole or not at all, a device as it comes."""
+    _refuse_sources(path, inventory)
+    if path is None:
+        yield print_text
+    elif os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
+            yield lambda text: stream.write(text.encode("utf-8", "replace"))
+    else:
+        folder, name = os.path.split(os.path.realpath(path))
+        file = AtomicFile(folder, "tfod-report")
+        try:
+            yield lambda text: file.write(text.encode("utf-8", "replace"))
+            file.publish(name)
+        except BaseException:
+            file.discard()
+            raise
+
+
+def _refuse_sources(path: str | None, inventory: Inventory) -> None:
+    """Nobody wants a shard replaced by its report."""
+    if path is None or not os.path.isfile(path):
+        return
+    for location in inventory.locations:
+        is_there = not location.remote and os.path.exists(location.path)
+        if is_there and os.path.samefile(path, location.path):
+            raise TfodError(f"--output {path}: this is one of the sources; name another file")
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    """The options of the check.
+
+    Raises:
+        TfodError: one of them makes no sense.
+    """
+    return Options(
+        profile=load_profile(arguments.profile) if arguments.profile else None,
+        receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
+        label_map=arguments.label_map,
+        task=_task(arguments),
+        annotations=load_annotations(arguments.against) if arguments.against else None,
+        decode=arguments.decode,
+        with_tensorflow=arguments.engine == "tensorflow",
+        severities=dict(_severity(text) for text in arguments.severity),
+        max_findings=arguments.max_findings,
+        max_record_bytes=arguments.max_record_bytes,
+        jobs=arguments.jobs or os.cpu_count() or 1,
+        runner=runner_of(arguments),
+        fail_on=Severity(arguments.fail_on),
+        hash_sources=not arguments.no_sha256,
+        archive_limits=replace(
+            ArchiveLimits(),
+            total_bytes=arguments.max_archive_bytes,
+            entries=arguments.max_archive_entries,
+        ),
+    )
+
+
+def _task(arguments: argparse.Namespace) -> Task | None:
+    """What is known of the CVAT task: live from its server, or from files.
+
+    Raises:
+        TfodError: it cannot be had, or both are asked for.
+    """
+    described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
+    targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
+    if not targets:
+        return load_task(*described) if any(described) else None
+    if len(targets) > 1 or any(described):
+        raise TfodError(
+            "--cvat-task, --cvat-job and --cvat-project stand alone: leave out the others, "
+            "--cvat-xml, --cvat-labels and --images"
+        )
+    with connect(arguments) as server:
+        return fetch_task(server, targets[0]).task
+
+
+def _severity(text: str) -> tuple[str, Severity | None]:
+    code, _, level = text.partition("=")
+    code, level = code.strip().upper(), level.strip().lower()
+    require_rule_names([code], f"--severity {text}")
+    if level not in (*_LEVELS, _OFF):
+        raise TfodError(f"--severity {text}: expected CODE=error, warning, info or off")
+    return code, None if level == _OFF else Severity(level)
+
+
+def _rendered(
+    report: Report, options: Options, arguments: argparse.Namespace, inventory: Inventory
+) -> str:
+    if arguments.format == "json":
+        return render_json(report)
+    if arguments.format == "junit":
+        return render_junit(report)
+    if arguments.format == "html":
+        samples = choose_samples(report, inventory, options.profile, arguments.samples)
+        return render_html(report, samples)
+    on_terminal = not arguments.output and sys.stdout.isatty()
+    return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
+
+
+@contextmanager
+def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
+    """A bar on standard error if tqdm is there."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield None
+        return
+    sizes: Sequence[int | None] = []
+    with suppress(OSError):
+        sizes = [location.size() for location in inventory.locations]
+    total = sum(size or 0 for size in sizes) or None
+    with tqdm(
+        total=total,
+        unit="B",
+        unit_scale=True,
+        desc="checking",
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+    ) as bar:
+        yield lambda read, _: bar.update(read)

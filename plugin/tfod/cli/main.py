@@ -1,0 +1,102 @@
+"""The command ``tfod``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from tfod.cli.runner_options import split_arguments
+from tfod.errors import TfodError
+from tfod.tfrecord.remote import require_local
+from tfod.version import __version__
+
+# Each command's module is loaded when it is typed: all of them take longer than most of the work.
+_MODULES = {
+    "check": "tfod.cli.check_command",
+    "create": "tfod.cli.create_command",
+    "cvat": "tfod.cli.cvat_command",
+    "describe": "tfod.cli.describe_command",
+    "index": "tfod.cli.shards_command",
+    "merge": "tfod.cli.shards_command",
+    "repair": "tfod.cli.repair_command",
+    "reshard": "tfod.cli.shards_command",
+    "rules": "tfod.cli.rules_command",
+    "serve": "tfod_validator.serve_command",
+    "show": "tfod.cli.show_command",
+    "split": "tfod.cli.shards_command",
+}
+EXIT_OK = 0
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of all subcommands, or of the one that is typed and those beside it."""
+    parser = argparse.ArgumentParser(
+        prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
+    )
+    parser.add_argument("--version", action="version", version=f"tfod {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
+    for name in dict.fromkeys(wanted):
+        importlib.import_module(name).add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code. Bad input is one line on standard error."""
+    arguments, for_runner = split_arguments(sys.argv[1:] if arguments is None else arguments)
+    parser = build_parser(arguments[0] if arguments else None)
+    options, unknown = parser.parse_known_args(arguments)
+    if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
+        # Sources behind an option, which argparse does not put to those in front of it.
+        options.more, unknown = unknown, []
+    if unknown:
+        is_for_runner = getattr(options, "runner", None) is not None
+        hint = "; Beam's own options stand behind --" if is_for_runner else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    options.runner_arguments = for_runner
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        # What was begun is cleaned up, as at Ctrl-C; nohup's wish is respected.
+        # Windows has no SIGHUP.
+        for one in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                signal.signal(one, lambda number, _: sys.exit(128 + number))
+    try:
+        require_local(getattr(options, "output", None) or "")
+        code: int = options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except TfodError as error:
+        print(f"tfod: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as in: tfod describe x | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"tfod: {where}{error.strerror or error}", file=sys.stderr)
+        return EXIT_FAILED
+    except MemoryError:
+        print(
+            "tfod: there is not enough memory; try fewer --jobs, or less at a time", file=sys.stderr
+        )
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("tfod: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

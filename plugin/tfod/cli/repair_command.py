@@ -1,0 +1,269 @@
+"""``tfod repair``: its options, its report file, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from tfod.check.amounts import plural
+from tfod.check.box_columns import ColumnOrder
+from tfod.check.finding import Place
+from tfod.check.profile_file import load_profile
+from tfod.check.render.groups import group_findings
+from tfod.check.render.visible import visible
+from tfod.check.render.wording import place_parts
+from tfod.check.rule_names import require_rule_names
+from tfod.check.rules.registry import all_rules
+from tfod.errors import TfodError
+from tfod.shards.repair import Options, Outcome, repair
+from tfod.shards.repair.changes import Change
+from tfod.shards.repair.table import INEVITABLE
+from tfod.tfrecord.writer import AtomicFile
+
+EXIT_REPAIRED = 0
+EXIT_LEFT = 1
+EXIT_REFUSED = 2
+_REPORT_VERSION = 1
+_SHOWN = 3
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``repair`` to the commands."""
+    parser = commands.add_parser(
+        "repair",
+        help="mend what can be mended without guessing, into another folder",
+        description="Write shards anew without the defects that `tfod check` finds and that can be "
+        "mended without guessing; the source is never touched. Exit status 0: nothing is left; "
+        "1: something is left that only a person can decide; 2: the repair could not run.",
+    )
+    parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="write nothing, say what would be done"
+    )
+    parser.add_argument("--report", metavar="FILE", help="write every change here, as JSON")
+    parser.add_argument(
+        "--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise"
+    )
+    parser.add_argument(
+        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
+    )
+    parser.add_argument(
+        "--only", type=_codes, metavar="CODES", help="rules or families to mend, as BOX,LAB008"
+    )
+    parser.add_argument(
+        "--skip", type=_codes, default=frozenset(), metavar="CODES", help="those not to mend"
+    )
+    columns = parser.add_mutually_exclusive_group()
+    for name, when in (("--columns", "as fractions"), ("--pixel-columns", "in pixels")):
+        columns.add_argument(
+            name,
+            dest="columns",
+            type=partial(_columns, in_pixels=name == "--pixel-columns"),
+            metavar="KEY=STORED,…",
+            help=f"columns that the writer of the boxes mixed up {when}; xmin=ymin,ymin=xmin says "
+            "that what is stored under ymin is xmin; tfod check names them (BOX013)",
+        )
+    parser.add_argument(
+        "--max-dropped",
+        type=_share,
+        default=Options.max_dropped,
+        metavar="PERCENT",
+        help="refuse to remove more than this share of the objects or records (default: 5)",
+    )
+    parser.add_argument(
+        "--max-record-bytes",
+        type=_count,
+        default=Options.max_record_bytes,
+        metavar="N",
+        help="a larger record ends the repair (default: 256 MiB)",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace files of FOLDER, and the report"
+    )
+    parser.set_defaults(run=run)
+
+
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(code.strip().upper() for code in text.split(","))
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)
+
+
+def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
+    try:
+        return ColumnOrder.parse(text, in_pixels)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _share(text: str) -> float:
+    if not text.isascii() or not text.isdigit() or int(text) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percent from 0 to 100")
+    return int(text) / 100
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit code.
+
+    Raises:
+        TfodError: the repair could not run.
+    """
+    options = _options(arguments)
+    output = None if arguments.dry_run else arguments.output
+    with _report(arguments) as (write, close):
+        outcome = repair(arguments.source, output, options, write, close)
+    print("\n".join(_text(outcome)))
+    if outcome.refused:
+        return EXIT_REFUSED
+    return EXIT_REPAIRED if outcome.remaining.valid else EXIT_LEFT
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    if arguments.output is None and not arguments.dry_run:
+        raise TfodError("name the folder of the result with -o, or pass --dry-run")
+    require_rule_names(arguments.only or (), "--only")
+    require_rule_names(arguments.skip, "--skip")
+    if arguments.columns is not None and arguments.skip & {"BOX", "BOX013"}:
+        skipped = min(arguments.skip & {"BOX", "BOX013"})
+        raise TfodError(f"--columns asks for what --skip {skipped} leaves; pass one of them")
+    kept = sorted(INEVITABLE & arguments.skip)
+    if kept:
+        raise TfodError(f"--skip {kept[0]}: what cannot be read cannot be copied")
+    return Options(
+        profile=load_profile(arguments.profile) if arguments.profile else None,
+        label_map=arguments.label_map,
+        only=arguments.only,
+        skip=arguments.skip,
+        max_record_bytes=arguments.max_record_bytes,
+        overwrite=arguments.overwrite,
+        report=arguments.report,
+        columns=arguments.columns,
+        max_dropped=arguments.max_dropped,
+    )
+
+
+# The report
+
+
+@contextmanager
+def _report(
+    arguments: argparse.Namespace,
+) -> Iterator[tuple[Callable[[str], object] | None, Callable[[Outcome], object]]]:
+    """The report file, which takes changes as they are made; whole or not at all."""
+    path = arguments.report
+    if path is None:
+        yield None, lambda _: None
+        return
+    if os.path.lexists(path) and not (arguments.overwrite and os.path.isfile(path)):
+        raise TfodError(f"--report {path} is there already; pass --overwrite, or another name")
+    folder, name = os.path.split(os.path.realpath(path))
+    file = AtomicFile(folder, "tfod-repair-report")
+    before = ["\n"]
+
+    def write(line: str) -> None:
+        file.write(f"{before[0]}{line}".encode())
+        before[0] = ",\n"
+
+    def close(outcome: Outcome) -> None:
+        file.write(_rest_of_report(outcome))
+        file.complete()  # where a full disk shows, before the result is published
+
+    try:
+        file.write(f'{{"repair_report_version": {_REPORT_VERSION},\n"changes": ['.encode())
+        yield write, close
+        file.publish(name)
+    finally:
+        file.discard()
+
+
+def _rest_of_report(outcome: Outcome) -> bytes:
+    rest: dict[str, Any] = {
+        "source": outcome.source,
+        "output": outcome.output,
+        "counts": {
+            "shards": outcome.shards,
+            "records_read": outcome.records,
+            "records_written": outcome.written,
+            "records_changed": outcome.tally.records_changed,
+            "records_dropped": outcome.tally.records_dropped,
+            "objects_dropped": outcome.tally.objects_dropped,
+            "by_code": dict(sorted(outcome.tally.by_code.items())),
+        },
+        "label_maps": list(outcome.label_maps),
+        "remaining": outcome.remaining.to_json(),
+    }
+    return b"\n],\n" + json.dumps(rest, ensure_ascii=True, indent=1)[2:].encode() + b"\n"
+
+
+# What is printed
+
+
+def _text(outcome: Outcome) -> Iterator[str]:
+    tally = outcome.tally
+    total = sum(tally.by_code.values())
+    verb = "would be made" if outcome.output is None else "made"
+    if not total:
+        yield "Nothing to repair."
+    else:
+        # What was in a dropped record may not be known; those are objects of the others.
+        objects = f", {plural(tally.objects_dropped, 'object')} dropped"
+        yield (
+            f"{plural(total, 'change')} {verb}: {plural(tally.records_changed, 'record')} changed, "
+            f"{tally.records_dropped:,} dropped"
+            + objects * bool(tally.objects_dropped or not tally.records_dropped)
+            + " from other records" * bool(tally.objects_dropped and tally.records_dropped)
+        )
+    yield (
+        f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read, "
+        f"{outcome.written:,} {'written to ' + outcome.output if outcome.output else 'left'}"
+    )
+    for why in outcome.refused:
+        yield f"\nRefused without --dry-run: {visible(why)}"
+    rules = all_rules()
+    for code, rule in rules.items():
+        count = tally.by_code[code]
+        if count:
+            yield f"\n{code} mended: {rule.title}" + (f" ({count:,})" if count > 1 else "")
+            yield from _examples(tally.listed[code][:_SHOWN], count)
+    yield from _left(outcome)
+
+
+def _examples(listed: list[tuple[Place, Change]], count: int) -> Iterator[str]:
+    for place, change in listed:
+        parts = [visible(place.shard)] if place.shard else []
+        parts += [] if place.record is None else [f"record {place.record}"]
+        parts += [] if place.offset is None else [f"byte {place.offset}"]
+        yield f"  {', '.join(parts)}:"
+        yield f"    {visible(change.what)}"
+    if count > len(listed):
+        yield f"  and {count - len(listed):,} more"
+
+
+def _left(outcome: Outcome) -> Iterator[str]:
+    """What only a person can decide, as the check says it of the result."""
+    groups = group_findings(outcome.remaining)
+    if outcome.remaining.valid:
+        yield "\nNothing is left to decide."
+        return
+    yield "\nLeft for you to decide, by the record numbers of the result:"
+    for group in groups:
+        if group.severity.rank == 0:
+            continue
+        yield f"{group.heading}" + (f" ({group.extent})" if group.total > 1 else "")
+        shown = group.examples(_SHOWN)
+        for finding in shown:
+            yield f"  {' '.join(place_parts(finding))}:"
+            yield f"    {visible(finding.message)}"
+        rest = group.rest(shown)
+        if rest:
+            yield f"  {rest}"

@@ -1,0 +1,293 @@
+"""``tfod reshard``, ``merge``, ``split`` and ``index``: the daily chores of shards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tfod.check.amounts import plural
+from tfod.cli.console import print_text
+from tfod.cli.runner_options import add_runner_options, runner_of
+from tfod.errors import TfodError
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.shard_layout import ShardLayout, parse_count, parse_size
+
+EXIT_OK = 0
+_MOST_LISTED = 10
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``reshard``, ``merge``, ``split`` and ``index`` to the commands."""
+    _add_reshard(commands)
+    _add_merge(commands)
+    _add_split(commands)
+    _add_index(commands)
+
+
+def _add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "reshard",
+        help="write shards as another number of shards",
+        description="Write the records of shards into other shards, byte for byte: another number "
+        "or size of them, compressed or not, in order or shuffled. What is not asked for stays "
+        "as it is.",
+    )
+    _add_sources(parser)
+    _add_output(parser)
+    _add_layout(parser, "as many as there are", "as it is")
+    parser.add_argument(
+        "--shuffle", type=_seed, metavar="SEED", help="put the records of each subset in an order "
+        "that this number decides",
+    )  # fmt: skip
+    add_runner_options(parser)
+    parser.set_defaults(run=_reshard)
+
+
+def _add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "merge",
+        help="put shards with different label maps together",
+        description="Put shards together. Their label maps become one, by the names of the "
+        "classes, and the ids in the records follow it. Subsets of one name are joined.",
+    )
+    _add_sources(parser)
+    _add_output(parser)
+    parser.add_argument(
+        "--label-map",
+        metavar="FILE|NAME",
+        help="give the classes the ids of this label map, or of one that tfod ships (coco, …)",
+    )
+    _add_layout(parser, "1", "none")
+    parser.add_argument(
+        "--drop-equal-pictures",
+        action="store_true",
+        help="leave out a record when an earlier one has the same picture and annotations",
+    )
+    parser.set_defaults(run=_merge)
+
+
+def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "split",
+        help="split shards into subsets, each with its share of every class",
+        description="Split the records of shards into subsets such as train, val and test, each "
+        "with its share of the boxes of every class. Equal pictures stay together.",
+    )
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE|NAME=PART",
+        nargs="+",
+        help="shards, folders, zips or globs; then the subsets, each with its share (train=0.8) or "
+        "its number of records (train=800)",
+    )
+    parser.set_defaults(more=())
+    _add_output(parser)
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="another one splits otherwise (default: 0)"
+    )
+    _add_layout(parser, "1", "none")
+    parser.set_defaults(run=_split)
+
+
+def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "index",
+        help="write index files, for NVIDIA DALI and others that jump to a record",
+        description="Write SHARD.idx for each shard: a line for each record, the byte at which it "
+        "begins and how many bytes it has.",
+    )
+    _add_sources(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="where to write (default: beside the shards)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace index files")
+    parser.set_defaults(run=_index)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources", metavar="SOURCE", nargs="+", help="a shard, a folder, a zip or a glob"
+    )
+    parser.set_defaults(more=())
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace shards of the same subsets there"
+    )
+
+
+def _add_layout(parser: argparse.ArgumentParser, number: str, compression: str) -> None:
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument(
+        "--num-shards",
+        type=_argument(parse_count),
+        metavar="N",
+        help=f"shards of each subset (default: {number})",
+    )
+    count.add_argument(
+        "--shard-size",
+        type=_argument(parse_size),
+        metavar="SIZE",
+        help="begin a new shard at this size, such as 100MB",
+    )
+    parser.add_argument(
+        "--compression",
+        choices=[one.value for one in Compression],
+        help=f"compress each shard (default: {compression})",
+    )
+
+
+def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """A parser for argparse, which wants its own error and names the option itself."""
+
+    def parsed(text: str) -> int:
+        try:
+            return parse(text)
+        except TfodError as error:
+            raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+    return parsed
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {(1 << 32) - 1}")
+    return int(text)
+
+
+def _layout(options: argparse.Namespace) -> ShardLayout:
+    compression = Compression(options.compression) if options.compression else None
+    return ShardLayout(options.num_shards, options.shard_size, compression)
+
+
+def _reshard(options: argparse.Namespace) -> int:
+    from tfod.shards.rearrange.reshard import reshard
+
+    done = reshard(
+        [*options.sources, *options.more],
+        options.output,
+        _layout(options),
+        shuffle=options.shuffle,
+        overwrite=options.overwrite,
+        runner=runner_of(options),
+    )
+    _tell_subsets(done.records)
+    _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")
+    for name in done.label_maps:
+        _tell(f"label map copied: {name}")
+    return _end(done.notes)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from tfod.shards.rearrange.merge import merge
+
+    done = merge(
+        [*options.sources, *options.more],
+        options.output,
+        label_map=options.label_map,
+        layout=_layout(options),
+        drop_equal_pictures=options.drop_equal_pictures,
+        overwrite=options.overwrite,
+    )
+    _tell_subsets(done.records)
+    _tell(
+        f"{plural(len(done.paths), 'shard')} in {options.output}, {plural(done.classes, 'class')}"
+    )
+    _tell(f"{plural(done.rewritten, 'record')} got other class ids")
+    if done.dropped:
+        _tell(f"{plural(done.dropped, 'record')} left out: same picture, same annotations")
+    for count, what in (
+        (done.equal_pictures - done.dropped, "the picture of an earlier record"),
+        (done.equal_names, "the file name of an earlier record of its subset"),
+    ):
+        if count:
+            _say(f"{plural(count, 'record')} written with {what}")
+    for one in done.equal[:_MOST_LISTED]:
+        what = "same picture" if one.same_picture else "same file name"
+        _say(f"{what}{', left out' if one.dropped else ''}: {one.second}; first in {one.first}")
+    more = done.equal_pictures + done.equal_names - _MOST_LISTED
+    if more > 0:
+        _say(f"and {more:,} more of these")
+    return _end(done.notes)
+
+
+def _split(options: argparse.Namespace) -> int:
+    from tfod.shards.rearrange.split import parse_parts, split
+
+    sources, parts = _sources_and_parts([*options.sources, *options.more])
+    done = split(
+        sources,
+        options.output,
+        parse_parts(parts),
+        seed=options.seed,
+        layout=_layout(options),
+        overwrite=options.overwrite,
+    )
+    rows = [("", *done.parts), ("records", *map(str, done.records))]
+    boxes = done.boxes.T.tolist()
+    rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
+    _tell(_table(rows))
+    if done.equal_pictures:
+        _tell(
+            f"{plural(done.equal_pictures, 'record')} with the picture of another one, "
+            "kept in the same subset"
+        )
+    _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")
+    return _end(done.notes)
+
+
+def _sources_and_parts(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What is to be split, and behind it ``train=0.8 val=0.2``."""
+    first = len(arguments)
+    while first and "=" in arguments[first - 1] and not os.path.exists(arguments[first - 1]):
+        first -= 1
+    if not arguments[:first]:
+        raise TfodError("name the shards to split, in front of the parts")
+    if not arguments[first:]:
+        raise TfodError("name the parts behind the shards, for example: train=0.8 val=0.2")
+    return arguments[:first], arguments[first:]
+
+
+def _index(options: argparse.Namespace) -> int:
+    from tfod.shards.rearrange.index_file import write_indexes
+
+    for path, count in write_indexes(
+        [*options.sources, *options.more], options.output, overwrite=options.overwrite
+    ).items():
+        _tell(f"{path}: {plural(count, 'record')}")
+    return EXIT_OK
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells: names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _tell_subsets(records: Mapping[str, int]) -> None:
+    for subset, count in records.items():
+        _tell(f"{subset}: {plural(count, 'record')}")
+
+
+def _end(notes: Iterable[str]) -> int:
+    for note in notes:
+        _say(note)
+    return EXIT_OK
+
+
+def _tell(text: str) -> None:
+    print_text(text + "\n")
+
+
+def _say(sentence: str) -> None:
+    print(f"tfod: {sentence}", file=sys.stderr)

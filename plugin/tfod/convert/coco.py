@@ -1,0 +1,170 @@
+"""COCO's JSON: pictures, categories and annotations of instances, keypoints or captions.
+
+Source: cocodataset.org/#format-data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.convert.json_file import read_json
+from tfod.errors import TfodError
+
+_LONGEST_REASON = 200
+_LONGEST_QUOTE = 60
+
+
+@dataclass(frozen=True)
+class CocoFile:
+    """What a file says, its entries as the JSON has them.
+
+    Attributes:
+        path: of the file.
+        images, categories: in the file's order.
+        annotations: by ``image_id``, in the file's order, also of images that are not listed. Each
+            has only the fields that were asked for; a polygon is an array of float64.
+    """
+
+    path: str
+    images: list[dict[str, Any]]
+    categories: list[dict[str, Any]]
+    annotations: dict[Any, list[dict[str, Any]]]
+
+
+def read_coco(path: str, fields: Collection[str], without: Collection[str] = ()) -> CocoFile:
+    """Read a file into memory, of each annotation only some fields: outlines are most of it.
+
+    Args:
+        path: of the file.
+        fields: of an annotation that are kept, where it has them.
+        without: lists that this file need not have (captions come without ``categories``).
+
+    Raises:
+        TfodError: it cannot be read, or is no COCO JSON.
+    """
+    kept = frozenset(fields)
+
+    def slim(found: dict[str, Any]) -> dict[str, Any]:
+        if "image_id" not in found:
+            return found
+        one = {key: value for key, value in found.items() if key in kept or key == "image_id"}
+        if isinstance(one.get("segmentation"), list):
+            one["segmentation"] = [_packed(polygon) for polygon in one["segmentation"]]
+        return one
+
+    found = read_json(path, object_hook=slim)
+    lists: dict[str, list[Any]] = {}
+    for name in ("images", "annotations", "categories"):
+        entries = found.get(name, [] if name in without else None) if _is_object(found) else None
+        if not isinstance(entries, list):
+            raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
+        lists[name] = entries
+    annotations: dict[Any, list[dict[str, Any]]] = {}
+    with sound_coco(path):
+        for name, entries in lists.items():
+            for odd in itertools.filterfalse(_is_object, entries):
+                raise ValueError(f"an entry of {name} is {quoted(odd)}, expected an object")
+        for one in lists["annotations"]:
+            annotations.setdefault(scalar(one, "image_id"), []).append(one)
+    return CocoFile(path, lists["images"], lists["categories"], annotations)
+
+
+@contextlib.contextmanager
+def sound_coco(where: str) -> Iterator[None]:
+    """Whatever is amiss with an entry inside becomes an error that reads as one line.
+
+    Args:
+        where: the file, and the entry where it is known.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise TfodError(f"{where}: {error} is missing; add it") from None
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise TfodError(f"{where}: {reason}; correct it") from None
+    except (TypeError, AttributeError, OverflowError):
+        raise TfodError(
+            f"{where}: a value is not of the kind that COCO has there; correct it"
+        ) from None
+
+
+def scalar(entry: Mapping[str, Any], key: str) -> Any:
+    """An entry's id, or that of another entry: a number or a text.
+
+    Raises:
+        KeyError: it is missing.
+        ValueError: it is something else.
+    """
+    value = entry[key]
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{key} is {quoted(value)}, expected a number")
+
+
+def whole_number(entry: Mapping[str, Any], key: str) -> int:
+    """A number without a fraction, which may be written as a text; raises as :func:`scalar`."""
+    value = scalar(entry, key)
+    with contextlib.suppress(ValueError, OverflowError):
+        number = int(value)
+        if isinstance(value, str) or number == value:
+            return number
+    raise ValueError(f"{key} is {quoted(value)}, expected a whole number")
+
+
+def numbers(value: Any, count: int, name: str) -> list[float]:
+    """A list of so many numbers, which need not be finite.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
+        return [_float(one) for one in value]
+    raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
+
+
+def real_number(value: Any, name: str) -> float:
+    """A finite number.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if _is_number(value) and math.isfinite(_float(value)):
+        return _float(value)
+    raise ValueError(f"{name} is {quoted(value)}, expected a number")
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON has it, cut short."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _packed(polygon: Any) -> Any:
+    """A polygon in an eighth of the memory; whatever else it is stays and is judged later."""
+    try:
+        return array("d", polygon)
+    except (TypeError, OverflowError):
+        return polygon

@@ -1,0 +1,375 @@
+"""The TF Object Detection CSV: a row for each box, with its picture's name and size, in pixels.
+
+``filename,width,height,class,xmin,ymin,xmax,ymax``, as xml_to_csv.py writes it and
+generate_tfrecord.py reads it (datitran/raccoon_dataset, and the many tutorials that follow it).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tfod.detection.corners import Corners
+from tfod.errors import TfodError
+from tfod.tfrecord.writer import AtomicFile
+
+COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
+_SIZE = ("width", "height")
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_NEEDED = frozenset(COLUMNS) - frozenset(_SIZE)
+_DELIMITERS = ",;\t"
+_LONGEST_FIRST_LINE = 1 << 16
+_LARGEST_SIDE = 2**31 - 1
+_LARGEST = (2 - 2**-23) * 2.0**127  # of a float32, which shards and Datumaro keep
+_NAMES = {";": "semicolons", "\t": "tabs"}
+
+
+class CsvError(TfodError):
+    """A file is no detection CSV, or one of its rows makes no sense."""
+
+
+@dataclass(frozen=True)
+class CsvBox:
+    """One row's box: its class, left, top, right, bottom in pixels, and which row it was."""
+
+    class_name: str
+    corners: Corners
+    row: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class CsvPicture:
+    """A picture with the boxes of all its rows; width and height are None where no row says them.
+
+    A row without class and corners is a picture without boxes.
+    """
+
+    filename: str
+    width: int | None
+    height: int | None
+    boxes: tuple[CsvBox, ...] = ()
+
+
+@dataclass(frozen=True)
+class DetectionCsv:
+    """What a CSV holds.
+
+    Attributes:
+        pictures: in the order in which their names first appear.
+        other_columns: names of the columns that were not read.
+        liberties: what was read although it is not as it should be, a sentence each.
+    """
+
+    pictures: tuple[CsvPicture, ...]
+    other_columns: tuple[str, ...] = ()
+    liberties: tuple[str, ...] = ()
+
+
+BadRowHandler = Callable[[CsvError, int], None]
+"""Called with what is wrong with a row, and the row's number, counted from 1 with the header."""
+
+
+def read_detection_csv(
+    path: str | os.PathLike[str],
+    on_bad_row: BadRowHandler | None = None,
+    *,
+    odd_boxes: bool = False,
+) -> DetectionCsv:
+    """Read a detection CSV.
+
+    Columns may be in any order, with others among them, and without width and height; fields may
+    be separated by commas, semicolons or tabs; without a header there must be the eight columns
+    in their usual order. Rows of one picture need not follow one another.
+
+    Args:
+        path: the file, UTF-8 (with or without a mark) or UTF-16.
+        on_bad_row: told of each row that makes no sense, and the rows behind it are read; without
+            it the first one is raised.
+        odd_boxes: take boxes that are inverted or not finite as they are, to be judged later;
+            else such a row makes no sense.
+
+    Raises:
+        CsvError: it is no such CSV, or a row makes no sense.
+        OSError: it cannot be read.
+    """
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        text = io.TextIOWrapper(file, _encoding(file), newline="")
+        try:
+            return _read(text, name, on_bad_row or _raise, odd_boxes)
+        except UnicodeDecodeError:
+            raise CsvError(f"{name}: is not UTF-8; save it as UTF-8") from None
+
+
+def is_detection_csv(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins with a header that has all eight columns."""
+    try:
+        with open(path, "rb") as file:
+            text = io.TextIOWrapper(file, _encoding(file), newline="")
+            dialect = _find_dialect(text.readline(_LONGEST_FIRST_LINE), os.fspath(path))
+    except (CsvError, OSError, UnicodeDecodeError):
+        return False
+    return dialect.has_header and set(COLUMNS) <= dialect.places.keys()
+
+
+class DetectionCsvWriter:
+    """Writes a detection CSV aside; it takes its name when it is complete.
+
+    As RFC 4180 has it: UTF-8, commas, CRLF, quotes where they are needed. Whole numbers are
+    written without a point, others so that they are read back as they were.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._file = AtomicFile(folder, name)
+        self.write(_encode_rows([COLUMNS]))
+
+    def write(self, rows: bytes) -> None:
+        """Add rows, as :func:`encode_picture` makes them."""
+        try:
+            self._file.write(rows)
+        except BaseException:
+            self._file.discard()
+            raise
+
+    def complete(self) -> None:
+        """Complete the file, still under its temporary name."""
+        self._file.complete()
+
+    def pending(self) -> dict[str, str]:
+        """Where the complete file is, by the path that it will have."""
+        return {os.path.join(self._folder, self._name): self._file.aside}
+
+    def publish(self) -> None:
+        """Give the complete file its name."""
+        self._file.publish(self._name)
+
+    def discard(self) -> None:
+        """Remove what was written aside."""
+        self._file.discard()
+
+
+def encode_picture(picture: CsvPicture) -> bytes:
+    """The rows of a picture; without boxes it has none, which generate_tfrecord.py would refuse."""
+    size = ["" if one is None else one for one in (picture.width, picture.height)]
+    return _encode_rows(
+        [picture.filename, *size, box.class_name, *map(_number, box.corners)]
+        for box in picture.boxes
+    )
+
+
+def write_detection_csv(path: str | os.PathLike[str], pictures: Iterable[CsvPicture]) -> None:
+    """Write a detection CSV; it appears complete or not at all.
+
+    Pictures without boxes leave no row: pandas would read its empty class as a number, and
+    generate_tfrecord.py end in an error.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    writer = DetectionCsvWriter(folder or ".", name)
+    try:
+        for picture in pictures:
+            writer.write(encode_picture(picture))
+        writer.publish()
+    finally:
+        writer.discard()
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How fields are separated, and which column is where."""
+
+    delimiter: str
+    places: dict[str, int]
+    width: int
+    has_header: bool
+    other_columns: tuple[str, ...] = ()
+
+
+@dataclass
+class _Picture:
+    """A picture while its rows are collected."""
+
+    size: tuple[int | None, int | None]
+    row: int
+    boxes: list[CsvBox]
+
+
+def _encoding(file: io.BufferedReader) -> str:
+    head = file.peek(2)[:2]
+    return "utf-16" if head in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
+def _read(
+    text: io.TextIOWrapper, name: str, report: BadRowHandler, odd_boxes: bool
+) -> DetectionCsv:
+    first = text.readline(_LONGEST_FIRST_LINE)
+    dialect = _find_dialect(first, name)
+    found: dict[str, _Picture] = {}
+    largest = 0.0
+    for number, row in _rows(_again(first, text), name, dialect):
+        if not row or (number == 1 and dialect.has_header):
+            continue
+        try:
+            filename, size, box = _parse(row, dialect, number, odd_boxes)
+            picture = found.setdefault(filename, _Picture(size, number, []))
+            if picture.size != size:
+                raise ValueError(
+                    f"says {_by(size)} pixels, and row {picture.row} of the same picture says "
+                    f"{_by(picture.size)}"
+                )
+        except ValueError as error:
+            report(CsvError(f"{name}, row {number}: {error}"), number)
+            continue
+        if box is not None:
+            picture.boxes.append(box)
+            largest = max(largest, *(one for one in box.corners if math.isfinite(one)))
+    pictures = tuple(
+        CsvPicture(filename, *one.size, tuple(one.boxes)) for filename, one in found.items()
+    )
+    return DetectionCsv(
+        pictures, dialect.other_columns, tuple(_liberties(name, dialect, pictures, largest))
+    )
+
+
+def _again(first: str, rest: Iterable[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _rows(
+    lines: Iterable[str], name: str, dialect: _Dialect
+) -> Iterator[tuple[int, Sequence[str]]]:
+    reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    number = 0
+    try:
+        for number, row in enumerate(reader, start=1):
+            yield number, row
+    except csv.Error as error:
+        raise CsvError(f"{name}, row {number + 1}: is no CSV ({error})") from None
+
+
+def _find_dialect(first: str, name: str) -> _Dialect:
+    """What separates the fields of a first line, and what its columns are.
+
+    Raises:
+        CsvError: it is neither a header nor a row of the eight columns.
+    """
+    for delimiter in _DELIMITERS:
+        fields = _split(first, delimiter)
+        names = [field.strip().lower() for field in fields]
+        if set(names) >= _NEEDED:
+            twice = [one for one in COLUMNS if names.count(one) > 1]
+            if twice:
+                raise CsvError(f"{name}: its header has the column {twice[0]} twice")
+            places = {one: names.index(one) for one in COLUMNS if one in names}
+            others = (one.strip() for one in fields if one.strip().lower() not in COLUMNS)
+            return _Dialect(delimiter, places, len(names), True, tuple(others))
+    for delimiter in _DELIMITERS:
+        fields = _split(first, delimiter)
+        plain = _Dialect(delimiter, {one: i for i, one in enumerate(COLUMNS)}, len(COLUMNS), False)
+        if len(fields) == len(COLUMNS) and _is_row(fields, plain):
+            return plain
+    raise CsvError(f"{name}: is no detection CSV; its first line should be {','.join(COLUMNS)}")
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _is_row(fields: Sequence[str], dialect: _Dialect) -> bool:
+    try:
+        return _parse(fields, dialect)[2] is not None
+    except ValueError:
+        return False
+
+
+def _parse(
+    row: Sequence[str], dialect: _Dialect, number: int = 0, odd_boxes: bool = False
+) -> tuple[str, tuple[int | None, int | None], CsvBox | None]:
+    """A row's file name, width and height, and box.
+
+    Raises:
+        ValueError: it makes no sense; the message says why.
+    """
+    if len(row) < dialect.width or any(row[dialect.width :]):
+        raise ValueError(f"has {len(row)} fields, and should have {dialect.width}")
+    field = {name: row[place].strip() for name, place in dialect.places.items()}
+    filename = row[dialect.places["filename"]]
+    if not filename:
+        raise ValueError("has no filename")
+    size = _pixels("width", field), _pixels("height", field)
+    if not any(field[one] for one in ("class", *_SIDES)):
+        return filename, size, None
+    if not field["class"]:
+        raise ValueError("has no class")
+    left, top, right, bottom = (_coordinate(side, field, odd_boxes) for side in _SIDES)
+    for low, high, names in ((left, right, "x"), (top, bottom, "y")):
+        if low > high and not odd_boxes:
+            raise ValueError(f"{names}min {low:g} is greater than {names}max {high:g}")
+    class_name = row[dialect.places["class"]]
+    return filename, size, CsvBox(class_name, (left, top, right, bottom), number)
+
+
+def _coordinate(side: str, field: dict[str, str], odd_boxes: bool) -> float:
+    try:
+        value = float(field[side])
+        if odd_boxes or abs(value) <= _LARGEST:
+            return value
+    except ValueError:
+        pass
+    raise ValueError(f"{side} is {field[side]!r}, and should be a number of pixels")
+
+
+def _pixels(name: str, field: dict[str, str]) -> int | None:
+    text = field.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (1 <= value <= _LARGEST_SIDE and value.is_integer()):
+        raise ValueError(f"{name} is {text!r}, and should be a whole number of pixels")
+    return int(value)
+
+
+def _liberties(
+    name: str, dialect: _Dialect, pictures: Sequence[CsvPicture], largest: float
+) -> Iterator[str]:
+    if dialect.delimiter != ",":
+        yield f"{name}: its fields are separated by {_NAMES[dialect.delimiter]}, read so"
+    if not dialect.has_header:
+        yield f"{name}: has no header; its columns are taken for {','.join(COLUMNS)}"
+    if any(one.boxes for one in pictures) and largest <= 1:
+        yield f"{name}: no coordinate is above 1, they look normalized; they are read as pixels"
+
+
+def _by(size: tuple[int | None, int | None]) -> str:
+    return " x ".join("?" if one is None else str(one) for one in size)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _encode_rows(rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)  # CRLF, and quotes where needed: RFC 4180
+    return text.getvalue().encode()
+
+
+def _raise(error: CsvError, _: int) -> None:
+    raise error from None

@@ -1,0 +1,115 @@
+"""Pascal VOC's XML: one file a picture, as VOC's own tools, LabelImg and many others write it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tfod.convert.safe_xml import parse
+from tfod.errors import TfodError
+from tfod.tfrecord.naming import safe_relative_path
+
+VOC_ANNOTATIONS = "Annotations"
+"""The folder of the XML files in VOC's layout."""
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_LONGEST_QUOTE = 40
+
+
+@dataclass(frozen=True)
+class VocObject:
+    """One ``<object>``.
+
+    Attributes:
+        name: its class.
+        line: of the file, where it is.
+        box: xmin, ymin, xmax, ymax in pixels as the file has them (VOC counts from 1); None where
+            it has no ``<bndbox>``.
+        texts: what its other plain fields say, such as ``difficult`` and ``pose``.
+        nested: names of its fields that are not plain, such as ``part`` and ``attributes``.
+    """
+
+    name: str
+    line: int
+    box: tuple[float, float, float, float] | None
+    texts: dict[str, str]
+    nested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VocPicture:
+    """One file.
+
+    Attributes:
+        file: its path.
+        filename: of the picture, as a safe relative path; '' where the file does not say.
+        height, width: in pixels as the file has them; None where it does not say, or says 0.
+        objects: in the file's order.
+    """
+
+    file: str
+    filename: str
+    height: int | None
+    width: int | None
+    objects: tuple[VocObject, ...]
+
+
+def read_voc(file: str, *, odd_boxes: bool = False) -> VocPicture | None:
+    """Read one file; None where it is XML of another kind.
+
+    Args:
+        file: its path.
+        odd_boxes: take numbers of boxes that are not finite, to be judged later.
+
+    Raises:
+        TfodError: it cannot be read, is no well-formed XML, or has no number where one must be.
+    """
+    root = parse(file)
+    if root.tag != "annotation":
+        return None
+    size = root.find("size")
+    height, width = (None if size is None else _size(size, tag, file) for tag in _SIZE)
+    filename = safe_relative_path((root.findtext("filename") or "").strip())
+    return VocPicture(file, filename, height, width, tuple(_objects(root, file, odd_boxes)))
+
+
+_SIZE = ("height", "width")
+
+
+def _objects(root: Any, file: str, odd_boxes: bool) -> Iterator[VocObject]:
+    for one in root.iterfind("object"):
+        corners = one.find("bndbox")
+        box = None
+        if corners is not None:
+            xmin, ymin, xmax, ymax = (
+                _number(corners, side, file, not odd_boxes) for side in _SIDES
+            )
+            box = (xmin, ymin, xmax, ymax)
+        texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
+        nested = tuple(child.tag for child in one if len(child) and child.tag != "bndbox")
+        yield VocObject(texts.pop("name", ""), one.sourceline, box, texts, nested)
+
+
+def _size(size: Any, tag: str, file: str) -> int | None:
+    if not (size.findtext(tag) or "").strip():
+        return None
+    value = int(_number(size, tag, file))
+    return value if value > 0 else None
+
+
+def _number(element: Any, tag: str, file: str, finite: bool = True) -> float:
+    found = element.find(tag)
+    text = "" if found is None else (found.text or "").strip()
+    try:
+        value = float(text)
+        if not finite or math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    line = (element if found is None else found).sourceline
+    raise TfodError(
+        f"{file}, line {line}: <{tag}> has {text[:_LONGEST_QUOTE]!r} where a number is "
+        "expected; correct it"
+    )

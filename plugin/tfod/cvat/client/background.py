@@ -1,0 +1,251 @@
+"""What a server does in the background: it is asked for, waited for, and fetched.
+
+Servers from 2.19 on number such requests and tell of them at ``/api/requests``; older ones are
+asked the same again until it is done. Source: ``cvat_sdk/core/{downloading,uploading}.py`` of 2.15
+and 2.80, and ``apps/engine/{views,background}.py`` of the servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from tfod.cvat.client.progress import progress_bar
+from tfod.cvat.client.server import Server, ServerError, answer_text, one_line
+from tfod.cvat.client.target import Target
+from tfod.cvat.client.writing import writing
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0  # seconds between two questions
+_TRIES = 3
+_CHUNK = 1 << 20
+_LOCAL = {"location": "local", "use_default_location": "false"}
+"""Not by way of the cloud storage that a task may have as its default."""
+_UNKNOWN = (404, 405, 410)
+_REQUESTS_ALONE = (2, 40)
+"""From here on servers surely tell of imports at ``/api/requests`` only."""
+
+_Result = TypeVar("_Result")
+
+
+def export_dataset(
+    server: Server, target: Target, format_name: str, path: str, with_images: bool
+) -> None:
+    """Let the server export, and fetch the file.
+
+    Raises:
+        TfodError: the server cannot, or the file cannot be written.
+    """
+    query = {"format": format_name, **_LOCAL}
+    url = _begin_export(server, target, {**query, "save_images": str(with_images).lower()})
+    headers: dict[str, str] = {}
+    if url is None:
+        kind = "dataset" if with_images else "annotations"
+        url, headers = _legacy_export(server, f"{target.path}/{kind}", query)
+    download(server, url, path, headers)
+
+
+def _begin_export(server: Server, target: Target, query: dict[str, str]) -> str | None:
+    """Ask for an export and wait; its address, or None where the server is too old for this.
+
+    To ask twice does no harm: the server knows which export of whom that is.
+    """
+    try:
+        answer = try_again(lambda: server.request("POST", f"{target.path}/dataset/export", query))
+        request_id = request_id_of(answer)
+    except ServerError as error:
+        if error.status in _UNKNOWN:
+            return None
+        running = _already_running(error)
+        if running is None:
+            raise
+        request_id = running
+    found = wait(server, request_id, f"{server.host} exports")
+    if not found.get("result_url"):
+        raise ServerError(f"{server.host} has exported {target}, but does not say where to")
+    # The server may not know the address that it is seen at from here.
+    parts = urlsplit(str(found["result_url"]))
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def _already_running(error: ServerError) -> str | None:
+    """The number of a request that runs since before, as of one whose answer was lost."""
+    if error.status != 409:
+        return None
+    name, _, number = error.text.partition(": ")
+    return number if name == "rq_id" else None
+
+
+def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
+    """Wait until a request is done; return what the server says of it.
+
+    Raises:
+        ServerError: it failed, with what the server says of that.
+    """
+    path = f"/api/requests/{quote(request_id, safe='')}"
+    with _patience(doing) as pause:
+        while True:
+            with server.expected():
+                found: dict[str, Any] = dict(server.get(path))
+                status = found["status"]
+            if status == "finished":
+                return found
+            if status == "failed":
+                text = one_line(str(found.get("message") or "it does not say why"))
+                raise ServerError(f"{server.host} has failed: {text}", text=text)
+            pause(found.get("progress"))
+
+
+@contextlib.contextmanager
+def _patience(doing: str) -> Iterator[Callable[[Any], None]]:
+    """A pause that grows, with a bar that shows how far the server is."""
+    waiting, done = _FIRST_WAIT, 0.0
+    with progress_bar(doing, 100, "%") as advance:
+
+        def pause(progress: Any) -> None:
+            nonlocal waiting, done
+            with contextlib.suppress(TypeError, ValueError):
+                now = 100 * float(progress)
+                advance(int(now - done))
+                done += int(now - done)
+            time.sleep(waiting)
+            waiting = min(waiting * 1.5, _LONGEST_WAIT)
+
+        yield pause
+
+
+def _legacy_export(server: Server, path: str, query: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The same on old servers: the address, and the headers to fetch it with."""
+    # They let nobody export by cookie alone (CSRF).
+    headers = server.token_header()
+    with _patience(f"{server.host} exports") as pause:
+        while True:
+            answer = server.request("GET", path, query, headers)
+            if answer.status == 201:
+                break
+            pause(None)
+    return f"{path}?{urlencode({**query, 'action': 'download'})}", headers
+
+
+def wait_for_import(
+    server: Server, request_id: str, path: str, query: dict[str, str], method: str
+) -> None:
+    """Wait until the server has imported what was uploaded.
+
+    Args:
+        server: where.
+        request_id: that the server has given.
+        path: that old servers are asked at.
+        query: what they are to be told again.
+        method: how they are asked.
+
+    Raises:
+        ServerError: the import failed, with what the server says of that.
+    """
+    try:
+        wait(server, request_id, f"{server.host} imports")
+        return
+    except ServerError as error:
+        if error.status not in _UNKNOWN:
+            raise
+    if not _has_no_requests(server):
+        # To ask a newer server in the old way would empty the task: there, PUT writes annotations.
+        raise ServerError(
+            f"{server.host} has the file, but tells no more of its import; look at the task before "
+            "you repeat this"
+        )
+    with _patience(f"{server.host} imports") as pause:
+        while True:
+            # Not repeated when the answer is lost: behind a finished import, it begins another.
+            answer = server.request(method, path, {**query, "rq_id": request_id})
+            if answer.status == 201:
+                return
+            pause(None)
+
+
+def _has_no_requests(server: Server) -> bool:
+    """Whether the server is old enough for the old way, by its word and by its deeds."""
+    if not server.is_before(_REQUESTS_ALONE):
+        return False
+    try:
+        server.get("/api/requests", page_size=1)
+    except ServerError as error:
+        return error.status in _UNKNOWN
+    return False
+
+
+def download(server: Server, url: str, path: str, headers: dict[str, str]) -> None:
+    """Fetch a file; what breaks off is fetched again.
+
+    Raises:
+        TfodError: it cannot be had, or not be written.
+    """
+    try_again(lambda: _fetch(server, url, path, headers))
+
+
+def _fetch(server: Server, url: str, path: str, headers: dict[str, str]) -> None:
+    answer = server.request("GET", url, headers=headers, stream=True)
+    length = answer.headers.get("Content-Length", "")
+    total = int(length) if length.isdigit() else None
+    with (
+        contextlib.closing(answer),
+        _open(path) as file,
+        progress_bar("downloading", total, "B") as advance,
+    ):
+        while True:
+            with server.errors():
+                data = answer.read(amt=_CHUNK, decode_content=False)
+            if not data:
+                break
+            _write(file, data, path)
+            advance(len(data))
+        with _writing(path):
+            file.flush()
+
+
+def _open(path: str) -> Any:
+    with _writing(path):
+        return open(path, "wb")
+
+
+def _write(file: Any, data: bytes, path: str) -> None:
+    with _writing(path):
+        file.write(data)
+
+
+def _writing(path: str) -> AbstractContextManager[None]:
+    return writing(
+        os.path.dirname(path), "make room for the server's file, or name another folder in TMPDIR"
+    )
+
+
+def try_again(work: Callable[[], _Result]) -> _Result:
+    """Do what may be done twice, again when the way to the server has failed."""
+    for number in range(1, _TRIES):
+        try:
+            return work()
+        except ServerError as error:
+            if error.status and error.status < 500:
+                raise
+            time.sleep(_FIRST_WAIT * 2**number)
+    return work()
+
+
+def request_id_of(answer: Any) -> str:
+    """The number of the request that an answer tells of.
+
+    Raises:
+        ServerError: it tells of none.
+    """
+    try:
+        return str(json.loads(answer.data)["rq_id"])
+    except (ValueError, KeyError, TypeError):
+        raise ServerError(
+            "the server has taken the request, but gives no number for it "
+            f"({answer_text(answer.data)}); look at the task before you repeat this"
+        ) from None

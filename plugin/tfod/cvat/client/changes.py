@@ -1,0 +1,171 @@
+"""What an import would change: shapes and tags on the server, in the file, added and removed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
+from tfod.detection.corners import Corners, enclosing_points
+
+_KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
+_Key = tuple[str, str, tuple[int, ...]]
+"""Class, kind and rounded corners of a shape: what makes it the same as another on its frame."""
+
+
+@dataclass
+class Row:
+    """Of one class and kind of shape, or tag: on the server, in the file, added, removed."""
+
+    now: int = 0
+    file: int = 0
+    added: int = 0
+    removed: int = 0
+
+
+@dataclass
+class Changes:
+    """Collects the comparison, frame by frame.
+
+    Attributes:
+        rows: by class and kind.
+        others: what the server has besides, by kind; a replacing import removes it.
+        tracks: how many of the server's shapes are tracks; a shard has one shape a frame.
+    """
+
+    rows: dict[tuple[str, str], Row] = field(default_factory=lambda: defaultdict(Row))
+    others: Counter[str] = field(default_factory=Counter)
+    tracks: int = 0
+
+    def compare(self, now: Iterable[_Key], file: Iterable[_Key], append: bool) -> None:
+        """Add one frame: what the server has on it, and what the file has for it."""
+        here, there = Counter(now), Counter(file)
+        for key in here.keys() | there.keys():
+            row = self.rows[key[:2]]
+            row.now += here[key]
+            row.file += there[key]
+            row.added += there[key] if append else max(0, there[key] - here[key])
+            row.removed += 0 if append else max(0, here[key] - there[key])
+
+    def text(self, append: bool) -> str:
+        """A table, one line a class and kind."""
+        if not self.rows and not self.others:
+            return "no annotations, neither on the server nor in the file"
+        head = ("class", "now", "in the file", "added", "removed")
+        lines = [
+            (f"{label} ({kind})", *map(str, (row.now, row.file, row.added, row.removed)))
+            for (label, kind), row in sorted(self.rows.items())
+        ]
+        widths = [max(len(line[column]) for line in (head, *lines)) for column in range(len(head))]
+        text = "\n".join(
+            "  ".join(
+                cell.ljust(width) if not column else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in (head, *lines)
+        )
+        if self.others and not append:
+            counts = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common())
+            text += f"\nalso removed: {counts}"
+        if self.tracks and not append:
+            text += f"\ntracks that become single shapes, one a frame: {self.tracks}"
+        return text
+
+
+def key_of(shape: CvatShape) -> _Key:
+    """What a shape is compared by."""
+    return shape.label, shape.kind, rounded(shape.corners)
+
+
+def key_of_tag(label: str) -> _Key:
+    """What a class of the whole picture is compared by."""
+    return label, "tag", ()
+
+
+def rounded(corners: Corners) -> tuple[int, ...]:
+    """Corners in whole pixels. What a shard's numbers cannot hold of a hundredth is left out."""
+    return tuple(math.floor(round(value, 2) + 0.5) for value in corners)
+
+
+def shapes_by_frame(
+    annotations: Any, names: Mapping[int, str], frames: Iterable[int], changes: Changes
+) -> dict[int, list[_Key]]:
+    """What the server has on each frame: shapes, tags, and tracks as what they show there.
+
+    Args:
+        annotations: as the server's API has them.
+        names: classes by their numbers.
+        frames: numbers of the frames that there are.
+        changes: counts what a shard has no place for.
+    """
+    found: dict[int, list[_Key]] = defaultdict(list)
+    there = sorted(frames)
+    for shape in annotations["shapes"]:
+        if shape["type"] in _KINDS:
+            found[shape["frame"]].append(_key(names, shape["label_id"], shape["type"], shape))
+        else:
+            changes.others[shape["type"]] += 1
+    for track in annotations["tracks"]:
+        keyframes = sorted(track["shapes"], key=lambda one: (one["frame"], one["outside"]))
+        if not keyframes or keyframes[0]["type"] not in _KINDS:
+            changes.others[f"{keyframes[0]['type'] if keyframes else 'empty'} track"] += 1
+            continue
+        changes.tracks += 1
+        kind = keyframes[0]["type"]
+        for frame, corners in _shown(keyframes, there):
+            name = names.get(track["label_id"], "")
+            found[frame].append((name, _KINDS[kind], rounded(corners)))
+    for tag in annotations["tags"]:
+        found[tag["frame"]].append(key_of_tag(names.get(tag["label_id"], "")))
+    return found
+
+
+def _key(names: Mapping[int, str], label: int, kind: str, shape: Any) -> _Key:
+    return names.get(label, ""), _KINDS[kind], rounded(_corners(shape))
+
+
+def _corners(shape: Any) -> Corners:
+    """The enclosing box of a shape of the API."""
+    points = shape["points"]
+    if shape["type"] == "polygon":
+        return enclosing_points(points)
+    if shape["type"] == "mask":
+        left, top, right, bottom = points[-4:]
+        runs = tuple(int(one) for one in points[:-4])
+        return CvatShape(MASK, "", (left, top, right + 1, bottom + 1), runs=runs).corners
+    left, top, right, bottom = points
+    if shape["type"] == "ellipse":  # its centre, then the rightmost x and the topmost y
+        rx, ry = right - left, top - bottom
+        left, top, right, bottom = left - rx, top - ry, left + rx, top + ry
+    kind = _KINDS[shape["type"]]
+    return CvatShape(kind, "", (left, top, right, bottom), shape.get("rotation") or 0.0).corners
+
+
+def _shown(keyframes: list[Any], frames: list[int]) -> Iterator[tuple[int, Corners]]:
+    """The corners of a track on every frame where it is to be seen.
+
+    Between keyframes they move in a straight line, as CVAT's rectangles do; for outlines, which
+    CVAT turns into each other point by point, that is near enough.
+    """
+    position = 0
+    for frame in frames:
+        while position + 1 < len(keyframes) and keyframes[position + 1]["frame"] <= frame:
+            position += 1
+        here = keyframes[position]
+        if frame < here["frame"] or here["outside"]:
+            continue
+        start = _corners(here)
+        if position + 1 == len(keyframes) or here["frame"] == frame:
+            yield frame, start
+            continue
+        after = keyframes[position + 1]
+        share = (frame - here["frame"]) / (after["frame"] - here["frame"])
+        if after["outside"]:
+            share = 0.0
+        left, top, right, bottom = (
+            a + (b - a) * share for a, b in zip(start, _corners(after), strict=True)
+        )
+        yield frame, (left, top, right, bottom)

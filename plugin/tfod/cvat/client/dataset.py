@@ -1,0 +1,182 @@
+"""A dataset with its pictures, in Datumaro's own format, as servers import it into a project.
+
+CVAT's own XML would lose masks and pictures in folders there (``formats/cvat.py``,
+``CvatExtractor``). Source of the layout: datumaro/plugins/data_formats/datumaro/format.py.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from tfod.check.cvat_shapes import MASK, CvatShape
+from tfod.cvat.client.live_task import LiveTask
+from tfod.cvat.client.masks import decode_runs, run_lengths
+from tfod.cvat.client.shapes import ShapeBuilder
+from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.detection.detection import Detection
+from tfod.detection.picture import EXTENSION_OF_FORMAT, picture_size, sniff_format
+from tfod.errors import TfodError
+from tfod.tfrecord.naming import IdMaker, safe_relative_path, split_extension
+
+_DEFAULT_SUBSET = "default"
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass
+class Subset:
+    """A task that is to be made: how many pictures and objects."""
+
+    pictures: int = 0
+    objects: int = 0
+
+
+class _ItemFile:
+    """The items of a subset as they come, on disk: 100,000 of them are too many to hold."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.ids = IdMaker()
+        self.counts = Subset()
+
+
+def write_dataset(
+    records: Iterable[ZipRecord], live: LiveTask, builder: ShapeBuilder, path: str
+) -> dict[str, Subset]:
+    """Write a zip with the pictures and ``annotations/<subset>.json``.
+
+    Args:
+        records: in order.
+        live: the project.
+        builder: makes the shapes, and counts what does not come along.
+        path: of the zip.
+
+    Returns:
+        What is in each subset.
+
+    Raises:
+        TfodError: a record has no picture.
+    """
+    labels = {name: place for place, name in enumerate(live.labels)}
+    files: dict[str, _ItemFile] = {}
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            for record in records:
+                name = safe_relative_path(record.subset) or _DEFAULT_SUBSET
+                subset = name.replace("/", "_")
+                if subset not in files:
+                    files[subset] = _begin(f"{path}.{len(files)}.json", labels)
+                _add(archive, files[subset], subset, record, builder, labels)
+            for number, (subset, file) in enumerate(files.items()):
+                file.stream.write("]}")
+                file.stream.close()
+                archive.write(
+                    f"{path}.{number}.json",
+                    f"annotations/{subset}.json",
+                    compress_type=zipfile.ZIP_DEFLATED,
+                )
+    finally:
+        for file in files.values():
+            file.stream.close()
+    return {subset: file.counts for subset, file in files.items()}
+
+
+def _begin(path: str, labels: Mapping[str, int]) -> _ItemFile:
+    stream = open(path, "w", encoding="utf-8")
+    names = [{"name": name, "parent": "", "attributes": []} for name in labels]
+    categories = {"label": {"labels": names, "attributes": ["occluded"]}}
+    # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
+    stream.write(json.dumps({"categories": categories})[:-1] + ', "items": [')
+    return _ItemFile(stream)
+
+
+def _add(
+    archive: zipfile.ZipFile,
+    file: _ItemFile,
+    subset: str,
+    record: ZipRecord,
+    builder: ShapeBuilder,
+    labels: Mapping[str, int],
+) -> None:
+    detection = record.detection
+    encoded = bytes(detection.encoded or b"")
+    size = _size(detection, encoded, record.where)
+    filename = safe_relative_path(detection.filename or "")
+    item_id = file.ids.make(filename, f"picture_{file.counts.pictures:06d}")
+    extension = split_extension(filename)[1]
+    if not extension:
+        extension = EXTENSION_OF_FORMAT.get(sniff_format(encoded[:16]) or "", ".jpg")
+    picture = item_id + extension
+    shapes = builder.shapes(record, size)
+    annotations = [
+        *(_annotation(one, number, labels, size) for number, one in enumerate(shapes)),
+        *(
+            {"id": 0, "type": "label", "attributes": {}, "group": 0, "label_id": labels[tag.label]}
+            for tag in builder.tags(record)
+        ),
+    ]
+    archive.writestr(posixpath.join("images", subset, picture), encoded)
+    item = {
+        "id": item_id,
+        "annotations": annotations,
+        "attr": {},
+        "image": {"path": picture, "size": list(size)},
+    }
+    file.stream.write(("," if file.counts.pictures else "") + json.dumps(item))
+    file.counts.pictures += 1
+    file.counts.objects += len(shapes)
+
+
+def _size(detection: Detection, encoded: bytes, where: str) -> tuple[int, int]:
+    if detection.height and detection.width:
+        return detection.height, detection.width
+    size = picture_size(encoded)
+    if size is None:
+        raise TfodError(f"{where}: the size of the picture is not known")
+    return size
+
+
+def _annotation(
+    shape: CvatShape, number: int, labels: Mapping[str, int], size: tuple[int, int]
+) -> dict[str, Any]:
+    attributes: dict[str, Any] = {name: _TRUTH.get(text, text) for name, text in shape.attributes}
+    attributes["occluded"] = shape.occluded
+    found: dict[str, Any] = {
+        "id": number,
+        "attributes": attributes,
+        "group": shape.group,
+        "label_id": labels[shape.label],
+        "z_order": 0,
+    }
+    left, top, right, bottom = shape.extent
+    if shape.kind == MASK:
+        mask = decode_runs(shape.runs, shape.extent, size)
+        counts = compressed_runs(run_lengths(mask.ravel(order="F")))
+        return {**found, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
+    return {**found, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
+
+
+def compressed_runs(runs: Iterable[int]) -> str:
+    """COCO's text of runs that go column by column.
+
+    Each number, from the third on less the one before the last, in groups of five bits.
+    Source: ``rleToString`` in cocoapi's common/maskApi.c.
+    """
+    counts = np.fromiter(runs, np.int64)
+    steps = counts.copy()
+    steps[3:] -= counts[1:-2]
+    letters = []
+    for value in steps.tolist():
+        more = True
+        while more:
+            bits = value & 0x1F
+            value >>= 5
+            more = value != (-1 if bits & 0x10 else 0)
+            letters.append(chr((bits | (0x20 if more else 0)) + 48))
+    return "".join(letters)

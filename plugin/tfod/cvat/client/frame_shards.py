@@ -1,0 +1,171 @@
+"""Frames of CVAT as shards in a folder, with their label map and what there is to know of them.
+
+The server's own format and the bridge both write here, so that their exports are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfod.check.cvat_xml import CvatImage
+from tfod.cvat.client.objects import DetectionBuilder
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.label_map import LabelMap, comment_on_empty
+from tfod.errors import TfodError
+from tfod.tfrecord.writer import ShardSetWriter
+
+LABEL_MAP = "label_map.pbtxt"
+NOTES = "EXPORT_NOTES.txt"
+"""A text beside the shards that says what of the task is not in them; written if there is any."""
+DEFAULT_SUBSET = "default"
+
+
+@dataclass
+class Exported:
+    """What was written.
+
+    Attributes:
+        frames, objects: how many.
+        dropped: frames without an annotation that were left out.
+        without_picture: frames whose image file is not there.
+        left_out, changed: what did not come along, and what came in another form, as sentences.
+        subsets: their names.
+    """
+
+    frames: int = 0
+    objects: int = 0
+    dropped: int = 0
+    without_picture: int = 0
+    left_out: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    subsets: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """What is in the shards, in a few words."""
+        text = f"{_plural(self.frames, 'frame')}, {_plural(self.objects, 'object')}"
+        if len(self.subsets) > 1:
+            text += f", subsets {', '.join(self.subsets)}"
+        return text + (f"; {_plural(self.dropped, 'empty frame')} left out" if self.dropped else "")
+
+    def notes(self) -> Iterator[str]:
+        """What a user has to know, as sentences."""
+        if self.without_picture:
+            yield f"{_plural(self.without_picture, 'frame')} without an image file from the server"
+        yield from self.left_out
+        yield from self.changed
+
+
+class FrameShards:
+    """Writes one frame after the other.
+
+    Use as a context manager: leaving it by an exception discards what was written.
+
+    Args:
+        folder: where to write.
+        labels: names of the classes, which get ids from 1 in this order.
+        input_types: of attributes, by class and name.
+        save_masks: write an instance mask for each object.
+        keep_empty: write frames without an annotation, too.
+        num_shards: of each subset.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        labels: Iterable[str],
+        input_types: Mapping[tuple[str, str], str],
+        *,
+        save_masks: bool,
+        keep_empty: bool,
+        num_shards: int = 1,
+    ) -> None:
+        self._folder = folder
+        self._label_map = LabelMap.from_names(labels)
+        self._builder = DetectionBuilder(self._label_map, input_types, save_masks)
+        self._keep_empty = keep_empty
+        self._num_shards = num_shards
+        self._writers: dict[str, ShardSetWriter] = {}
+        self._stack = contextlib.ExitStack()
+        self._exported = Exported()
+
+    def __enter__(self) -> FrameShards:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+    def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
+        """Write a frame.
+
+        Args:
+            image: the frame, with its subset.
+            read: reads its image file; None where those are not saved.
+
+        Raises:
+            TfodError: it cannot be written, with its name.
+        """
+        try:
+            placed = self._builder.place(image)
+            if not placed and not image.tags and not self._keep_empty:
+                self._exported.dropped += 1
+                return
+            encoded = read() if read else None
+            payload = encode_detection(self._builder.build(image, placed, encoded))
+        except (OSError, ValueError, TypeError, ArithmeticError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
+        self._writer(image.subset or DEFAULT_SUBSET).write(payload)
+        self._exported.without_picture += read is not None and not encoded
+        self._exported.frames += 1
+        self._exported.objects += len(placed)
+
+    def _writer(self, subset: str) -> ShardSetWriter:
+        if subset not in self._writers:
+            writer = ShardSetWriter(self._folder, subset, num_shards=self._num_shards)
+            self._writers[subset] = self._stack.enter_context(writer)
+        return self._writers[subset]
+
+    def finish(self, subsets: Sequence[str] = ()) -> Exported:
+        """Write the label map and the notes.
+
+        Args:
+            subsets: get a shard of no record if they have no frame, unless those were left out.
+        """
+        exported, losses = self._exported, self._builder.losses
+        all_of_them = self._keep_empty or not self._writers
+        empty = [one for one in subsets if all_of_them and one not in self._writers]
+        for subset in empty:
+            self._writer(subset)
+        exported.subsets = list(self._writers)
+        exported.left_out, exported.changed = losses.left_out(), losses.changed()
+        self._write(LABEL_MAP, self._label_map.to_text(comment_on_empty(empty)))
+        if exported.left_out or exported.changed:
+            self._write(NOTES, _notes(exported))
+        return exported
+
+    def _write(self, name: str, text: str) -> None:
+        with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _notes(exported: Exported) -> str:
+    lines = [f"Exported from CVAT by tfod: {exported.summary()}."]
+    if exported.left_out:
+        lines += ["", "In CVAT, but not in these shards:"]
+        lines += [f"- {one}" for one in exported.left_out]
+        lines += [
+            "An import that replaces the annotations of the task deletes them there.",
+            'Keep a copy as "CVAT for images 1.1".',
+        ]
+    if exported.changed:
+        lines += ["", "In these shards in another form:"]
+        lines += [f"- {one}" for one in exported.changed]
+    return "\n".join(lines) + "\n"
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")

@@ -1,0 +1,243 @@
+"""From a zip of shards to annotations on the server: checked, compared, converted, uploaded."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfod.check.check import Options, check
+from tfod.check.frames import Matcher
+from tfod.check.receivers import CVAT
+from tfod.check.render import render_text
+from tfod.check.report import Report
+from tfod.check.sources import take_inventory
+from tfod.check.task import Task
+from tfod.convert.safe_xml import MEMBER
+from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
+from tfod.cvat.client.dataset import write_dataset
+from tfod.cvat.client.document import DocumentWriter
+from tfod.cvat.client.live_task import LiveTask, fetch_task
+from tfod.cvat.client.progress import progress_bar
+from tfod.cvat.client.server import Server
+from tfod.cvat.client.shapes import ShapeBuilder
+from tfod.cvat.client.shard_zip import read_zip
+from tfod.cvat.client.target import PROJECT, Target
+from tfod.cvat.client.upload import (
+    ANNOTATION_FORMAT,
+    DATASET_FORMAT,
+    require_append,
+    require_format,
+    upload,
+)
+from tfod.cvat.client.writing import writing
+from tfod.errors import TfodError
+
+Say = Callable[[str], object]
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What is to be done.
+
+    Attributes:
+        path: the zip.
+        append: keep the annotations that are there.
+        dry_run: stop before anything is touched.
+        label_map: file or name of a label map in place of the one in the zip.
+    """
+
+    path: str
+    append: bool = False
+    dry_run: bool = False
+    label_map: str | None = None
+
+
+def import_zip(
+    server: Server, target: Target, options: ImportOptions, tell: Say, warn: Say
+) -> bool:
+    """Import a zip.
+
+    Args:
+        server: where.
+        target: a task or a job, whose annotations change, or a project, which gets new tasks.
+        options: what is to be done.
+        tell: takes the report and the changes.
+        warn: takes what does not come along.
+
+    Returns:
+        False when the check has found errors: nothing was touched, and the report was told.
+
+    Raises:
+        TfodError: it could not be done.
+    """
+    is_project = target.kind == PROJECT
+    if options.append and is_project:
+        raise TfodError(f"an import into {target} adds tasks and changes none; leave out --mode")
+    if options.append:
+        require_append(server)
+    live = fetch_task(server, target)
+    if not live.labels:
+        raise TfodError(f"{target} has no labels; add those of the zip to it first")
+    report = check_zip(options, live.task)
+    if not report.valid:
+        tell(render_text(report, color=False))
+        if "IMG001" in report.counts.by_code:
+            warn(
+                f"{target} gets new tasks from images, and records without one have none; import "
+                "annotations alone into its tasks: tfod cvat import task ID …"
+            )
+        return False
+    if live.deleted:
+        warn(_deleted(live))
+    require_format(server, DATASET_FORMAT if is_project else ANNOTATION_FORMAT)
+    with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
+        path = os.path.join(scratch, "annotations.zip")
+        with writing(os.path.dirname(scratch), "make room, or name another folder in TMPDIR"):
+            if is_project:
+                _prepare_dataset(live, options, path, tell, warn)
+            else:
+                _prepare_annotations(server, live, options, path, tell, warn)
+        if options.dry_run:
+            tell("dry run: nothing was touched")
+            return True
+        tell(_what_happens(server, target, options.append))
+        _upload(server, target, path, options.append, warn)
+    tell(f"{server.host} has imported {options.path} into {target}")
+    return True
+
+
+def _deleted(live: LiveTask) -> str:
+    shown = ", ".join(live.deleted[:_NAMES_SHOWN])
+    more = ", …" if len(live.deleted) > _NAMES_SHOWN else ""
+    return f"frames that were deleted from {live.target} do not count: {shown}{more}"
+
+
+def check_zip(options: ImportOptions, task: Task) -> Report:
+    """Check a zip against a task, for what matters to an import.
+
+    Raises:
+        TfodError: it is no zip, or cannot be read.
+    """
+    with take_inventory([options.path]) as inventory:
+        if inventory.groups or len(inventory.archives) != 1:
+            raise TfodError(f"{options.path} is no zip; pack the shards and their label map")
+        size = inventory.archives[0].size()
+        with progress_bar("checking", size, "B") as advance:
+
+            def progress(read: int, _: int) -> None:
+                advance(read)
+
+            return check(
+                inventory,
+                Options(
+                    receiver=CVAT,
+                    label_map=options.label_map,
+                    task=task,
+                    hash_sources=False,
+                    decode=0,  # as CVAT's own importer
+                ),
+                progress,
+            )
+
+
+def _prepare_annotations(
+    server: Server, live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
+) -> None:
+    """Write CVAT's own XML, zipped, and tell what would change."""
+    changes = Changes()
+    names = {label.number: name for name, label in live.labels.items()}
+    annotations = server.get(f"{live.target.path}/annotations")
+    with server.expected():
+        there = shapes_by_frame(annotations, names, live.numbers, changes)
+    del annotations
+    builder = ShapeBuilder(live.labels)
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open(MEMBER, "w", force_zip64=True) as stream,
+    ):
+        document = DocumentWriter(stream, live.name)
+        others = _convert(live, options, document, builder, there, changes)
+        document.finish()
+    for left in there.values():  # frames that no record is for
+        changes.compare(left, (), options.append)
+    tell(changes.text(options.append))
+    if others:
+        warn(f"frames of the task that are not in {live.target}, left out: {others}")
+    if sentence := builder.not_carried.sentence():
+        warn(sentence)
+
+
+def _convert(
+    live: LiveTask,
+    options: ImportOptions,
+    document: DocumentWriter,
+    builder: ShapeBuilder,
+    there: dict[int, list[tuple[str, str, tuple[int, ...]]]],
+    changes: Changes,
+) -> int:
+    """Write the frames that a zip has records of; return how many of them are not the target's."""
+    others = converted = 0
+    frames = live.task.frames or ()
+    records = read_zip(options.path, options.label_map)
+    matcher = Matcher(live.task, (one.detection.filename or "" for one in records))
+    with progress_bar("converting", len(frames), "frames") as advance:
+        for record in read_zip(options.path, options.label_map):
+            detection = record.detection
+            place = matcher.place(detection.filename or "", record.where)
+            if live.numbers[place] not in live.own:
+                others += 1
+                continue
+            converted += 1
+            frame = frames[place]
+            height, width = frame.height or detection.height, frame.width or detection.width
+            if not height or not width:
+                raise TfodError(f"{record.where}: neither it nor its frame has a size")
+            shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
+            keys = [*map(key_of, shapes), *(key_of_tag(tag.label) for tag in tags)]
+            changes.compare(there.pop(live.numbers[place], ()), keys, options.append)
+            number = live.document_numbers[place]
+            document.image(number, frame.name, (height, width), shapes, tags)
+            advance(1)
+    if not converted:
+        raise TfodError(
+            f"none of the {others} images is a frame of {live.target}; import them into their "
+            "own job, or into the task"
+        )
+    return others
+
+
+def _prepare_dataset(
+    live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
+) -> None:
+    """Write a dataset with its pictures, zipped, and tell what tasks it makes."""
+    builder = ShapeBuilder(live.labels)
+    subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
+    for subset, written in subsets.items():
+        tell(f"new task {subset!r}: {written.pictures} pictures, {written.objects} objects")
+    if sentence := builder.not_carried.sentence():
+        warn(sentence)
+
+
+def _what_happens(server: Server, target: Target, append: bool) -> str:
+    if target.kind == PROJECT:
+        return f"adding the tasks to {target} on {server.host}"
+    if append:
+        return f"adding to the annotations of {target} on {server.host}"
+    return f"replacing all annotations of {target} on {server.host}"
+
+
+def _upload(server: Server, target: Target, path: str, append: bool, warn: Say) -> None:
+    format_name = DATASET_FORMAT if target.kind == PROJECT else ANNOTATION_FORMAT
+    try:
+        upload(server, target, Path(path), format_name, append)
+    except KeyboardInterrupt:
+        if server.finishing:
+            warn(f"the upload was complete: {server.host} goes on with its import into {target}")
+        else:
+            warn(f"the upload was not complete: {target} is as it was")
+        raise

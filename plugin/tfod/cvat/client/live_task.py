@@ -1,0 +1,159 @@
+"""A task, a job or a project as the server has it now: labels and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfod.check.task import Frame, Task
+from tfod.cvat.client.server import Server, ServerError
+from tfod.cvat.client.target import JOB, PROJECT, TASK, Target
+from tfod.errors import TfodError
+
+_VIDEO = "interpolation"
+_FLAT = "2d"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A class of the task: its number there, and the kinds of its attributes by name."""
+
+    number: int
+    name: str
+    input_types: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LiveTask:
+    """What the server says.
+
+    Attributes:
+        target: what was asked for.
+        name: as people know it.
+        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
+            zip of the task's is known by them.
+        labels: by name.
+        numbers: of each frame in ``task.frames``: the one in the server's annotations.
+        document_numbers: and the one in CVAT's XML.
+        own: the former of those frames that annotations may come to.
+        deleted: names of frames that were deleted; they are not among the frames.
+        subset: of the task.
+    """
+
+    target: Target
+    name: str
+    task: Task
+    labels: Mapping[str, Label]
+    numbers: tuple[int, ...] = ()
+    document_numbers: tuple[int, ...] = ()
+    own: frozenset[int] = frozenset()
+    deleted: tuple[str, ...] = ()
+    subset: str = ""
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A frame with its number in the annotations and in CVAT's XML."""
+
+    frame: Frame
+    number: int
+    document_number: int
+    deleted: bool
+
+
+def fetch_task(server: Server, target: Target) -> LiveTask:
+    """Ask the server for labels and frames.
+
+    Raises:
+        TfodError: there is no such thing, or it has no pictures.
+    """
+    with server.expected():
+        return _fetch(server, target)
+
+
+def _fetch(server: Server, target: Target) -> LiveTask:
+    about: Any = target.retrieve(server)
+    if about.get("dimension", _FLAT) not in (_FLAT, None):
+        raise TfodError(f"{target} has {about['dimension']} data; only pictures have boxes")
+    found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
+    labels = {one.name: one for one in map(_label, found) if one is not None}
+    if target.kind == PROJECT:
+        # An import makes new tasks: the frames of those that are there do not matter.
+        task = Task(labels=frozenset(labels), new_tasks=True)
+        return LiveTask(target, str(about.get("name") or target), task, labels)
+    numbered = list(_frames(server, target, about))
+    own = [one for one in numbered if not one.deleted]
+    # Of equal names the last counts: the job's own.
+    kept = [*(_other_frames(server, about, numbered) if target.kind == JOB else ()), *own]
+    return LiveTask(
+        target=target,
+        name=str(about.get("name") or target),
+        task=Task(
+            labels=frozenset(labels),
+            frames=tuple(one.frame for one in kept),
+            video=about.get("mode") == _VIDEO,
+        ),
+        labels=labels,
+        numbers=tuple(one.number for one in kept),
+        document_numbers=tuple(one.document_number for one in kept),
+        own=frozenset(one.number for one in own),
+        deleted=tuple(one.frame.name for one in numbered if one.deleted),
+        subset=str(about.get("subset") or ""),
+    )
+
+
+def _other_frames(server: Server, job: Any, numbered: Iterable[_Numbered]) -> list[_Numbered]:
+    """The frames of a job's task that are not the job's; none where the user may not see them."""
+    numbers = {one.number for one in numbered}
+    try:
+        frames = list(_frames(server, Target(TASK, job["task_id"]), job))
+    except ServerError as error:
+        if error.status in (403, 404):
+            return []
+        raise
+    return [one for one in frames if one.number not in numbers and not one.deleted]
+
+
+def _label(found: Any) -> Label | None:
+    """None for a part of a skeleton, which no shape of its own can have."""
+    if found.get("parent_id") is not None:
+        return None
+    types = {one["name"]: one.get("input_type", "") for one in found.get("attributes", ())}
+    return Label(found["id"], found["name"], types)
+
+
+def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:
+    """The frames of a task or a job, in order.
+
+    In a job, numbers count from the beginning of its task.
+    """
+    meta = server.get(f"{target.path}/data/meta")
+    step = _step(meta.get("frame_filter") or "")
+    first = about.get("start_frame", 0) if target.kind == JOB else 0
+    # Where the task's frame 0 is in the document: the meta of a job begins with the job.
+    origin = meta["start_frame"] - first * step
+    deleted = set(meta.get("deleted_frames") or ())
+    pictures: list[Any] = meta["frames"]
+    included = meta.get("included_frames")
+    count = int(meta.get("size") or len(pictures))
+    numbers = list(range(first, first + count))
+    if included is not None:
+        numbers = sorted((number - origin) // step for number in included)
+    is_video = about.get("mode") == _VIDEO
+    for number in numbers:
+        document_number = origin + number * step
+        if is_video:
+            picture = pictures[0]
+            name = f"frame_{document_number:06d}"
+        else:
+            # A job of chosen frames, as ground truth, lists its whole range with placeholders.
+            picture = pictures[number - first]
+            name = picture["name"]
+        size = picture.get("height") or None, picture.get("width") or None
+        yield _Numbered(Frame(name, number, *size), number, document_number, number in deleted)
+
+
+def _step(frame_filter: str) -> int:
+    key, _, value = frame_filter.partition("=")
+    return max(1, int(value)) if key.strip() == "step" and value.strip().isdigit() else 1

@@ -1,0 +1,102 @@
+"""Masks between CVAT's runs, PNG pictures and arrays of pixels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfod.check.cvat_shapes import BOX, MASK, CvatShape
+from tfod.detection.corners import Corners, enclosing_pixels
+from tfod.detection.raster import fill_box, fill_polygon
+from tfod.errors import TfodError, how_to_install
+
+_MOST_PIXELS = 1 << 28
+
+
+def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
+    """The pixels of a shape, bool of shape (height, width); what is outside is cut off."""
+    if shape.kind == MASK:
+        return decode_runs(shape.runs, shape.extent, size)
+    if shape.kind == BOX and not shape.rotation:
+        return fill_box(shape.extent, size)
+    return fill_polygon(shape.outline, size)
+
+
+def decode_runs(runs: Sequence[int], extent: Corners, size: tuple[int, int]) -> np.ndarray:
+    """A mask from CVAT's runs: row by row in its extent, so many pixels outside, inside, …
+
+    Args:
+        runs: as many pixels in all as the extent has.
+        extent: left, top, right, bottom, half-open.
+        size: height and width of the picture; what lies outside of it is cut off.
+    """
+    left, top, right, bottom = (int(value) for value in extent)
+    inside = np.arange(len(runs)) % 2 == 1
+    part = np.repeat(inside, runs).reshape(bottom - top, right - left)
+    height, width = size
+    mask = np.zeros(size, bool)
+    rows = slice(max(top, 0), min(bottom, height))
+    columns = slice(max(left, 0), min(right, width))
+    part = part[
+        rows.start - top : max(rows.stop - top, 0),
+        columns.start - left : max(columns.stop - left, 0),
+    ]
+    mask[rows, columns] = part
+    return mask
+
+
+def encode_runs(mask: np.ndarray) -> tuple[list[int], Corners] | None:
+    """CVAT's runs of a mask and their extent, half-open; None where the mask is empty."""
+    corners = enclosing_pixels(mask)
+    if corners is None:
+        return None
+    left, top, right, bottom = (int(value) for value in corners)
+    return run_lengths(mask[top:bottom, left:right].ravel()), corners
+
+
+def run_lengths(flat: np.ndarray) -> list[int]:
+    """How many pixels are outside, inside, outside, …; the first may be 0."""
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    edges = np.concatenate(([0], changes, [len(flat)]))
+    lengths: list[int] = np.diff(edges).tolist()
+    return [0, *lengths] if flat[0] else lengths
+
+
+def decode_png(data: bytes, what: str) -> np.ndarray:
+    """A mask from a PNG, bool of shape (height, width).
+
+    Raises:
+        TfodError: the bytes are no picture, or a bomb.
+    """
+    image_class = pillow()
+    try:
+        with image_class.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise TfodError(f"{what}: a mask has {image.width}x{image.height} pixels; too many")
+            pixels = np.asarray(image)
+    except TfodError:
+        raise
+    except Exception as error:  # whatever Pillow raises for what is no picture
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TfodError(
+            f"{what}: a mask cannot be decoded ({reason}); export the shard again"
+        ) from None
+    # TensorFlow decodes one channel; a fourth one would be opacity.
+    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
+    return np.asarray(drawn)
+
+
+def pillow() -> Any:
+    """Pillow's ``Image`` module.
+
+    Raises:
+        TfodError: it is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise TfodError(f"masks need Pillow; {how_to_install('cvat')}") from None
+    return Image

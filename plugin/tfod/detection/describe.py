@@ -1,0 +1,177 @@
+"""What is in a shard: records, keys with kinds and lengths, classes, sizes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tfod.detection import keys
+from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_source
+from tfod.example.example import Example
+from tfod.example.wire import Kind
+from tfod.tfrecord.opening import shard_size
+from tfod.tfrecord.records import read_records
+from tfod.tfrecord.shard_sources import find_all_shards
+
+_LIST_PREFIXES = ("image/object/", "image/class/")
+
+
+@dataclass
+class KeySummary:
+    """One key over all records that were read."""
+
+    kinds: Counter[Kind | None] = field(default_factory=Counter)
+    records: int = 0
+    shortest: int = 1 << 62
+    longest: int = 0
+
+    def add(self, kind: Kind | None, count: int) -> None:
+        """Count one record's feature of ``count`` values."""
+        self.kinds[kind] += 1
+        self.records += 1
+        self.shortest = min(self.shortest, count)
+        self.longest = max(self.longest, count)
+
+
+@dataclass
+class Description:
+    """What is in one shard or several."""
+
+    shards: int = 0
+    file_bytes: int = 0
+    records: int = 0
+    payload_bytes: int = 0
+    largest_record: int = 0
+    boxes: int = 0
+    keys: dict[str, KeySummary] = field(default_factory=dict)
+    class_text: Counter[str] = field(default_factory=Counter)
+    class_label: Counter[int] = field(default_factory=Counter)
+    picture_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+
+    def feature_description(self) -> FeatureDescription:
+        """The tightest description under which all these records parse."""
+        return {
+            key: _spec(key, summary, self.records)
+            for key, summary in sorted(self.keys.items())
+            if any(summary.kinds)
+        }
+
+    def to_text(self) -> str:
+        """For people: at most 80 columns, counts first."""
+        return "\n".join(_lines(self)) + "\n"
+
+
+def describe(source: str | os.PathLike[str]) -> Description:
+    """Read all records of the shards that a file, a folder or a glob means, and sum them up.
+
+    Raises:
+        ShardsNotFoundError, ShardError: as :func:`tfod.detection.stream.read_examples`.
+    """
+    found = Description()
+    for path in (path for one in find_all_shards(source) for path in one.paths):
+        found.shards += 1
+        found.file_bytes += shard_size(path)
+        for record in read_records(path):
+            _add(found, Example(record, path))
+    return found
+
+
+def _add(found: Description, example: Example) -> None:
+    found.records += 1
+    found.payload_bytes += example.record.length
+    found.largest_record = max(found.largest_record, example.record.length)
+    for key in example:
+        kind = example.kind(key)
+        found.keys.setdefault(key, KeySummary()).add(kind, example.value_count(key))
+    if example.kind(keys.XMIN) is Kind.FLOAT:
+        found.boxes += len(example.floats(keys.XMIN))
+    if example.kind(keys.CLASS_TEXT) is Kind.BYTES:
+        texts = example.byte_strings(keys.CLASS_TEXT)
+        found.class_text.update(text.decode("utf-8", "replace") for text in texts)
+    if example.kind(keys.CLASS_LABEL) is Kind.INT64:
+        found.class_label.update(example.ints(keys.CLASS_LABEL))
+    if example.kind(keys.FORMAT) is Kind.BYTES:
+        texts = example.byte_strings(keys.FORMAT)
+        found.formats.update(text.decode("utf-8", "replace") for text in texts)
+    if example.kind(keys.HEIGHT) is example.kind(keys.WIDTH) is Kind.INT64:
+        height, width = example.ints(keys.HEIGHT), example.ints(keys.WIDTH)
+        if len(height) == len(width) == 1:
+            found.picture_sizes[height[0], width[0]] += 1
+
+
+_NOTHING: dict[Kind, Value] = {Kind.BYTES: b"", Kind.INT64: 0, Kind.FLOAT: 0.0}
+
+
+def _spec(key: str, summary: KeySummary, records: int) -> FeatureSpec:
+    kind = next(kind for kind, _ in summary.kinds.most_common() if kind is not None)
+    # Lists of objects and classes may have any length, even where each happens to have one.
+    if summary.shortest == summary.longest == 1 and not key.startswith(_LIST_PREFIXES):
+        if summary.records == records:
+            return FeatureSpec(kind, ())
+        return FeatureSpec(kind, (), _NOTHING[kind])
+    return FeatureSpec(kind)
+
+
+def _lines(found: Description) -> Iterator[str]:
+    yield (
+        f"{found.shards} {_noun(found.shards, 'shard')}, {found.records} "
+        f"{_noun(found.records, 'record')}, {found.boxes} {_noun(found.boxes, 'box', 'boxes')}; "
+        f"{_bytes(found.file_bytes)}, largest record {_bytes(found.largest_record)}"
+    )
+    yield ""
+    width = max((len(key) for key in found.keys), default=0)
+    yield f"{'key':<{width}}  {'kind':<10}  records  values"
+    for key, summary in sorted(found.keys.items()):
+        kinds = "/".join(kind.value if kind else "nothing" for kind in summary.kinds)
+        values = f"{summary.shortest}"
+        if summary.longest != summary.shortest:
+            values += f"..{summary.longest}"
+        yield f"{key:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
+    sizes = Counter({f"{h} x {w}": n for (h, w), n in found.picture_sizes.items()})
+    texts = Counter({repr(text): n for text, n in found.class_text.items()})
+    formats = Counter({repr(text): n for text, n in found.formats.items()})
+    labels = Counter({str(label): n for label, n in found.class_label.items()})
+    for title, counter in (
+        ("class text", texts),
+        ("class label", labels),
+        ("height x width", sizes),
+        ("format", formats),
+    ):
+        if counter:
+            yield ""
+            yield from _wrapped(title, counter)
+    yield ""
+    yield "import tensorflow as tf"
+    yield ""
+    yield to_source(found.feature_description()).rstrip("\n")
+
+
+def _wrapped(title: str, counts: Counter[str], most: int = 20) -> Iterator[str]:
+    """``title: a (3), b (2)`` over as many lines of 80 columns as it takes."""
+    parts = [f"{name} ({count})" for name, count in counts.most_common(most)]
+    if len(counts) > most:
+        parts.append(f"and {len(counts) - most} more")
+    line = f"{title}:"
+    for position, part in enumerate(parts):
+        part += "," if position < len(parts) - 1 else ""
+        if len(line) + 1 + len(part) > 80:
+            yield line
+            line = "   "
+        line += " " + part
+    yield line
+
+
+def _noun(count: int, one: str, many: str = "") -> str:
+    return one if count == 1 else many or one + "s"
+
+
+def _bytes(size: int) -> str:
+    value = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"

@@ -1,0 +1,94 @@
+"""From a Detection to a serialized Example."""
+
+from __future__ import annotations
+
+from tfod.detection import keys
+from tfod.detection.attributes import Corrections, encode_attribute
+from tfod.detection.detection import Detection, Keypoints
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    text_feature,
+)
+
+
+def encode_detection(detection: Detection) -> bytes:
+    """Write a Detection as a serialized ``tf.train.Example``, keys in a fixed order.
+
+    A field that is None or empty writes no key, but ``encoded``, ``format``, ``source_id`` and the
+    like may be an empty text, which writes the key with an empty value.
+
+    Raises:
+        TypeError: an attribute's value is not JSON (see :func:`is_attribute_value`).
+    """
+    features: dict[str, bytes] = {}
+    for key, size in ((keys.HEIGHT, detection.height), (keys.WIDTH, detection.width)):
+        if size is not None:
+            features[key] = int64_feature([size])
+    for key, text in (
+        (keys.FILENAME, detection.filename),
+        (keys.SOURCE_ID, detection.source_id),
+        (keys.SHA256, detection.sha256),
+        (keys.FORMAT, detection.format),
+    ):
+        if text is not None:
+            features[key] = bytes_feature([text.encode()])
+    if detection.encoded is not None:
+        features[keys.ENCODED] = bytes_feature([bytes(detection.encoded)])
+    _encode_image_labels(detection, features)
+    if detection.captions:
+        features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
+    for name, ids in detection.image_attributes.items():
+        features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
+    corrections = Corrections(dict(detection.image_extra))
+    if len(detection.boxes):
+        _encode_objects(detection, features)
+        for name in detection.attributes:
+            encode_attribute(name, detection.attributes, features, corrections)
+    if corrections:
+        features[keys.EXTRA_ATTRIBUTES] = bytes_feature([corrections.to_json()])
+    return encode_example(features)
+
+
+def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> None:
+    labels = detection.image_labels
+    if not labels:
+        return
+    if all(label.text is not None for label in labels):
+        features[keys.IMAGE_CLASS_TEXT] = bytes_feature((x.text or "").encode() for x in labels)
+    if all(label.label is not None for label in labels):
+        features[keys.IMAGE_CLASS_LABEL] = int64_feature(x.label or 0 for x in labels)
+    if any(label.confidence is not None for label in labels):
+        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(
+            [1.0 if x.confidence is None else x.confidence for x in labels]
+        )
+
+
+def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
+    for side, key in enumerate(keys.BOX):
+        features[key] = float_feature(detection.boxes[:, side])
+    if detection.class_text is not None:
+        features[keys.CLASS_TEXT] = text_feature(detection.class_text)
+    if detection.class_label is not None:
+        features[keys.CLASS_LABEL] = int64_feature(detection.class_label)
+    if detection.masks is not None:
+        features[keys.MASK] = bytes_feature(
+            b"" if mask is None else bytes(mask.data) for mask in detection.masks
+        )
+    elif detection.numerical_masks is not None:
+        features[keys.MASK] = float_feature(detection.numerical_masks.reshape(-1))
+    if detection.keypoints is not None:
+        _encode_keypoints(detection.keypoints, features)
+
+
+def _encode_keypoints(keypoints: Keypoints, features: dict[str, bytes]) -> None:
+    visibility = keypoints.visibility
+    features[keys.KEYPOINT_X] = float_feature(keypoints.xy[:, :, 0].reshape(-1))
+    features[keys.KEYPOINT_Y] = float_feature(keypoints.xy[:, :, 1].reshape(-1))
+    features[keys.KEYPOINT_VISIBILITY] = int64_feature(visibility.reshape(-1).tolist())
+    features[keys.KEYPOINT_NUM] = int64_feature((visibility > 0).sum(axis=1).tolist())
+    if keypoints.names:
+        names = [name.encode() for name in keypoints.names] * len(visibility)
+        features[keys.KEYPOINT_TEXT] = bytes_feature(names)

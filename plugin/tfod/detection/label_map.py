@@ -1,0 +1,359 @@
+"""Label maps: the ``StringIntLabelMap`` text files that give class names their ids.
+
+Source: object_detection/protos/string_int_label_map.proto and utils/label_map_util.py of
+tensorflow/models. Parsing is protobuf's own text format with that message's descriptor, so every
+legal spelling is read: comments, commas, semicolons, ``<>``, both quotes, escapes, joined strings.
+The descriptor is built at run time: generated code would tie us to one protobuf release.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_encoding,
+    text_format,
+)
+
+from tfod.errors import LabelMapError, ShardError
+from tfod.tfrecord.opening import open_shard
+from tfod.tfrecord.remote import is_url
+
+_BYTE_ORDER_MARK = "\ufeff"
+LONGEST_LABEL_MAP = 4 << 20
+"""Bytes; that of 20,000 classes of Open Images has 1.5 million."""
+_STEP = 1 << 20
+_NO_IDS: frozenset[int] = frozenset()
+_PACKAGED = Path(__file__).parents[1] / "label_maps"
+_CHECKOUT = Path(__file__).parents[3] / "label_maps"
+_CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+# Datumaro's reader takes items without the word "item" in front; so do we. Blanks are looked at
+# from their first one alone, or a million of them would be looked at a million times.
+_BRACE = re.compile(r"(?<!\s)(\s*)\{")
+_LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
+EMPTY_SUBSETS = "subsets without pictures:"
+"""Begins the comment in a label map that names subsets whose shards are empty on purpose."""
+
+
+def comment_on_empty(subsets: Sequence[str]) -> str:
+    """The comment for :meth:`LabelMap.to_text`; '' where no subset is empty."""
+    return f"{EMPTY_SUBSETS} {json.dumps(list(subsets))}" if subsets else ""
+
+
+@dataclass(frozen=True)
+class Keypoint:
+    """One named keypoint of a class; ``id`` is its place in the record's keypoint lists."""
+
+    id: int
+    label: str
+
+
+@dataclass(frozen=True)
+class LabelMapItem:
+    """One class.
+
+    Attributes:
+        id: what ``image/object/class/label`` holds.
+        name: what ``image/object/class/text`` holds, usually; '' when the file gives none.
+        display_name: name for people, '' when the file gives none.
+        keypoints: names of the class's keypoints.
+        frequency, instance_count, ancestor_ids, descendant_ids: carried, not interpreted.
+    """
+
+    id: int
+    name: str = ""
+    display_name: str = ""
+    keypoints: tuple[Keypoint, ...] = ()
+    frequency: int | None = None
+    instance_count: int | None = None
+    ancestor_ids: tuple[int, ...] = ()
+    descendant_ids: tuple[int, ...] = ()
+
+    @property
+    def class_name(self) -> str:
+        """The name, or the display name, or the id as text where the file gives neither."""
+        return self.name or self.display_name or str(self.id)
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """The classes of a label map, in the file's order."""
+
+    items: tuple[LabelMapItem, ...] = ()
+
+    @classmethod
+    def from_names(cls, names: Iterable[str]) -> LabelMap:
+        """Number names from 1, as the OD API's scripts do."""
+        return cls(tuple(LabelMapItem(i, name) for i, name in enumerate(names, start=1)))
+
+    @functools.cached_property
+    def _by_text(self) -> dict[str, LabelMapItem]:
+        found: dict[str, LabelMapItem] = {}
+        for texts in (
+            ((item.name, item) for item in self.items),
+            ((item.display_name, item) for item in self.items),
+        ):
+            for text, item in texts:
+                if text:
+                    found.setdefault(text, item)
+        return found
+
+    @functools.cached_property
+    def _by_id(self) -> dict[int, LabelMapItem]:
+        return {item.id: item for item in reversed(self.items)}
+
+    @functools.cached_property
+    def _ids_by_text(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for item in self.items:
+            for text in (item.name, item.display_name):
+                if text:
+                    found.setdefault(text, set()).add(item.id)
+        return found
+
+    @functools.cached_property
+    def id_range(self) -> tuple[int, int]:
+        """The smallest and the largest id; 0, 0 of an empty map."""
+        ids = self._by_id or (0,)
+        return min(ids), max(ids)
+
+    def ids_of(self, text: str) -> AbstractSet[int]:
+        """The ids of all classes that have this name or display name."""
+        return self._ids_by_text.get(text, _NO_IDS)
+
+    def find(self, text: str) -> LabelMapItem | None:
+        """The class that has this name, or else this display name."""
+        return self._by_text.get(text)
+
+    def find_id(self, class_id: int) -> LabelMapItem | None:
+        """The class that has this id; of several the first, as in the OD API."""
+        return self._by_id.get(class_id)
+
+    def to_text(self, comment: str = "") -> str:
+        """The map in text format, laid out as CVAT documents it: a tab, ``id``, ``name``."""
+        head = "".join(f"# {line}\n" for line in comment.splitlines())
+        return head + "".join(_item_text(item) for item in self.items)
+
+
+def _item_text(item: LabelMapItem) -> str:
+    lines = [f"id: {item.id}"]
+    for field in ("name", "display_name"):
+        text = getattr(item, field)
+        if text:
+            lines.append(f"{field}: '{_escape(text)}'")
+    for point in item.keypoints:
+        lines.append(f"keypoints {{ id: {point.id} label: '{_escape(point.label)}' }}")
+    for field in ("ancestor_ids", "descendant_ids"):
+        lines.extend(f"{field}: {value}" for value in getattr(item, field))
+    for field in ("frequency", "instance_count"):
+        if getattr(item, field) is not None:
+            lines.append(f"{field}: {getattr(item, field)}")
+    return "item {\n" + "".join(f"\t{line}\n" for line in lines) + "}\n\n"
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes, escaped as protobuf's text format has it."""
+    return f'"{_escape(text)}"'
+
+
+def _escape(text: str) -> str:
+    return str(text_encoding.CEscape(text, as_utf8=True))
+
+
+def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[str]]:
+    """Parse a label map's text.
+
+    Curly quotes, items without the word ``item``, fields of somebody's own and a byte order mark
+    are not legal text format, but what is meant is plain: they are read, and named in the second
+    result.
+
+    Returns:
+        The map, and the liberties that were taken, as sentences (usually none).
+
+    Raises:
+        LabelMapError: the text is no label map, with line and column.
+    """
+    liberties: list[str] = []
+    if text.startswith(_BYTE_ORDER_MARK):
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        liberties.append("a byte order mark is passed over; save the file as UTF-8 without one")
+    try:
+        message = _parse(text)
+    except (text_format.ParseError, UnicodeError) as error:
+        repaired = text.translate(_CURLY_QUOTES)
+        if repaired != text:
+            liberties.append("curly quotes are read as straight ones")
+        with_items = _BRACE.sub(_as_item, repaired)
+        if with_items != repaired:
+            liberties.append("items without the word 'item' are read as items")
+        try:
+            message = _parse(with_items, allow_unknown_field=True)
+        except (text_format.ParseError, UnicodeError):
+            raise LabelMapError(_what_is_wrong(text, source, error)) from None
+        # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
+        if not message.item or not all(item.name or item.display_name for item in message.item):
+            raise LabelMapError(_what_is_wrong(text, source, error)) from None
+        if with_items == text:
+            liberties.append(f"fields that are no part of a label map are not read ({error})")
+    return LabelMap(tuple(_to_item(item) for item in message.item)), [
+        f"{source}: {liberty}" for liberty in liberties
+    ]
+
+
+def _as_item(brace: re.Match[str]) -> str:
+    """A brace that begins an item without its word: the first of the text, of a line, behind }."""
+    blanks, before = brace[1], brace.string[max(0, brace.start() - 1) : brace.start()]
+    return f"{blanks}item {{" if before in ("", "}") or "\n" in blanks else brace[0]
+
+
+def _parse(text: str, allow_unknown_field: bool = False) -> Any:
+    message = _message_class()()
+    if _LONGEST_RUN in text:
+        raise text_format.ParseError(f"more than {len(_LONGEST_RUN)} backslashes in a row")
+    try:
+        text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    except RecursionError:
+        raise text_format.ParseError("nested too deeply") from None
+    return message
+
+
+def _what_is_wrong(text: str, source: str, error: Exception) -> str:
+    start = text.lstrip()[:200].lower()
+    if start.startswith(("<!doctype", "<html", "<?xml", "<!--")):
+        return f"{source} is no label map but an HTML page; download the raw file instead"
+    if start.startswith("version https://git-lfs"):
+        return f"{source} is no label map but a Git LFS pointer; run git lfs pull"
+    reason = str(error).replace("\n", " ").strip()
+    return (
+        f"{source} is no label map ({reason}); "
+        "expected entries such as: item { id: 1 name: 'cat' }"
+    )
+
+
+def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
+    """Read a label map from a file or a URL. Returns and raises as :func:`parse_label_map`."""
+    name = os.fspath(path)
+    try:
+        # A device would never end.
+        if os.path.exists(name) and not os.path.isfile(name):
+            raise LabelMapError(f"{name} cannot be read: it is no regular file")
+        with open_shard(name) as (stream, _):
+            data = bytearray()
+            while len(data) <= LONGEST_LABEL_MAP and (more := stream.read(_STEP)):
+                data += more
+    except OSError as error:
+        raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
+    except ShardError as error:
+        raise LabelMapError(str(error)) from None
+    if len(data) > LONGEST_LABEL_MAP:
+        most = LONGEST_LABEL_MAP >> 20
+        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
+    return decode_label_map(bytes(data), name)
+
+
+def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
+    """Read a label map from a file's bytes. Returns and raises as :func:`parse_label_map`."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            text = _BYTE_ORDER_MARK + data.decode("utf-16", "replace")
+        else:
+            raise LabelMapError(
+                f"{name} is no label map (byte {error.start} is not UTF-8); save it as UTF-8"
+            ) from None
+    return parse_label_map(text, name)
+
+
+def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
+    """Read a label map by path or URL, or one that tfod ships by name (``coco``, ``voc2007``, …).
+
+    Raises:
+        LabelMapError: there is neither such a file nor such a name, or the file is no label map.
+    """
+    name = os.fspath(file_or_name)
+    if is_url(name):
+        return read_label_map(name)
+    if not os.path.exists(name) and name in packaged_label_maps():
+        return read_label_map(_packaged_folder() / f"{name}.pbtxt")
+    if not os.path.exists(name):
+        raise LabelMapError(
+            f"{name}: no such label map; pass a file, or one of these names: "
+            + ", ".join(packaged_label_maps())
+        )
+    return read_label_map(name)
+
+
+def packaged_label_maps() -> list[str]:
+    """Names of the label maps that tfod ships."""
+    return sorted(path.stem for path in _packaged_folder().glob("*.pbtxt"))
+
+
+def _packaged_folder() -> Path:
+    """In an installed wheel beside this file, in a checkout at the top."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+def _to_item(item: Any) -> LabelMapItem:
+    return LabelMapItem(
+        id=item.id,
+        name=item.name,
+        display_name=item.display_name,
+        keypoints=tuple(Keypoint(point.id, point.label) for point in item.keypoints),
+        frequency=item.frequency if item.HasField("frequency") else None,
+        instance_count=item.instance_count if item.HasField("instance_count") else None,
+        ancestor_ids=tuple(item.ancestor_ids),
+        descendant_ids=tuple(item.descendant_ids),
+    )
+
+
+@functools.cache
+def _message_class() -> Any:
+    """The class of StringIntLabelMap, from a descriptor of our own pool."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tfod/string_int_label_map.proto", package="tfod", syntax="proto2"
+    )
+    field = descriptor_pb2.FieldDescriptorProto
+    frequency = file.enum_type.add(name="LVISFrequency")
+    for number, name in enumerate(("UNSPECIFIED", "FREQUENT", "COMMON", "RARE")):
+        frequency.value.add(name=name, number=number)
+    item = file.message_type.add(name="StringIntLabelMapItem")
+    keypoint = item.nested_type.add(name="KeypointMap")
+    label_map = file.message_type.add(name="StringIntLabelMap")
+    fields: Sequence[tuple[Any, str, int, int, int, str]] = (
+        (item, "name", 1, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
+        (item, "id", 2, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
+        (item, "display_name", 3, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
+        (item, "keypoints", 4, field.TYPE_MESSAGE, field.LABEL_REPEATED, "KeypointMap"),
+        (item, "ancestor_ids", 5, field.TYPE_INT32, field.LABEL_REPEATED, ""),
+        (item, "descendant_ids", 6, field.TYPE_INT32, field.LABEL_REPEATED, ""),
+        (item, "frequency", 7, field.TYPE_ENUM, field.LABEL_OPTIONAL, "LVISFrequency"),
+        (item, "instance_count", 8, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
+        (keypoint, "id", 1, field.TYPE_INT32, field.LABEL_OPTIONAL, ""),
+        (keypoint, "label", 2, field.TYPE_STRING, field.LABEL_OPTIONAL, ""),
+        (label_map, "item", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, "StringIntLabelMapItem"),
+    )
+    scope = {"KeypointMap": ".tfod.StringIntLabelMapItem.KeypointMap"}
+    for message, name, number, kind, label, type_name in fields:
+        added = message.field.add(name=name, number=number, type=kind, label=label)
+        if type_name:
+            added.type_name = scope.get(type_name, f".tfod.{type_name}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file) if not hasattr(pool, "AddSerializedFile") else pool.AddSerializedFile(
+        file.SerializeToString()
+    )
+    descriptor = pool.FindMessageTypeByName("tfod.StringIntLabelMap")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(pool).GetPrototype(descriptor)  # protobuf < 4.22

@@ -1,0 +1,130 @@
+"""``labels.txt``: the names of the classes of classification shards, counted from 0.
+
+Two spellings are in use: ``0:daisy`` a line, as tf-slim's scripts write it
+(research/slim/datasets/dataset_utils.py of tensorflow/models), and a bare name a line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from tfod.detection.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
+from tfod.errors import LabelMapError, ShardError
+from tfod.tfrecord.opening import open_shard, shard_size, zip_member
+from tfod.tfrecord.remote import RemoteError, files_in_folder, folder_of, is_url, name_of
+
+LABELS_FILE = "labels.txt"
+_LONGEST = 16 << 20
+_NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
+
+
+def find_labels(shard: str) -> str | None:
+    """The ``labels.txt`` that goes with a shard: beside it, or one folder up; None without one.
+
+    Raises:
+        ShardError: the shard is in a zip that is damaged.
+    """
+    return labels_for_folder(folder_of(shard))
+
+
+def labels_for_folder(folder: str) -> str | None:
+    """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
+    for where in dict.fromkeys((folder, folder_of(folder))):
+        if is_url(where):
+            found = _remote_labels(where)
+        else:
+            path = os.path.join(where, LABELS_FILE)
+            is_there = os.path.isfile(path) or zip_member(path) is not None
+            found = path if is_there else None
+        if found is not None:
+            return found
+    return None
+
+
+def _remote_labels(folder: str) -> str | None:
+    """The file in a remote folder; one that cannot be listed has none."""
+    try:
+        files = files_in_folder(folder)
+    except RemoteError:
+        return None
+    return next((one.url for one in files if name_of(one.url) == LABELS_FILE), None)
+
+
+def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
+    """Read the classes of a ``labels.txt``.
+
+    Returns:
+        The classes with their ids, and the liberties that were taken, as sentences (usually none).
+
+    Raises:
+        LabelMapError: it cannot be read, is no text, or has no name.
+    """
+    name = os.fspath(path)
+    try:
+        # A device would never end.
+        if os.path.exists(name) and not os.path.isfile(name):
+            raise LabelMapError(f"{name} cannot be read: it is no regular file")
+        if shard_size(name) > _LONGEST:
+            raise LabelMapError(f"{name} is too long for names of classes")
+        with open_shard(name) as (stream, _):
+            text = stream.read().decode("utf-8-sig")
+    except OSError as error:
+        raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
+    except ShardError as error:
+        raise LabelMapError(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise LabelMapError(
+            f"{name} has no names of classes (byte {error.start} is not UTF-8); save it as UTF-8"
+        ) from None
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise LabelMapError(f"{name} has no names of classes; expected a line such as: 0:daisy")
+    numbered = [_NUMBERED.match(line) for line in lines if line.strip()]
+    pairs = [(int(one[1]), one[2]) for one in numbered if one]
+    if len(pairs) < len(numbered):  # bare names, whatever one of them looks like
+        pairs = list(enumerate(lines))
+    liberties = []
+    if len({number for number, _ in pairs}) < len(pairs):
+        liberties.append(f"{name}: a number comes twice, the first name counts")
+    return LabelMap(tuple(LabelMapItem(number, label) for number, label in pairs)), liberties
+
+
+def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
+    """Read classes from a file: a ``.txt`` as :func:`read_labels`, any other as a label map.
+
+    Raises:
+        LabelMapError: it is none.
+    """
+    is_text = os.fspath(path).lower().endswith(".txt")
+    return read_labels(path) if is_text else read_label_map(path)
+
+
+def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
+    """The same, also by the name of a label map that tfod ships (``coco``, …).
+
+    Raises:
+        LabelMapError: there is neither such a file nor such a name.
+    """
+    is_text = os.fspath(file_or_name).lower().endswith(".txt")
+    return read_labels(file_or_name) if is_text else load_label_map(file_or_name)
+
+
+def labels_text(items: Iterable[LabelMapItem]) -> str:
+    """The classes as tf-slim's ``labels.txt``.
+
+    Raises:
+        LabelMapError: a name has a line break.
+    """
+    lines = []
+    for item in items:
+        if len(item.class_name.splitlines()) > 1 or item.class_name.endswith("\n"):
+            raise LabelMapError(
+                f"the class {item.class_name!r} has a line break, which {LABELS_FILE} cannot hold; "
+                "rename it"
+            )
+        lines.append(f"{item.id}:{item.class_name}\n")
+    return "".join(lines)

@@ -1,0 +1,135 @@
+"""Roles: which key holds the picture, which its boxes, … in shards of any keys.
+
+The keys of the TF Object Detection API are the usual ones; other formats are told by the keys that
+they have in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from tfod.detection import keys
+from tfod.example.example import Example
+from tfod.example.wire import Kind
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The keys that play a part, whatever they are called; None where a format has none.
+
+    Attributes:
+        encoded: the picture file's bytes.
+        format, filename, source_id, sha256: texts about the picture.
+        height, width: of the picture in pixels.
+        class_text, class_label: the class of each box, by name and by id.
+        box: one key for each of ``xmin, ymin, xmax, ymax``, normalized lists over the objects, or
+            a single key that holds ``x, y, width, height`` in pixels of each object.
+        image_class_text, image_class_label, area: classes of the whole picture, by name and by id,
+            and the area of each object in pixels, where they are not under the API's own keys.
+        image_id: number or text of the picture. Records that share it are one picture.
+        annotation_id: number of each object.
+    """
+
+    encoded: str | None = keys.ENCODED
+    format: str | None = keys.FORMAT
+    filename: str | None = keys.FILENAME
+    source_id: str | None = keys.SOURCE_ID
+    sha256: str | None = keys.SHA256
+    height: str | None = keys.HEIGHT
+    width: str | None = keys.WIDTH
+    class_text: str | None = keys.CLASS_TEXT
+    class_label: str | None = keys.CLASS_LABEL
+    box: tuple[str, ...] = keys.BOX
+    image_class_text: str | None = None
+    image_class_label: str | None = None
+    area: str | None = None
+    image_id: str | None = None
+    annotation_id: str | None = None
+
+    @classmethod
+    def only(cls, *, box: tuple[str, ...] = (), **named: str | None) -> Roles:
+        """The roles that are named, and no others."""
+        nothing = {each.name: None for each in fields(cls) if each.name != "box"}
+        return cls(**{**nothing, **named}, box=box)
+
+    @property
+    def by_name(self) -> Mapping[str, str | None]:
+        """Every role but the box, by its name."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "box"}
+
+    @property
+    def all_keys(self) -> frozenset[str]:
+        """Every key that plays a part."""
+        return frozenset({key for key in self.by_name.values() if key} | set(self.box))
+
+
+KERAS_COCO = Roles.only(
+    encoded="image",
+    filename="path",
+    class_label="category_id",
+    box=("bbox",),
+    area="area",
+    image_id="image_id",
+    annotation_id="id",
+)
+"""One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
+
+SLIM_CLASSIFICATION = Roles.only(
+    encoded=keys.ENCODED,
+    format=keys.FORMAT,
+    height=keys.HEIGHT,
+    width=keys.WIDTH,
+    image_class_label=keys.IMAGE_CLASS_LABEL,
+)
+"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
+
+IMAGE_CLASSIFICATION = Roles.only(
+    encoded="image_raw", height="height", width="width", image_class_label="label"
+)
+"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with pictures."""
+
+IMAGE_LABEL = Roles.only(encoded="image", height="height", width="width", image_class_label="label")
+"""A picture, encoded or raw, and its label, as many scripts write them."""
+
+# FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
+# class and a text in label, those of Kaggle's petals only the number.
+# img_raw is pixels in many a tutorial, mostly without their size.
+_PICTURES = ("image_raw", "image_bytes", "image", "img_raw", "img")
+_LABELS = ("label", "class")
+_NAMES = ("filename", "file_name", "image_name")
+
+
+def classification_roles(example: Example) -> Roles | None:
+    """The roles in a record of a picture and its label, by the names and kinds that are usual.
+
+    None where the record has no picture, has no label, or has keys of the TF Object Detection API.
+    """
+    kinds = {key: example.kind(key) for key in example}
+    if not keys.KNOWN_KEYS.isdisjoint(kinds):
+        return None
+
+    def first(names: tuple[str, ...], kind: Kind) -> str | None:
+        return next((name for name in names if kinds.get(name) is kind), None)
+
+    encoded = first(_PICTURES, Kind.BYTES)
+    label, text = first(_LABELS, Kind.INT64), first(_LABELS, Kind.BYTES)
+    if encoded is None or (label is None and text is None):
+        return None
+    return Roles.only(
+        encoded=encoded,
+        filename=first(_NAMES, Kind.BYTES),
+        height=first(("height",), Kind.INT64),
+        width=first(("width",), Kind.INT64),
+        image_class_text=text,
+        image_class_label=label,
+    )
+
+
+def is_keras_coco(example: Example) -> bool:
+    """Whether a record has the keys that the Keras recipe parses, in their kinds."""
+    return (
+        example.kind("image") is Kind.BYTES
+        and example.kind("bbox") is Kind.FLOAT
+        and all(example.kind(key) is Kind.INT64 for key in ("category_id", "image_id"))
+    )

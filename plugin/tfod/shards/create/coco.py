@@ -1,0 +1,442 @@
+"""COCO to shards, as create_coco_tf_record.py makes them.
+
+Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
+leaves out without a word, of no area or past the right or the lower edge, are judged by the policy
+of all formats. Other than the script this takes size and format from the picture's own header,
+writes ``class/label`` (as Model Garden's official/vision/data/create_coco_tf_record.py does),
+captions (its key ``image/caption``), the keypoints' names from the file, and a label map with the
+categories' ids, gaps and all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tfod.convert.coco import (
+    numbers,
+    quoted,
+    read_coco,
+    real_number,
+    scalar,
+    sound_coco,
+    whole_number,
+)
+from tfod.detection.corners import Corners
+from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
+from tfod.detection.orientation import keypoints_turned_back, mask_turned_back
+from tfod.detection.png import encode_mask_png
+from tfod.detection.raster import fill_box
+from tfod.errors import TfodError
+from tfod.shards.create.boxes import normalized, sound_boxes
+from tfod.shards.create.coco_classes import Categories, Classes, category_names, choose_classes
+from tfod.shards.create.coco_keypoints import KeypointFile, read_keypoints
+from tfod.shards.create.coco_masks import draw_segmentation
+from tfod.shards.create.frames import Frame, frame_of
+from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.pictures import read_picture
+from tfod.shards.create.policy import STRICT, Policy
+from tfod.shards.create.tally import Refusal, Tally
+from tfod.tfrecord.naming import safe_relative_path
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
+"""How many files the script writes for each set, at most."""
+
+_PERSON = "person"
+_LARGEST_SIDE = (1 << 31) - 1
+_FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
+_WITHOUT_ANNOTATIONS = "testdev"  # COCO publishes only its images
+_UNPLACED = Refusal(
+    "annotations whose image_id is not the id of an image",
+    "correct image_id (a number and a text are different ids), or take the annotations out",
+)
+_WITHOUT_BOX = Refusal(
+    "annotations without bbox, and no other annotation of the file has one",
+    "export the annotations with bounding boxes",
+)
+_LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake of the whole file
+
+
+@dataclass(frozen=True)
+class CocoSet:
+    """One set: which files it is made from.
+
+    Attributes:
+        name: ``train``, ``val`` or ``testdev``.
+        image_dir: the folder of its pictures.
+        annotations_file: the JSON of its instances, or of its pictures alone.
+        keypoint_annotations_file, caption_annotations_file: more JSONs of the same pictures.
+    """
+
+    name: str
+    image_dir: str
+    annotations_file: str
+    keypoint_annotations_file: str | None = None
+    caption_annotations_file: str | None = None
+
+
+@dataclass(frozen=True)
+class CocoOptions:
+    """What goes into the records.
+
+    Attributes:
+        include_masks: a mask for each object, as PNG.
+        remove_non_person_annotations: only objects of the class ``person``.
+        remove_non_person_images: only pictures with one.
+    """
+
+    include_masks: bool = False
+    remove_non_person_annotations: bool = False
+    remove_non_person_images: bool = False
+
+
+def create_coco(
+    sets: Sequence[CocoSet],
+    output_dir: str,
+    *,
+    options: CocoOptions | None = None,
+    label_map: str | None = None,
+    num_shards: int | None = None,
+    overwrite: bool = False,
+    runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
+) -> Created:
+    """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
+
+    The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
+    outlines), pictures are not.
+
+    Args:
+        sets: which ones.
+        output_dir: the folder.
+        options: what goes into the records.
+        label_map: a file, or a name that tfod ships, whose ids the classes get. Without it they
+            keep those of their categories.
+        num_shards: how many files for each set; None is what the script writes
+            (:data:`NUM_SHARDS`). Never more than it has pictures.
+        overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
+
+    Raises:
+        TfodError: something is missing, odd or there already.
+    """
+    tally = Tally()
+    options = options or CocoOptions()
+    readers = [_Reader(one, options, policy, tally) for one in sets]
+    classes = choose_classes([one.categories() for one in readers], label_map, tally)
+    # Annotations are judged before the first image is read, which takes the time.
+    items = [list(one.items(classes)) for one in readers]
+    tally.raise_refusals()
+    planned = [
+        PlannedSet(
+            os.path.join(output_dir, f"coco_{one.name}.record"),
+            num_shards or NUM_SHARDS[one.name],
+            one.annotations_file,
+            some,
+            _Maker(one.annotations_file, one.image_dir, options.include_masks, policy),
+        )
+        for one, some in zip(sets, items, strict=True)
+    ]
+    return write_sets(planned, classes.chosen, tally, overwrite, runner=runner, verify=verify)
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An annotation that is kept; corners in the JSON's pixels, within its image."""
+
+    id: Any
+    name: str
+    label: int
+    corners: Corners
+    is_crowd: int
+    area: float
+    attributes: Mapping[str, AttributeValue]
+    segmentation: Any
+
+
+@dataclass(frozen=True)
+class _Item:
+    """What the JSONs say of a picture; ``said`` is its height and width, as far as they do."""
+
+    image_id: str
+    filename: str
+    said: tuple[int | None, int | None]
+    objects: Sequence[_Object]
+    keypoints: Keypoints | None
+    captions: Sequence[str]
+
+
+class _Reader:
+    """Reads what is said of the pictures of one set."""
+
+    def __init__(self, source: CocoSet, options: CocoOptions, policy: Policy, tally: Tally) -> None:
+        self._source = source
+        self._options = options
+        self._policy = policy
+        self._tally = tally
+        fields = (*_FIELDS, "segmentation") if options.include_masks else _FIELDS
+        without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
+        self.file = read_coco(source.annotations_file, fields, without)
+        keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
+        self.keypoints: KeypointFile | None = read_keypoints(keypoints) if keypoints else None
+        self._captions = _read_captions(captions) if captions else {}
+        self._used: dict[Any, frozenset[Any]] = {}
+        self._file_names: set[str] = set()
+        self._without_box: list[str] = []
+        self._placed = self._judged = 0  # annotations of listed images; those looked at
+
+    def categories(self) -> Categories:
+        """The categories of the file, and which of them its annotations have."""
+        names = category_names(self.file)
+        used: dict[int, str] = {}
+        for members in self.file.annotations.values():
+            for one in members:
+                where = self._place(one.get("id"))
+                with sound_coco(where):
+                    number = whole_number(one, "category_id")
+                if number not in names:
+                    raise TfodError(f"{where}: there is no category {number}; add it to categories")
+                used.setdefault(number, where)
+        return Categories(self.file.path, names, used, self.keypoints)
+
+    def items(self, classes: Classes) -> Iterator[_Item]:
+        """The pictures that get a record, in the order of the file's images."""
+        for image in self.file.images:
+            item = self._item(image, classes)
+            if item is None:
+                continue
+            if self._options.remove_non_person_images and all(
+                one.name != _PERSON for one in item.objects
+            ):
+                self._tally.add("pictures without a person, left out", item.filename)
+                continue
+            yield item
+        self._count_what_is_left()
+
+    def _item(self, image: Mapping[str, Any], classes: Classes) -> _Item | None:
+        path = self.file.path
+        with sound_coco(f"{path}, image {quoted(image.get('id'))}"):
+            image_id, filename = scalar(image, "id"), safe_relative_path(_file_name(image))
+            said = _side(image, "height"), _side(image, "width")
+            if image_id in self._used:
+                raise ValueError("another image has this id, too")
+        if filename in self._file_names:
+            self._tally.add(
+                "images whose file_name another image has, too, a record for each",
+                f"{path}, image {quoted(image_id)}: {filename}",
+            )
+        self._file_names.add(filename)
+        found = self.file.annotations.pop(image_id, [])
+        self._placed += len(found)
+        self._tally.annotated += len(found)
+        size = self._size(filename, said, found)
+        if size is None:
+            self._used[image_id] = frozenset()
+            return None
+        kept = list(self._objects(found, size, classes))
+        ids = [one.id for one in kept]
+        self._used[image_id] = frozenset(ids)
+        return _Item(
+            str(image_id),
+            filename,
+            said,
+            kept,
+            self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
+            self._captions.pop(image_id, ()),
+        )
+
+    def _size(
+        self, filename: str, said: tuple[int | None, int | None], found: Sequence[Any]
+    ) -> tuple[int, int] | None:
+        """Height and width that boxes are of; None where the file that is asked is missing."""
+        if said[0] and said[1]:
+            return said[0], said[1]
+        path = os.path.join(self._source.image_dir, filename)
+        picture = read_picture(path, self.file.path, self._tally, self._policy)
+        if picture is None:
+            return None
+        # What is odd about it is counted when its record is made.
+        choice, boxes = self._policy.exif_orientation, [(0.0, 0.0, 0.0, 0.0)] * len(found)
+        return frame_of(picture, said, boxes, choice, filename, Tally()).size
+
+    def _objects(
+        self, annotations: Sequence[Mapping[str, Any]], size: tuple[int, int], classes: Classes
+    ) -> Iterator[_Object]:
+        """The annotations that are kept."""
+        found = []
+        self._judged += len(annotations)
+        for one in annotations:
+            where = self._place(one.get("id"))
+            with sound_coco(where):
+                if not one.get("bbox"):
+                    self._without_box.append(where)
+                    continue
+                item = self._object(one, classes, where)
+            if self._options.remove_non_person_annotations and item.name != _PERSON:
+                self._tally.add("annotations that are no person, left out", where)
+            else:
+                found.append(item)
+        places = [self._place(one.id) for one in found]
+        boxes = [one.corners for one in found]
+        sound = sound_boxes(boxes, size, places, self._policy.odd_boxes, self._tally)
+        for row, corners in zip(sound.kept, sound.corners.tolist(), strict=True):
+            yield replace(found[row], corners=tuple(corners))
+
+    def _object(self, one: Mapping[str, Any], classes: Classes, where: str) -> _Object:
+        x, y, width, height = numbers(one["bbox"], 4, "bbox")
+        area = one.get("area")
+        if area is None:
+            self._tally.add("annotations without area, that of their box is written", where)
+        name, label = classes.of(self.file.path, whole_number(one, "category_id"), where)
+        return _Object(
+            scalar(one, "id") if one.get("id") is not None else None,
+            name,
+            label,
+            (x, y, x + width, y + height),
+            int(real_number(one.get("iscrowd") or 0, "iscrowd")),
+            width * height if area is None else real_number(area, "area"),
+            _attributes(one.get("attributes")),
+            one.get("segmentation"),
+        )
+
+    def _count(self, what: str, places: Iterable[str], why: Refusal | Literal[False]) -> None:
+        for where in places:
+            if why:
+                self._tally.refuse(why, where)
+            else:
+                self._tally.add(f"{what}, left out", where)
+
+    def _place(self, annotation_id: Any) -> str:
+        return _place(self.file.path, annotation_id)
+
+    def _count_what_is_left(self) -> None:
+        unplaced = [
+            f"{self._place(one.get('id'))}: {quoted(image_id)}"
+            for image_id, members in self.file.annotations.items()
+            for one in members
+        ]
+        are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
+        self._count("annotations of pictures that are not listed", unplaced, are_most and _UNPLACED)
+        are_all = len(self._without_box) == self._judged
+        self._count("annotations without bbox", self._without_box, are_all and _WITHOUT_BOX)
+        for place in self.keypoints.unused(self._used) if self.keypoints else ():
+            self._tally.add("keypoints of no object that is written, left out", place)
+        for image_id, captions in self._captions.items():
+            for _ in captions:
+                self._tally.add(
+                    "captions of pictures that are not listed, left out",
+                    f"{self._source.caption_annotations_file}, image {image_id}",
+                )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the records of one set."""
+
+    annotations_file: str
+    image_dir: str
+    include_masks: bool
+    policy: Policy
+
+    def __call__(self, item: _Item, tally: Tally) -> Detection | None:
+        path, found = self.annotations_file, item.objects
+        image = os.path.join(self.image_dir, item.filename)
+        picture = read_picture(image, path, tally, self.policy)
+        if picture is None:
+            return None
+        corners, choice = [one.corners for one in found], self.policy.exif_orientation
+        where = f"{path}: {item.filename}"
+        frame = frame_of(picture, item.said, corners, choice, where, tally)
+        if frame.size != frame.own:
+            self._size_differs(where, frame, tally)
+        return Detection(
+            **picture.fields(item.filename, item.image_id),
+            boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
+            class_text=[one.name for one in found],
+            class_label=[one.label for one in found],
+            masks=[self._mask(one, frame, tally) for one in found] if self.include_masks else None,
+            keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
+            attributes={
+                **_lists([one.attributes for one in found]),
+                "is_crowd": [one.is_crowd for one in found],
+                "area": [one.area for one in found],
+            },
+            captions=item.captions,
+        )
+
+    def _mask(self, one: _Object, frame: Frame, tally: Tally) -> PngMask:
+        where = _place(self.annotations_file, one.id)
+        mask = draw_segmentation(one.segmentation, frame.size, where)
+        if mask is None:
+            tally.add("annotations without segmentation, their mask is their box", where)
+            mask = fill_box(one.corners, frame.size)
+        return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
+
+    def _size_differs(self, where: str, frame: Frame, tally: Tally) -> None:
+        (height, width), own = frame.size, frame.own
+        where = f"{where} is {width}x{height}, the file {own[1]}x{own[0]}"
+        if self.include_masks:
+            raise TfodError(f"{where}; masks would not fit it, correct the size")
+        tally.add(
+            "pictures of another size than the JSON says; their boxes are divided by the JSON's",
+            where,
+        )
+
+
+def _place(path: str, annotation_id: Any) -> str:
+    return f"{path}, annotation {annotation_id}"
+
+
+def _attributes(found: Any) -> Mapping[str, AttributeValue]:
+    """What CVAT and others say of an object besides, under ``attributes``.
+
+    Raises:
+        ValueError: it is no object of JSON.
+    """
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"attributes are {quoted(found)}, expected names and values")
+    return found
+
+
+def _lists(found: Sequence[Mapping[str, AttributeValue]]) -> dict[str, list[AttributeValue]]:
+    """Attributes by name, one value an object; None where it has none of that name."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: [one.get(name) for one in found] for name in names}
+
+
+def _file_name(image: Mapping[str, Any]) -> str:
+    name = image["file_name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"file_name is {quoted(name)}, expected a text")
+    return name
+
+
+def _side(image: Mapping[str, Any], key: str) -> int | None:
+    """Height or width; None where it is not there, or is 0."""
+    side = whole_number(image, key) if image.get(key) is not None else 0
+    if side > _LARGEST_SIDE:
+        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
+    return side if side > 0 else None
+
+
+def _read_captions(path: str) -> dict[Any, list[str]]:
+    """Captions by the image's id, in the file's order."""
+    found = read_coco(path, ("caption",), without=("images", "categories"))
+    captions: dict[Any, list[str]] = defaultdict(list)
+    for image_id, members in found.annotations.items():
+        with sound_coco(f"{path}, image {image_id}"):
+            captions[image_id] = [str(one["caption"]) for one in members]
+    return captions

@@ -1,0 +1,147 @@
+"""COCO's categories as classes: one id for each name, none of them 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfod.convert.coco import CocoFile, sound_coco, whole_number
+from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem
+from tfod.errors import TfodError
+from tfod.shards.create.coco_keypoints import KeypointFile
+from tfod.shards.create.label_maps import BACKGROUND, ChosenLabelMap, named_label_map
+from tfod.shards.create.tally import Tally
+
+_LARGEST_ID = (1 << 31) - 1  # of a label map
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The categories of a file.
+
+    Attributes:
+        path: of the file.
+        names: by id.
+        used: of each id that an annotation has the place of the first.
+        keypoints: those of the same set.
+    """
+
+    path: str
+    names: Mapping[int, str]
+    used: Mapping[int, str]
+    keypoints: KeypointFile | None = None
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the categories of all files became.
+
+    Attributes:
+        names: of each file the categories' names by id.
+        chosen: the label map.
+    """
+
+    names: Mapping[str, Mapping[int, str]]
+    chosen: ChosenLabelMap
+
+    def of(self, path: str, category: int, where: str) -> tuple[str, int]:
+        """The name and the id of a category of a file.
+
+        Raises:
+            TfodError: the label map lacks it.
+        """
+        name = self.names[path][category]
+        return name, self.chosen.id_of(name, where)
+
+
+def category_names(file: CocoFile) -> dict[int, str]:
+    """Names of a file's categories by id.
+
+    Raises:
+        TfodError: one makes no sense.
+    """
+    names: dict[int, str] = {}
+    for place, one in enumerate(file.categories, 1):
+        with sound_coco(f"{file.path}, category {place} in the list"):
+            number, name = whole_number(one, "id"), one["name"]
+            if not 0 <= number <= _LARGEST_ID:
+                raise ValueError("its id is below 0 or beyond 32 bits")
+            if name is None or not str(name).strip():
+                raise ValueError(f"category {number} has no name")
+            if names.setdefault(number, str(name)) != str(name):
+                raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
+    return names
+
+
+def choose_classes(files: Sequence[Categories], label_map: str | None, tally: Tally) -> Classes:
+    """Find the ids of the categories of all sets.
+
+    Args:
+        files: the categories of each set.
+        label_map: a file, or a name that tfod ships, that has the ids; None keeps the categories'
+            own. Of categories of one name, which are one class, the lowest id is kept. The id 0
+            is left out where no annotation has it.
+        tally: counts what is left out.
+
+    Raises:
+        TfodError: two sets give one id to different names, or an annotation has the category 0.
+    """
+    names = {one.path: one.names for one in files}
+    if label_map is not None:
+        return Classes(names, named_label_map(label_map))
+    items: dict[int, LabelMapItem] = {}
+    for one in files:
+        for number, name in one.names.items():
+            points = _keypoint_items(one.keypoints, number)
+            known = items.setdefault(number, LabelMapItem(number, name, keypoints=points))
+            if known.name != name:
+                raise TfodError(
+                    f"{one.path}: category {number} is {name!r}, and {known.name!r} in "
+                    "another set; write them apart"
+                )
+    kept = _without_namesakes(items, files[0].path, tally)
+    if 0 in kept and kept[0].name != BACKGROUND:
+        _require_unused(files)
+        tally.add(
+            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
+            "background",
+            f"{files[0].path}: {kept.pop(0).name!r}",
+        )
+    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
+    return Classes(names, ChosenLabelMap(made, f"that of {files[0].path}"))
+
+
+def _without_namesakes(
+    items: Mapping[int, LabelMapItem], path: str, tally: Tally
+) -> dict[int, LabelMapItem]:
+    """One item for each name: that of its lowest id, and of 0 only where it has no other."""
+    kept: dict[int, LabelMapItem] = {}
+    first: dict[str | None, int] = {}
+    for number in sorted(items, key=lambda number: (number == 0, number)):
+        item = items[number]
+        if item.name not in first:
+            first[item.name], kept[number] = number, item
+            continue
+        tally.add(
+            "categories of a name that another one has, made one class",
+            f"{path}: {item.name!r} is {first[item.name]} and {number}, written as "
+            f"{first[item.name]}",
+        )
+    return kept
+
+
+def _require_unused(files: Sequence[Categories]) -> None:
+    for one in files:
+        if 0 in one.used:
+            raise TfodError(
+                f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 for "
+                "the background and refuses a label map with it; number the categories from 1, or "
+                "name a label map that has ids for them with --label_map_path"
+            )
+
+
+def _keypoint_items(keypoints: KeypointFile | None, category: int) -> tuple[Keypoint, ...]:
+    if keypoints is None:
+        return ()
+    places = keypoints.places.get(category, range(0))
+    return tuple(Keypoint(place, keypoints.names[place]) for place in places)

@@ -1,0 +1,111 @@
+"""The keypoints of a COCO file of its own, for the objects of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfod.convert.coco import read_coco, scalar, sound_coco, whole_number
+from tfod.detection.detection import Keypoints
+from tfod.errors import TfodError
+
+PERSON_KEYPOINTS = (
+    *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder"),
+    *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
+    *("right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle"),
+)
+"""COCO's names, for a file that has none."""
+
+_VALUES = 3  # x, y, visibility
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class KeypointFile:
+    """The keypoints of a set.
+
+    Attributes:
+        path: of the file.
+        names: of all points of a record, those of one class after those of another.
+        places: of each category with keypoints the places of its points among them.
+        annotations: by the image's id, then by the annotation's.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    places: Mapping[int, range]
+    annotations: Mapping[Any, Mapping[Any, Mapping[str, Any]]]
+
+    def keypoints(
+        self, image_id: Any, annotation_ids: Sequence[Any], size: tuple[int, int]
+    ) -> Keypoints:
+        """The points of these objects of a picture; zeros for an object that has none.
+
+        Args:
+            image_id: of the picture.
+            annotation_ids: of the objects, in the order of the record.
+            size: height and width that coordinates are divided by.
+        """
+        height, width = size
+        xy = np.zeros((len(annotation_ids), len(self.names), 2), np.float32)
+        visibility = np.zeros((len(annotation_ids), len(self.names)), np.int64)
+        known = self.annotations.get(image_id, {})
+        for row, annotation_id in enumerate(annotation_ids):
+            if annotation_id not in known:
+                continue
+            places, values = self._points(known[annotation_id], annotation_id)
+            xy[row, places] = values[:, :2] / (width, height)
+            visibility[row, places] = values[:, 2].astype(np.int64)
+        return Keypoints(xy, visibility, self.names)
+
+    def unused(self, used: Mapping[Any, frozenset[Any]]) -> Iterator[str]:
+        """Places of annotations that belong to none of these objects (ids by image id)."""
+        for image_id, members in self.annotations.items():
+            for annotation_id in members:
+                if annotation_id not in used.get(image_id, ()):
+                    yield f"{self.path}, annotation {annotation_id}"
+
+    def _points(self, annotation: Mapping[str, Any], number: Any) -> tuple[range, np.ndarray]:
+        where = f"{self.path}, annotation {number}"
+        with sound_coco(where):
+            category = whole_number(annotation, "category_id")
+        if category not in self.places:
+            raise TfodError(f"{where}: there is no category {category}; add it to categories")
+        places = self.places[category]
+        try:
+            values = np.array(annotation["keypoints"], np.float64)
+        except (TypeError, ValueError, OverflowError):
+            values = np.zeros(0)
+        if values.shape != (len(places) * _VALUES,) or not (abs(values) <= _LARGEST).all():
+            raise TfodError(
+                f"{where}: keypoints are not {len(places)} times x, y and visibility; correct them"
+            )
+        return places, values.reshape(-1, _VALUES)
+
+
+def read_keypoints(path: str) -> KeypointFile:
+    """Read a file of keypoints (``person_keypoints_train2017.json``).
+
+    Raises:
+        TfodError: it cannot be read, or is no COCO JSON.
+    """
+    found = read_coco(path, ("id", "category_id", "keypoints"))
+    names: list[str] = []
+    places: dict[int, range] = {}
+    known: dict[tuple[str, ...], range] = {}
+    for place, one in enumerate(found.categories, 1):
+        with sound_coco(f"{path}, category {place} in the list"):
+            own = tuple(str(name) for name in one.get("keypoints") or PERSON_KEYPOINTS)
+            if own not in known:
+                known[own] = range(len(names), len(names) + len(own))
+                names += own
+            places[whole_number(one, "id")] = known[own]
+    with sound_coco(path):
+        annotations = {
+            image_id: {scalar(one, "id"): one for one in members if one.get("keypoints")}
+            for image_id, members in found.annotations.items()
+        }
+    return KeypointFile(path, tuple(names), places, annotations)

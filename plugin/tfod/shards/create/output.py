@@ -1,0 +1,275 @@
+"""Sets of shards and their label map, written together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.errors import TfodError
+from tfod.shards.create.label_maps import ChosenLabelMap, must_write_label_map
+from tfod.shards.create.tally import Tally
+from tfod.tfrecord.finished_shards import WorkFolder
+from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.shards import numbered_file_names
+from tfod.tfrecord.writer import ShardSetWriter
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+
+class CompleteShard(NamedTuple):
+    """A shard that is complete and has not got its name yet.
+
+    Attributes:
+        path: that it will have.
+        aside: where it is.
+        source: what its records are made from.
+    """
+
+    path: str
+    aside: str
+    source: str
+
+
+Verify = Callable[[Sequence[CompleteShard], str], None]
+"""Is given all shards and the text of their label map; if it raises, nothing gets its name."""
+
+_AROUND = 12  # characters of a text that is no text, before and behind
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """One set of shards to be written.
+
+    Attributes:
+        path: of its only file; of several the numbered names start with it.
+        num_shards: how many files; never more than it has pictures.
+        source: the annotations that its records are made from, for messages.
+        items: what its records are made from, one for each.
+        make: makes a record, or None where an item is left out; adds to the tally. With a runner
+            both are sent to other processes.
+        shard_of: which file the record of an item goes into; None deals them in turn.
+    """
+
+    path: str
+    num_shards: int
+    source: str
+    items: Iterable[Any]
+    make: Callable[[Any, Tally], Detection | None]
+    shard_of: Callable[[Any], int] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its only file."""
+        return os.path.basename(self.path)
+
+    def name_files(self, count: int) -> list[str]:
+        """Names for so many files."""
+        return numbered_file_names(self.name, count)
+
+
+@dataclass(frozen=True)
+class CreatedSet:
+    """One set of shards that was written.
+
+    Attributes:
+        path: as it was planned.
+        shards: paths of the files.
+        pictures, objects: how many of them are in it.
+    """
+
+    path: str
+    shards: tuple[str, ...]
+    pictures: int
+    objects: int
+
+
+@dataclass(frozen=True)
+class Created:
+    """What was written.
+
+    Attributes:
+        sets: the sets of shards.
+        label_map: path of the label map beside them.
+        label_map_written: whether it was written; else the same one was there.
+        notes: what was odd or left out, as sentences.
+    """
+
+    sets: tuple[CreatedSet, ...]
+    label_map: str
+    label_map_written: bool
+    notes: tuple[str, ...]
+
+    def with_notes(self, notes: Iterable[str]) -> Created:
+        """The same with more notes, in front."""
+        return replace(self, notes=(*notes, *self.notes))
+
+
+def write_sets(
+    planned: Sequence[PlannedSet],
+    chosen: ChosenLabelMap,
+    tally: Tally,
+    overwrite: bool = False,
+    *,
+    sources: Sequence[str] = (),
+    runner: Runner | None = None,
+    verify: Verify | None = None,
+) -> Created:
+    """Write sets into one folder, and the label map beside them.
+
+    All files appear complete or none does, and what was there before is unchanged; also when it
+    is interrupted.
+
+    Args:
+        planned: the sets, of one folder.
+        chosen: their label map.
+        tally: what was odd; those who make the records add to it.
+        overwrite: replace sets of the same names.
+        sources: files that are read, which are never replaced.
+        runner: lets workers of Apache Beam make the records, each of them whole files; they need
+            the folder and the pictures under the same paths.
+        verify: is given the complete files before they have their names.
+
+    Raises:
+        TfodError: something is there already, the tally has refused something, no picture or none
+            of the annotated objects is left, or whatever the records and ``verify`` raise.
+        WriteError: a file cannot be written.
+    """
+    for one in planned:
+        _require_shard_path(one.path)
+    folder = os.path.dirname(planned[0].path) or "."
+    beside = os.path.join(folder, LABEL_MAP_FILE)
+    replaces_map = os.path.exists(beside)
+    new_map = must_write_label_map(chosen, folder, overwrite)
+    if new_map and replaces_map:
+        tally.add("label maps replaced; other shards there have the ids of the former one", beside)
+    find = functools.partial(_shards_there, folder)
+    with (
+        contextlib.ExitStack() as stack,
+        OutputFolder(folder, sources, overwrite, shards_there=find) as output,
+    ):
+        text = chosen.label_map.to_text()
+        if new_map:
+            with _sound_texts(chosen.name):
+                output.add_text(LABEL_MAP_FILE, text.encode())
+        if runner is None:
+            writers = [_add(one, output) for one in planned]
+            written = [_write(*one, tally) for one in zip(planned, writers, strict=True)]
+        else:
+            for one in planned:
+                output.require_free(one.name)
+            work = stack.enter_context(WorkFolder(folder))
+            written = _write_on_beam(planned, tally, output, work, runner)
+        tally.raise_refusals()
+        tally.require_records(
+            sum(one.pictures for one in written), sum(one.objects for one in written)
+        )
+        if verify is not None:
+            verify(list(_complete(output, planned, written)), text)
+    sets = tuple(written)
+    notes = (*chosen.notes, *tally.sentences(), *_empty_sets(sets))
+    return Created(sets, beside, new_map, notes)
+
+
+def _complete(
+    output: OutputFolder, planned: Sequence[PlannedSet], written: Sequence[CreatedSet]
+) -> Iterator[CompleteShard]:
+    aside = output.complete()
+    for one, made in zip(planned, written, strict=True):
+        for path in made.shards if made.pictures else ():
+            yield CompleteShard(path, aside[path], one.source)
+
+
+def _require_shard_path(path: str) -> None:
+    name = os.path.basename(path)
+    if not name or os.path.isdir(path):
+        raise TfodError(f"{path} is a folder; name a file in it")
+    if name == LABEL_MAP_FILE:
+        raise TfodError(f"{path} is the name of the label map; name the shard otherwise")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise TfodError(f"{path} is no regular file; name another one")
+
+
+def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
+    layout = ShardLayout(num_shards=planned.num_shards)
+    return output.add_subset(planned.name, layout, planned.name_files)
+
+
+def _write(planned: PlannedSet, writer: ShardSetWriter, tally: Tally) -> CreatedSet:
+    """Write the records of a set."""
+    objects = 0
+    for item in planned.items:
+        made = make_record(planned.make, item, tally)
+        if made is not None:
+            payload, count = made
+            writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
+            objects += count
+    writer.complete()
+    return CreatedSet(planned.path, tuple(writer.paths()), writer.count, objects)
+
+
+def _write_on_beam(
+    planned: Sequence[PlannedSet],
+    tally: Tally,
+    output: OutputFolder,
+    work: WorkFolder,
+    runner: Runner,
+) -> list[CreatedSet]:
+    """Have the records of all sets written."""
+    from tfod.beam.create import make_on_beam  # loads Apache Beam
+
+    created = []
+    for one, made in zip(planned, make_on_beam(planned, tally, work.path, runner), strict=True):
+        shards = output.add_finished(one.name, made.files, one.name_files)
+        created.append(CreatedSet(one.path, tuple(shards.paths()), made.pictures, made.objects))
+    return created
+
+
+def make_record(
+    make: Callable[[Any, Tally], Detection | None], item: Any, tally: Tally
+) -> tuple[bytes, int] | None:
+    """A record, encoded, and how many objects it has; None where the item is left out.
+
+    Raises:
+        TfodError: whatever ``make`` raises, or a text is none.
+    """
+    detection = make(item, tally)
+    if detection is None:
+        return None
+    with _sound_texts(detection.filename or ""):
+        return encode_detection(detection), len(detection.boxes)
+
+
+@contextlib.contextmanager
+def _sound_texts(where: str) -> Iterator[None]:
+    """A text that UTF-8 cannot hold becomes an error that reads as one line."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        # Half a surrogate pair, or a file name of bytes that are no text.
+        part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+        raise TfodError(f"{ascii(where)[1:-1]}: {part} is no Unicode text; rename it") from None
+
+
+def _shards_there(folder: str, name: str) -> list[str]:
+    """The files of a set in a folder: the plain name, or the numbered ones."""
+    ours = re.compile(re.escape(name) + r"(-\d{5}-of-\d{5})?")
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return []  # there is no such folder yet
+    return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
+
+
+def _empty_sets(sets: Iterable[CreatedSet]) -> Iterable[str]:
+    for one in sets:
+        if not one.pictures:
+            yield f"{one.path} holds no picture"

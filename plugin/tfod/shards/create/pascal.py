@@ -1,0 +1,295 @@
+"""Pascal VOC to shards, as create_pascal_tf_record.py makes them.
+
+Boxes are VOC's pixels, which it counts from 1, divided by the size that the XML gives: nothing is
+subtracted or rounded. Other than the script this reads layouts that are not VOC's (those of
+xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), judges boxes, keeps pictures
+that are no JPEG, takes size and format from the picture's own header, writes ``occluded`` where the
+XML has it, reads objects without ``difficult``, ``truncated`` or ``pose`` as 0, 0 and Unspecified,
+and needs no label map.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfod.convert.voc import VOC_ANNOTATIONS, VocObject, read_voc
+from tfod.detection.detection import Detection
+from tfod.detection.label_map import LabelMap
+from tfod.errors import TfodError
+from tfod.shards.create.boxes import normalized, sound_boxes
+from tfod.shards.create.frames import count_other_size, frame_of
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.pascal_images import ImageFinder
+from tfod.shards.create.pictures import read_picture
+from tfod.shards.create.policy import STRICT, Policy
+from tfod.shards.create.tally import Tally
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+YEARS = ("VOC2007", "VOC2012", "merged")
+_FIRST_SET = "train"
+_ANNOTATIONS = (VOC_ANNOTATIONS, "annotations", "annots")  # of VOC, raccoon and kangaroo
+_LISTS = os.path.join("ImageSets", "Main")
+_LIST = ".txt"
+_FIELDS = frozenset(("pose", "truncated", "difficult", "occluded"))
+_UNKNOWN_POSE = "Unspecified"  # VOC's own word
+
+
+@dataclass(frozen=True)
+class PascalSource:
+    """Where a VOC dataset is.
+
+    Attributes:
+        data_dir: the devkit, with a folder for each year; or one such folder; or any folder that
+            holds the annotations.
+        year: one of :data:`YEARS`; None is VOC2007 where there is one, else ``data_dir`` itself.
+        set: VOC's ``train``, ``val``, ``trainval`` or ``test``, or the name of another list, as
+            CVAT's ``default``; None is ``train`` where there are lists, else every annotation.
+        annotations_dir: of the XML files, relative to the year's folder; None is ``Annotations``
+            where there is one, else ``annotations`` or ``annots``, else the year's folder itself.
+        image_dir: the folder of the images; None is looked for around the annotations.
+    """
+
+    data_dir: str
+    year: str | None = None
+    set: str | None = None
+    annotations_dir: str | None = None
+    image_dir: str | None = None
+
+
+def create_pascal(
+    source: PascalSource,
+    output_path: str,
+    *,
+    label_map: str | None = None,
+    ignore_difficult_instances: bool = False,
+    num_shards: int = 1,
+    overwrite: bool = False,
+    runner: Runner | None = None,
+    policy: Policy = STRICT,
+    verify: Verify | None = None,
+) -> Created:
+    """Write the pictures of one set.
+
+    Args:
+        source: the dataset.
+        output_path: of the shard; of several the numbered names start with it.
+        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
+            taken; else VOC's own, if it has every class; else one is made of all classes in the
+            annotations, in the order of their names.
+        ignore_difficult_instances: leave out objects that are difficult.
+        num_shards: how many files.
+        overwrite: replace what is there.
+        runner: lets workers of Apache Beam make the records.
+        policy: what to do with boxes and images that do not fit.
+        verify: is given the complete files before they have their names.
+
+    Raises:
+        TfodError: something is missing, odd or there already; with file and line.
+    """
+    years = _years(source)
+    files = [(year, path) for year in years for path in _annotation_files(year, source.set)]
+    tally = Tally()
+    chosen = choose_label_map(
+        label_map,
+        os.path.dirname(output_path) or ".",
+        lambda: _made_label_map([year.annotations for year in years]),
+    )
+    maker = _Maker(ImageFinder(source.image_dir), chosen, ignore_difficult_instances, policy)
+    planned = PlannedSet(output_path, num_shards, years[0].annotations, files, maker)
+    return write_sets([planned], chosen, tally, overwrite, runner=runner, verify=verify)
+
+
+@dataclass(frozen=True)
+class _Year:
+    """The folder of a year of VOC, or of any other dataset, and that of its annotations."""
+
+    root: str
+    annotations: str
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the record of an annotation file, which comes with the year's folder."""
+
+    images: ImageFinder
+    chosen: ChosenLabelMap
+    ignore_difficult: bool
+    policy: Policy
+
+    def __call__(self, file: tuple[_Year, str], tally: Tally) -> Detection | None:
+        year, path = file
+        voc = read_voc(path, odd_boxes=True)
+        if voc is None:
+            raise TfodError(f"{path} is no Pascal VOC annotation: its root is not <annotation>")
+        found = self.images.find(year.root, year.annotations, voc, tally)
+        picture = read_picture(found.path, path, tally, self.policy)
+        if picture is None:
+            return None
+        tally.annotated += len(voc.objects)
+        objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
+        boxes = [one.box for one in objects if one.box is not None]
+        said, choice = (voc.height, voc.width), self.policy.exif_orientation
+        frame = frame_of(picture, said, boxes, choice, path, tally)
+        count_other_size(frame, path, tally)
+        places = [_place(path, one) for one in objects]
+        sound = sound_boxes(boxes, frame.size, places, self.policy.odd_boxes, tally)
+        objects = [objects[row] for row in sound.kept]
+        return Detection(
+            **picture.fields(found.name),
+            boxes=normalized(sound.corners, frame.size, frame.orientation),
+            class_text=[one.name for one in objects],
+            class_label=[self.chosen.id_of(one.name, _place(path, one)) for one in objects],
+            attributes=_attributes(objects, path),
+        )
+
+    def _is_wanted(self, one: VocObject, path: str, tally: Tally) -> bool:
+        if not one.name:
+            raise TfodError(f"{_place(path, one)}: <name> is empty; write the class there")
+        if one.box is None:
+            tally.add("objects without <bndbox>, left out", _place(path, one))
+            return False
+        if self.ignore_difficult and _flag(one, "difficult", path):
+            tally.add("difficult objects, left out", _place(path, one))
+            return False
+        unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
+        unread = [tag for tag in unread if tag not in _FIELDS]
+        if unread:
+            where = f"{_place(path, one)}: <{unread[0]}>"
+            tally.add("objects with fields that are not read", where)
+        return True
+
+
+def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:
+    attributes: dict[str, list[Any]] = {
+        "difficult": [int(_flag(one, "difficult", path) != 0) for one in objects],
+        "truncated": [_flag(one, "truncated", path) for one in objects],
+        "view": [one.texts.get("pose") or _UNKNOWN_POSE for one in objects],
+    }
+    if any("occluded" in one.texts for one in objects):
+        attributes["occluded"] = [_flag(one, "occluded", path) for one in objects]
+    return attributes
+
+
+def _flag(one: VocObject, name: str, path: str) -> int:
+    text = one.texts.get(name) or "0"
+    try:
+        return int(text)
+    except ValueError:
+        raise TfodError(
+            f"{_place(path, one)}: <{name}> has {text[:40]!r} where 0 or 1 is expected; correct it"
+        ) from None
+
+
+def _place(path: str, one: VocObject) -> str:
+    return f"{path}, line {one.line}"
+
+
+def _years(source: PascalSource) -> list[_Year]:
+    """The folders that hold annotations and pictures, one a year."""
+    if not os.path.isdir(source.data_dir):
+        raise TfodError(f"{source.data_dir} is no folder; name that of the dataset")
+    if source.year is None:
+        root = os.path.join(source.data_dir, YEARS[0])
+        roots = [root if os.path.isdir(root) else source.data_dir]
+    else:
+        names = YEARS[:-1] if source.year == YEARS[-1] else (source.year,)
+        roots = [os.path.join(source.data_dir, name) for name in names]
+    return [_Year(root, _annotations_folder(root, source.annotations_dir)) for root in roots]
+
+
+def _annotations_folder(root: str, named: str | None) -> str:
+    """The folder of the XML files; the root itself is the last one that is thought of."""
+    folders = [os.path.join(root, name) for name in ((named,) if named else _ANNOTATIONS)]
+    found = next(filter(os.path.isdir, folders), None)
+    if found is None:
+        if not named and os.path.isdir(root) and not os.path.isdir(os.path.join(root, _LISTS)):
+            return root
+        raise TfodError(
+            f"{folders[0]}: no such folder of annotations; name it with --annotations_dir, and the "
+            "folder above it with --data_dir"
+        )
+    return found
+
+
+def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
+    """Paths of the XML files of a set, in the order of its list."""
+    folder = year.annotations
+    lists = os.path.join(year.root, _LISTS)
+    if wanted is None and not os.path.isdir(lists):
+        files = _xml_files(folder)
+        if not files:
+            raise TfodError(f"{folder} holds no XML file; name the folder with --annotations_dir")
+        return files
+    name = wanted or _FIRST_SET
+    # Each of VOC's lists of one class names every picture of the set; the script reads this one.
+    candidates = [os.path.join(lists, file) for file in (f"aeroplane_{name}.txt", f"{name}.txt")]
+    for path in candidates:
+        if os.path.isfile(path):
+            return [_xml_path(folder, line) for line in _lines(path)]
+    there = _set_names(lists)
+    raise TfodError(
+        f"{candidates[1]}: no such list of the pictures of a set; choose another --set"
+        + (f": {', '.join(there)}" if there else "")
+    )
+
+
+def _set_names(lists: str) -> list[str]:
+    """Names of the sets that have a list, without the lists of one class each."""
+    names = os.listdir(lists) if os.path.isdir(lists) else []
+    stems = sorted(name[: -len(_LIST)] for name in names if name.endswith(_LIST))
+    return [one for one in stems if not any(one.endswith(f"_{other}") for other in stems)]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return [line.strip() for line in file if line.strip()]
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TfodError(f"{path} is no list of pictures: it is not UTF-8") from None
+
+
+def _xml_path(folder: str, line: str) -> str:
+    """The file that a line means: all of it, or what stands before a flag."""
+    whole = os.path.join(folder, f"{line}.xml")
+    before = os.path.join(folder, f"{line.rsplit(maxsplit=1)[0]}.xml")
+    return whole if os.path.isfile(whole) else before
+
+
+def _xml_files(folder: str) -> list[str]:
+    """Paths of the XML files in a folder and all below it, hidden ones left out."""
+    found: list[str] = []
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [
+            os.path.join(where, name)
+            for name in names
+            if name.lower().endswith(".xml") and not name.startswith(".")
+        ]
+    return sorted(found)
+
+
+def _made_label_map(folders: Sequence[str]) -> ChosenLabelMap:
+    """VOC's own map if it has every class, else one of all classes, in the order of their names.
+
+    All annotations are looked at, not those of one set, so that every set gets the same map.
+    """
+    names = set(_class_names(folders))
+    shipped = shipped_label_map("voc2007")
+    if all(shipped.label_map.find(name) for name in names):
+        return shipped
+    return ChosenLabelMap(LabelMap.from_names(sorted(names)), f"made from {folders[0]}")
+
+
+def _class_names(folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        for path in _xml_files(folder):
+            voc = read_voc(path, odd_boxes=True)
+            yield from (one.name for one in voc.objects) if voc else ()

@@ -1,0 +1,101 @@
+"""Writes index files beside shards, for readers that jump to a record
+(:mod:`tfod.tfrecord.index`)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+
+from tfod.errors import ShardError
+from tfod.shards.rearrange.sound_shards import compression_of, sound_batches
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.index import INDEX_EXTENSION
+from tfod.tfrecord.output_folder import OutputExistsError
+from tfod.tfrecord.publishing import publish_together
+from tfod.tfrecord.remote import is_url, name_of, require_local
+from tfod.tfrecord.shard_sources import Sources, find_all_shards
+from tfod.tfrecord.writer import AtomicFile
+
+
+def write_indexes(
+    source: Sources,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+) -> dict[str, int]:
+    """Write ``<shard>.idx`` for each shard; checksums are verified on the way.
+
+    Args:
+        source: shards or several sources, as :func:`find_all_shards` takes them.
+        folder: where to write; without it beside each shard.
+        overwrite: replace index files that are there.
+
+    Returns:
+        The paths of the index files, and how many records each has.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to read.
+        ShardError: a shard is damaged, compressed, or in a zip.
+        OutputExistsError: an index is there, or two shards have the same name.
+        WriteError: an index cannot be written.
+        RemoteError: a URL cannot be read, or an index would have to be written to one.
+    """
+    shards = [path for one in find_all_shards(source) for path in one.paths]
+    targets = [_target(path, folder) for path in shards]
+    _require_free(targets, overwrite)
+    for path in shards:
+        _require_seekable(path)
+    counts: dict[str, int] = {}
+    files: dict[str, AtomicFile] = {}
+    try:
+        for path, target in zip(shards, targets, strict=True):
+            where, name = os.path.split(target)
+            files[target] = AtomicFile(where or os.curdir, name)
+            counts[target] = _write_index(path, files[target])
+            files[target].complete()
+        publish_together({path: file.aside for path, file in files.items()})
+    finally:
+        for file in reversed(files.values()):  # the first one has made the folder
+            file.discard()
+    return counts
+
+
+def _target(shard: str, folder: str | os.PathLike[str] | None) -> str:
+    where = os.path.dirname(shard) if folder is None else os.fspath(folder)
+    require_local(where)
+    return os.path.join(where, name_of(shard) + INDEX_EXTENSION)
+
+
+def _write_index(shard: str, file: AtomicFile) -> int:
+    count = offset = 0
+    for batch in sound_batches(shard):
+        sizes = [stop - start for start, stop in itertools.pairwise(batch.bounds)]
+        starts = [offset + start for start in batch.bounds[:-1]]
+        lines = [f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True)]
+        file.write("".join(lines).encode())
+        offset += batch.bounds[-1]
+        count += len(sizes)
+    return count
+
+
+def _require_seekable(shard: str) -> None:
+    if not is_url(shard) and not os.path.isfile(shard):
+        raise ShardError("is in a zip", shard=shard, remedy="unpack it before it is indexed")
+    compression = compression_of(shard)
+    if compression is not Compression.NONE:
+        raise ShardError(
+            f"is compressed ({compression.value}): nobody can jump to a record of it",
+            shard=shard,
+            remedy="write it plain first, with: tfod reshard --compression none",
+        )
+
+
+def _require_free(targets: Sequence[str], overwrite: bool) -> None:
+    seen: set[str] = set()
+    for path in targets:
+        if path in seen:
+            raise OutputExistsError(f"{path} would be the index of two shards; leave out -o")
+        seen.add(path)
+        if os.path.lexists(path) and not overwrite:
+            raise OutputExistsError(f"{path} is there already; replace it with --overwrite")

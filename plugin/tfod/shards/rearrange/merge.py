@@ -1,0 +1,269 @@
+"""Merging: shards whose label maps number the classes differently become one dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.detection.label_map import load_label_map
+from tfod.example.example import Example
+from tfod.example.rewrite import rewrite_example
+from tfod.example.wire import Kind
+from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
+from tfod.shards.rearrange.merged_classes import MergedClasses
+from tfod.shards.rearrange.sound_shards import missing_shards, sound_examples
+from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
+from tfod.tfrecord.record_batches import RecordBatch
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.shard_sources import find_all_shards
+from tfod.tfrecord.writer import ShardSetWriter
+
+_MOST_LISTED = 1000
+# What says which picture it is, and nothing about what is in it.
+_NO_ANNOTATION = frozenset((keys.ENCODED, keys.FORMAT, keys.FILENAME, keys.SOURCE_ID, keys.SHA256))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A record: its shard, and its number in it, from 0."""
+
+    shard: str
+    record: int
+
+    def __str__(self) -> str:
+        return f"{self.shard}, record {self.record}"
+
+
+@dataclass(frozen=True)
+class EqualRecords:
+    """Two records of the same picture, or of the same file name in a subset.
+
+    Attributes:
+        first, second: where they are.
+        same_picture: whether the bytes of the picture are equal; else only the name is.
+        dropped: whether the second was left out, since its annotations are equal too.
+    """
+
+    first: Place
+    second: Place
+    same_picture: bool
+    dropped: bool
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was written.
+
+    Attributes:
+        records: how many, by subset.
+        rewritten: how many of them got other ids; all others are as they were, byte for byte.
+        classes: how many the label map has.
+        equal_pictures: how many records have the picture of an earlier one.
+        dropped: how many of those were left out.
+        equal_names: how many others have the file name of an earlier one of their subset.
+        equal: the first of all these.
+        paths: the shards.
+        notes: what was odd, as sentences.
+    """
+
+    records: dict[str, int]
+    rewritten: int
+    classes: int
+    equal_pictures: int
+    dropped: int
+    equal_names: int
+    equal: tuple[EqualRecords, ...]
+    paths: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def merge(
+    sources: Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    label_map: str | os.PathLike[str] | None = None,
+    layout: ShardLayout | None = None,
+    drop_equal_pictures: bool = False,
+    overwrite: bool = False,
+) -> Merged:
+    """Put shards together: one label map, subsets of the same name joined in the order given.
+
+    Classes are joined by name (or display name). The first label map keeps its ids, a class of a
+    later one gets the next free id where its own is taken. Ids of classes are then rewritten in
+    every record, of objects and of pictures, and the lists of ids that LVIS has; text decides over
+    id, as everywhere in tfod. Texts stay as they are, an id without a text gets its new id, and a
+    record in which nothing changes is copied byte for byte.
+
+    Args:
+        sources: shards as :func:`find_all_shards` takes them, each with its label map beside it.
+        folder: where to write.
+        label_map: a label map file, or one that tfod ships, whose ids all records get.
+        layout: number, size and compression of the shards of each subset.
+        drop_equal_pictures: leave out a record when an earlier one has the same picture, by its
+            bytes, and the same annotations: all features but name, source id, format and checksum.
+        overwrite: replace shards of the same subsets in the folder.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to read.
+        ShardError: a shard is damaged, a record is no Example, or a class in it is only an id that
+            its label map does not have.
+        LabelMapError: a label map is none, or lacks a class.
+        OutputExistsError: there is something in the folder, or it is what is read.
+        WriteError: the folder cannot be written to.
+        TfodError: a shard is given twice.
+    """
+    sets = find_all_shards(sources)
+    paths = [path for one in sets for path in one.paths]
+    target = None if label_map is None else load_label_map(label_map)[0]
+    classes = MergedClasses(paths, target)
+    equal = _EqualRecords()
+    with OutputFolder(folder, paths, overwrite) as out:
+        for one in sets:
+            out.require_free(one.subset)
+        for one in sets:
+            for path in one.paths:
+                for example in sound_examples(path):
+                    classes.see(example)
+                    equal.see(example, one.subset)
+        merged = classes.finish()
+        out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
+        equal.find()
+        run = _Run(classes, equal, drop_equal_pictures)
+        for one in sets:
+            writer = out.add_subset(one.subset, layout or ShardLayout())
+            for path in one.paths:
+                for example in sound_examples(path):
+                    run.copy(example, writer)
+            writer.complete()
+            run.records[one.subset] = writer.count
+    return Merged(
+        records=run.records,
+        rewritten=run.rewritten,
+        classes=len(merged.items),
+        equal_pictures=run.equal_pictures,
+        dropped=run.dropped,
+        equal_names=run.equal_names,
+        equal=tuple(run.listed),
+        paths=tuple(out.paths),
+        notes=(*missing_shards(sets), *classes.notes),
+    )
+
+
+class _EqualRecords:
+    """Which records have the picture, or the file name, of an earlier one."""
+
+    def __init__(self) -> None:
+        self._pictures = EqualValues()
+        self._names = EqualValues()
+        self._shards: list[str] = []
+        self._begins: list[int] = []
+        self.count = 0
+
+    def see(self, example: Example, subset: str) -> None:
+        """Note the next record."""
+        if example.record.number == 0:
+            self._shards.append(example.shard)
+            self._begins.append(self.count)
+        self._pictures.add(picture_bytes(example))
+        name = b"".join(example.byte_strings(keys.FILENAME))
+        self._names.add(subset.encode() + b"\0" + name if name else None)
+        self.count += 1
+
+    def find(self) -> None:
+        """Find the equal ones, when all records are seen."""
+        self.first_picture = self._pictures.firsts()
+        self.first_name = self._names.firsts()
+        self.same_picture = np.bincount(self.first_picture, minlength=self.count)
+
+    def place(self, number: int) -> Place:
+        """Where a record is."""
+        shard = int(np.searchsorted(self._begins, number, side="right")) - 1
+        return Place(self._shards[shard], number - self._begins[shard])
+
+
+@dataclass
+class _Run:
+    """The second walk: records get their ids and are written, or left out."""
+
+    classes: MergedClasses
+    equal: _EqualRecords
+    drop: bool
+    records: dict[str, int] = field(default_factory=dict)
+    rewritten: int = 0
+    equal_pictures: int = 0
+    equal_names: int = 0
+    dropped: int = 0
+    listed: list[EqualRecords] = field(default_factory=list)
+    _number: int = 0
+    _kept: dict[int, set[bytes]] = field(default_factory=dict)
+
+    def copy(self, example: Example, writer: ShardSetWriter) -> None:
+        """Write the next record, unless it is to be left out."""
+        if self._number == self.equal.count:
+            raise example.error("was not there a moment ago", remedy="try again")
+        changes = self.classes.changes(example)
+        payload = rewrite_example(example, changes) if changes else None
+        dropped = self._is_repeated(example, payload)
+        self._number += 1
+        if dropped:
+            return
+        if payload is None:
+            record = example.record
+            writer.copy(RecordBatch(record.buffer, [*record.framed_span]))
+        else:
+            writer.write(payload)
+            self.rewritten += 1
+
+    def _is_repeated(self, example: Example, payload: bytes | None) -> bool:
+        """Whether to leave a record out; what is equal is counted and listed."""
+        number, equal = self._number, self.equal
+        first = int(equal.first_picture[number])
+        if equal.same_picture[first] == 1:
+            self._note_name(number)
+            return False
+        kept = self._kept.setdefault(first, set())
+        digest = _digest(example if payload is None else Example.from_bytes(payload))
+        repeated = self.drop and digest in kept
+        kept.add(digest)
+        if first == number:
+            self._note_name(number)
+        else:
+            self.equal_pictures += 1
+            self.dropped += repeated
+            self._list(first, number, True, repeated)
+        return repeated
+
+    def _note_name(self, number: int) -> None:
+        first = int(self.equal.first_name[number])
+        if first != number:
+            self.equal_names += 1
+            self._list(first, number, False, False)
+
+    def _list(self, first: int, number: int, same_picture: bool, dropped: bool) -> None:
+        if len(self.listed) < _MOST_LISTED:
+            place = self.equal.place
+            self.listed.append(EqualRecords(place(first), place(number), same_picture, dropped))
+
+
+def _digest(example: Example) -> bytes:
+    """A checksum of what a record says of its picture, however its writer spelled it."""
+    digest = hashlib.sha256()
+    for key in sorted(set(example) - _NO_ANNOTATION):
+        kind = example.kind(key)
+        values: Sequence[bytes]
+        if kind is Kind.BYTES:
+            values = example.byte_strings(key)
+        elif kind is Kind.FLOAT:
+            values = [example.floats(key).tobytes()]
+        else:
+            values = [str(value).encode() for value in example.ints(key)]
+        if any(values):  # a key without a value says nothing
+            for part in (key.encode(), str(kind).encode(), str(len(values)).encode(), *values):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
+    return digest.digest()

@@ -1,0 +1,214 @@
+"""Where each record of many shards is, so that any process may fetch any of them.
+
+Plain shards stay where they are. Others (compressed ones, those in a zip, remote ones) are unpacked
+into the work folder first, since nobody can jump to a record of them.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfod.errors import ShardError
+from tfod.shards.rearrange.sound_shards import compression_of, sound_batches
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.headers import split_shard
+from tfod.tfrecord.opening import read_at
+from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.writer import AtomicFile
+
+_HEADER, _FOOTER = 12, 4
+_MOST_OPEN = 128
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A shard whose records are known.
+
+    Attributes:
+        shard: its path, or URL.
+        place: path of the plain file that holds its records.
+        records: how many.
+        bytes: how many they have in that file.
+    """
+
+    shard: str
+    place: str
+    records: int
+    bytes: int
+
+
+def survey(shard: str, number: int, work: str) -> Surveyed:
+    """Find the records of a shard, and leave their bounds in the work folder.
+
+    Of a plain file only headers are read; checksums of data are verified by whoever copies it.
+
+    Args:
+        shard: path or URL.
+        number: among the shards, for the names of files.
+        work: the folder.
+
+    Raises:
+        ShardError: it is damaged.
+        WriteError: the folder cannot be written to.
+    """
+    is_plain = os.path.isfile(shard) and compression_of(shard) is Compression.NONE
+    place = shard if is_plain else os.path.join(work, f"unpacked-{number}")
+    bounds = np.frombuffer(_bounds(shard) if is_plain else unpack(shard, place), np.int64)
+    file = AtomicFile(work, _bounds_file(number))
+    try:
+        file.write(bounds.data.cast("B"))
+        file.publish(_bounds_file(number))
+    finally:
+        file.discard()
+    return Surveyed(shard, place, len(bounds) - 1, int(bounds[-1]))
+
+
+def _bounds(shard: str) -> array.array[int]:
+    """The bounds of a plain shard's records."""
+    bounds = array.array("q", [0])
+    if not os.path.getsize(shard):
+        for _ in sound_batches(shard):  # it says whether that is wrong
+            pass
+        return bounds
+    for one in split_shard(shard, 1):
+        if one.records != 1:
+            say_what_is_wrong(shard)
+        bounds.append(one.stop)
+    return bounds
+
+
+def unpack(shard: str, place: str) -> array.array[int]:
+    """Write the plain records of a shard to a file; return their bounds."""
+    bounds = array.array("q", [0])
+    file = AtomicFile(*os.path.split(place))
+    try:
+        for batch in sound_batches(shard):
+            before = bounds[-1]
+            file.write(memoryview(batch.buffer)[: batch.bounds[-1]])
+            bounds.extend(before + bound for bound in batch.bounds[1:])
+        file.publish(os.path.basename(place))
+    finally:
+        file.discard()
+    return bounds
+
+
+def say_what_is_wrong(shard: str) -> None:
+    """Raise what the careful walk through a shard says of it.
+
+    Raises:
+        ShardError: always.
+    """
+    for _ in sound_batches(shard):
+        pass
+    raise ShardError("was changed while it was read", shard=shard, remedy="try again")
+
+
+def _bounds_file(number: int) -> str:
+    return f"bounds-{number}"
+
+
+class RecordTable:
+    """The records of some shards, numbered one shard after the other.
+
+    Attributes:
+        records: how many there are.
+    """
+
+    def __init__(self, shards: Sequence[Surveyed], path: str) -> None:
+        self._shards = shards
+        self._path = path
+        self._ends = np.cumsum([one.records for one in shards])
+        self.records = int(self._ends[-1])
+
+    @classmethod
+    def write(cls, shards: Sequence[Surveyed], first: int, work: str) -> RecordTable:
+        """Make one file of what surveys have left.
+
+        Args:
+            shards: that were surveyed, under numbers from ``first`` on.
+            first: see above.
+            work: the folder.
+
+        Raises:
+            WriteError: the folder cannot be written to.
+        """
+        name = f"table-{first}"
+        file = AtomicFile(work, name)
+        try:
+            for number in range(first, first + len(shards)):
+                bounds = np.fromfile(os.path.join(work, _bounds_file(number)), np.int64)
+                os.unlink(os.path.join(work, _bounds_file(number)))
+                rows = np.stack((bounds[:-1], np.diff(bounds)), axis=1)
+                file.write(rows.tobytes())
+            file.publish(name)
+        finally:
+            file.discard()
+        return cls(shards, os.path.join(work, name))
+
+    def sizes(self) -> Iterator[np.ndarray]:
+        """The bytes of the records with their headers, a block for each shard."""
+        rows = self._rows()
+        for start, stop in zip((0, *self._ends[:-1]), self._ends, strict=True):
+            yield np.array(rows[start:stop, 1])
+
+    def framed(self, numbers: np.ndarray) -> Iterator[bytes]:
+        """Records with header and footer, in the order of their numbers; checksums are verified.
+
+        Raises:
+            ShardError: one is damaged.
+        """
+        spans = self._rows()[numbers].tolist()
+        shards = np.searchsorted(self._ends, numbers, side="right").tolist()
+        with _OpenFiles(self._shards) as files:
+            for (start, size), shard in zip(spans, shards, strict=True):
+                framed = read_at(files.handle(shard), size, start)
+                payload = framed[_HEADER:-_FOOTER]
+                stored = int.from_bytes(framed[-_FOOTER:], "little")
+                if masked_crc32c(payload) != stored or _length(framed) != len(payload):
+                    say_what_is_wrong(self._shards[shard].shard)
+                yield framed
+
+    def _rows(self) -> np.ndarray:
+        """Start and size of each record, int64 of shape (records, 2)."""
+        if not self.records:  # nothing can be mapped
+            return np.zeros((0, 2), np.int64)
+        return np.memmap(self._path, np.int64, "r", shape=(self.records, 2))
+
+
+class _OpenFiles:
+    """The files that records are fetched from, the least recently used closed when many are."""
+
+    def __init__(self, shards: Sequence[Surveyed]) -> None:
+        self._shards = shards
+        self._handles: OrderedDict[int, int] = OrderedDict()
+
+    def __enter__(self) -> _OpenFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles.values():
+            os.close(handle)
+
+    def handle(self, number: int) -> int:
+        """The descriptor of a shard's file."""
+        if number in self._handles:
+            self._handles.move_to_end(number)
+            return self._handles[number]
+        one = self._shards[number]
+        handle = self._handles[number] = os.open(one.place, os.O_RDONLY | _BINARY)
+        if os.fstat(handle).st_size != one.bytes:
+            say_what_is_wrong(one.shard)
+        if len(self._handles) > _MOST_OPEN:
+            os.close(self._handles.popitem(last=False)[1])
+        return handle
+
+
+def _length(framed: bytes) -> int:
+    return int.from_bytes(framed[:8], "little")

@@ -1,0 +1,224 @@
+"""Resharding: the same records in another number of shards, compressed or not, shuffled or not."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfod.shards.rearrange.record_table import unpack
+from tfod.shards.rearrange.sound_shards import (
+    compression_of,
+    missing_shards,
+    naming_repair,
+    one_label_map,
+    sound_batches,
+)
+from tfod.tfrecord.finished_shards import WorkFolder
+from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.record_batches import read_batches
+from tfod.tfrecord.remote import folder_of, is_url, name_of
+from tfod.tfrecord.shard_file import RecordIndex
+from tfod.tfrecord.shard_layout import OptionError, ShardLayout
+from tfod.tfrecord.shard_sources import Sources, find_all_shards
+from tfod.tfrecord.shards import (
+    ShardSet,
+    parse_shard_name,
+    shard_file_names,
+    similar_file_names,
+    subset_of_stem,
+)
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+
+@dataclass(frozen=True)
+class Resharded:
+    """What was written.
+
+    Attributes:
+        records: how many there are, by subset.
+        paths: the shards.
+        label_maps: the label maps that were copied along.
+        notes: what was odd, as sentences.
+    """
+
+    records: dict[str, int]
+    paths: tuple[str, ...]
+    label_maps: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def reshard(
+    source: Sources,
+    folder: str | os.PathLike[str],
+    layout: ShardLayout | None = None,
+    *,
+    shuffle: int | None = None,
+    overwrite: bool = False,
+    runner: Runner | None = None,
+) -> Resharded:
+    """Write the records of shards into other shards; the bytes of each record stay as they are.
+
+    Subsets are kept apart, and named as they were (:func:`similar_file_names`); the label map
+    beside the shards is copied byte for byte. Without a shuffle, memory is flat and records keep
+    their order, dealt in turn over the shards as the OD API does it; with one it takes 24 bytes a
+    record, compressed shards are unpacked into a temporary file, and remote ones are copied into a
+    hidden folder beside what is written.
+
+    Args:
+        source: shards, or several sources, as :func:`find_all_shards` takes them; of several the
+            subsets of one name are joined.
+        folder: where to write.
+        layout: number, size and compression of the shards; where it says nothing they stay.
+        shuffle: a seed from 0 to 2**32 - 1. Each subset is permuted by
+            ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
+            (NEP 19), so that they are the same everywhere.
+        overwrite: replace shards of the same subsets in the folder.
+        runner: lets workers of Apache Beam do it (:mod:`tfod.beam.reshard`); the bytes are the
+            same. They need source and folder under the same paths.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to read.
+        ShardError: a shard is damaged.
+        OutputExistsError: there is something in the folder, or it is what is read.
+        WriteError: the folder cannot be written to.
+        OptionError: the seed is out of range, or the shards have no name of their own.
+    """
+    if shuffle is not None and not 0 <= shuffle < 1 << 32:
+        raise OptionError(f"shuffle: {shuffle} is no seed from 0 to {(1 << 32) - 1}")
+    layout = layout or ShardLayout()
+    sets = find_all_shards(source)
+    paths = [path for one in sets for path in one.paths]
+    notes = missing_shards(sets)
+    records: dict[str, int] = {}
+    # The work folder goes after what is in it has got its names.
+    with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
+        label_maps = _copy_label_maps(sets, out, notes)
+        for one in sets:
+            out.require_free(one.subset, _names(one, 1)[0])
+        is_unpacked = shuffle is not None and any(map(is_url, paths))
+        work = stack.enter_context(WorkFolder(folder)) if runner or is_unpacked else None
+        if runner is not None and work is not None:
+            records = _copy_on_beam(sets, layout, shuffle, out, work, runner)
+        else:
+            for one in sets:
+                records[one.subset] = _copy(one, _fill_in(layout, one), shuffle, out, work)
+    return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
+
+
+def _copy(
+    one: ShardSet,
+    layout: ShardLayout,
+    shuffle: int | None,
+    out: OutputFolder,
+    work: WorkFolder | None,
+) -> int:
+    """Write a subset; return how many records it has."""
+    writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
+    if shuffle is None:
+        for path in one.paths:
+            for batch in sound_batches(path):
+                writer.copy(batch)
+    else:
+        for payload in _shuffled(_places(one.paths, work), shuffle):
+            writer.write(payload)
+    writer.complete()  # closes its files
+    return writer.count
+
+
+def _copy_on_beam(
+    sets: Sequence[ShardSet],
+    layout: ShardLayout,
+    shuffle: int | None,
+    out: OutputFolder,
+    work: WorkFolder,
+    runner: Runner,
+) -> dict[str, int]:
+    """Have all subsets written; return how many records each has."""
+    from tfod.beam.reshard import Subset, copy_on_beam  # loads Apache Beam
+
+    subsets = [
+        Subset(one.subset, _by_full_path(one.paths), _fill_in(layout, one), shuffle) for one in sets
+    ]
+    copied = copy_on_beam(subsets, work.path, runner)
+    for one, done in zip(sets, copied, strict=True):
+        out.add_finished(one.subset, done.files, functools.partial(_names, one))
+    return {one.subset: done.records for one, done in zip(sets, copied, strict=True)}
+
+
+def _by_full_path(paths: Sequence[str]) -> list[str]:
+    """Paths that do not depend on the working directory; URLs as they are."""
+    return [path if is_url(path) else os.path.abspath(path) for path in paths]
+
+
+def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
+    """What the layout leaves open stays as the source has it."""
+    if layout.num_shards is None and layout.shard_size is None:
+        layout = replace(layout, num_shards=len(one.paths))
+    if layout.compression is None:
+        layout = replace(layout, compression=compression_of(one.paths[0]))
+    return layout
+
+
+def _names(one: ShardSet, count: int) -> list[str]:
+    """Names for the shards of a set, in the manner of its first one."""
+    first = one.paths[0]
+    name = parse_shard_name(first)
+    if name is None:
+        return shard_file_names(one.subset, count)
+    inside = ""
+    if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
+        inside = name_of(folder_of(first))
+    return [os.path.join(inside, name) for name in similar_file_names(first, count)]
+
+
+def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
+    """Where the records of shards can be fetched one by one; remote ones are copied for that."""
+    places = []
+    for path in paths:
+        if work is not None and is_url(path):
+            place = os.path.join(work.path, f"unpacked-{secrets.token_hex(8)}")
+            unpack(path, place)
+            path = place
+        places.append(path)
+    return places
+
+
+def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
+    """The payloads of all records of some shards in random order."""
+    with naming_repair():
+        indexes = [RecordIndex(path) for path in paths]
+        for index in indexes:
+            if not len(index):  # nothing of it will be read: see that it is a shard
+                next(read_batches(index.path), None)
+        ends = np.cumsum([len(index) for index in indexes])
+        # Not a Generator: its results may change from one NumPy to the next.
+        order = np.random.RandomState(seed).permutation(int(ends[-1]))
+        shards = np.searchsorted(ends, order, side="right")
+        for number, shard in zip(order, shards, strict=True):
+            yield indexes[shard][int(number - ends[shard])]  # from the end of the shard
+
+
+def _copy_label_maps(
+    sets: Sequence[ShardSet], out: OutputFolder, notes: list[str]
+) -> tuple[str, ...]:
+    """Copy the label maps to where they are found again; return their names."""
+    copied: dict[str, None] = {}
+    for one in sets:
+        found = one_label_map(one.paths, notes)
+        if found is not None:
+            inside = os.path.dirname(_names(one, 1)[0])
+            if folder_of(found.path) != folder_of(one.paths[0]):
+                inside = os.path.dirname(inside)
+            name = os.path.join(inside, name_of(found.path))
+            out.add_text(name, found.content)
+            copied[name] = None
+    return tuple(copied)

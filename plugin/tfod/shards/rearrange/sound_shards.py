@@ -1,0 +1,123 @@
+"""What the commands that copy records read: sound shards, and the label map beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfod.errors import LabelMapError, RecordError, ShardError
+from tfod.example.example import Example
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.opening import open_shard
+from tfod.tfrecord.record_batches import RecordBatch, read_batches
+from tfod.tfrecord.records import read_records, shard_compression
+from tfod.tfrecord.remote import folder_of
+from tfod.tfrecord.shards import LabelMapFinder, ShardSet
+
+
+@contextlib.contextmanager
+def naming_repair() -> Iterator[None]:
+    """Add to an error about a damaged shard which command makes a sound copy of it."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except ShardError as error:
+        if error.record is None and "stream is damaged" not in error.cause:
+            raise  # nothing of it is sound: it is empty, or something else than a shard
+        remedy = f"{error.remedy}; tfod repair writes what is sound of it to a new shard"
+        raise ShardError(
+            error.cause,
+            shard=error.shard,
+            record=error.record,
+            offset=error.offset,
+            remedy=remedy,
+        ) from None
+
+
+def sound_batches(path: str) -> Iterator[RecordBatch]:
+    """As :func:`read_batches`; the error of a damaged shard names the command that helps."""
+    with naming_repair():
+        yield from read_batches(path)
+
+
+def sound_examples(path: str) -> Iterator[Example]:
+    """Every record of a shard as an Example; errors as :func:`sound_batches`, and RecordError."""
+    with naming_repair():
+        for record in read_records(path):
+            yield Example(record, path)
+
+
+def compression_of(path: str) -> Compression:
+    """How a shard is compressed."""
+    with open_shard(path) as (stream, _):
+        return shard_compression(stream.read(HEADER_BYTES))
+
+
+@dataclass(frozen=True)
+class FoundLabelMap:
+    """A label map beside shards: its path, and its bytes."""
+
+    path: str
+    content: bytes
+
+
+def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | None:
+    """The label map of some shards, or their ``labels.txt``; None when they have neither.
+
+    Args:
+        paths: the shards.
+        notes: is told of shards beside which several label maps lie; none of them is theirs.
+
+    Raises:
+        LabelMapError: they have several that differ.
+    """
+    finder = LabelMapFinder()
+    labels_for = functools.cache(_labels_for_folder)
+    found: dict[str, None] = {}
+    for path in paths:
+        label_map, rivals = finder.find(path)
+        if rivals:
+            notes.append(several_label_maps(path, rivals))
+            continue
+        classes = label_map or labels_for(folder_of(path))
+        if classes is not None:
+            found[classes] = None
+    contents: dict[bytes, str] = {}
+    for label_map in found:
+        with open_shard(label_map) as (stream, _):
+            contents.setdefault(stream.read(), label_map)
+    if len(contents) > 1:
+        first, second = list(contents.values())[:2]
+        raise LabelMapError(f"{first} and {second} differ; tfod merge makes one of them")
+    return next((FoundLabelMap(path, content) for content, path in contents.items()), None)
+
+
+def _labels_for_folder(folder: str) -> str | None:
+    from tfod.detection.labels_file import labels_for_folder  # loads protobuf, which most need not
+
+    return labels_for_folder(folder)
+
+
+def several_label_maps(path: str, rivals: Sequence[str]) -> str:
+    """A sentence for a shard beside which any of several files could be its label map."""
+    return f"{path}: several label maps lie there, none was taken: {', '.join(rivals)}"
+
+
+def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
+    """A sentence for each subset whose numbering promises shards that are not there."""
+    return [
+        f"{one.subset}: {_some(one.missing)} missing; the new shards are numbered anew"
+        for one in sets
+        if one.missing
+    ]
+
+
+def _some(missing: Sequence[str]) -> str:
+    """So many names, one of them said."""
+    if len(missing) == 1:
+        return f"{missing[0]} is"
+    return f"{len(missing):,} shards ({missing[0]}, …) are"

@@ -1,0 +1,234 @@
+"""Splitting: every record into one of several subsets, each with its share of every class."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfod.detection.classes import ClassTable
+from tfod.detection.label_map import LabelMap
+from tfod.detection.labels_file import LABELS_FILE, read_classes
+from tfod.errors import ShardError, ShardsNotFoundError
+from tfod.example.example import Example
+from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
+from tfod.shards.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, classes_of
+from tfod.shards.rearrange.sound_shards import (
+    missing_shards,
+    one_label_map,
+    sound_batches,
+    sound_examples,
+)
+from tfod.shards.rearrange.stratification import LabelCounts, stratify
+from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
+from tfod.tfrecord.record_batches import RecordBatch
+from tfod.tfrecord.remote import name_of
+from tfod.tfrecord.shard_layout import OptionError, ShardLayout
+from tfod.tfrecord.shard_sources import Sources, find_all_shards
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """What was written.
+
+    Attributes:
+        parts: the subsets' names.
+        records: how many each has.
+        classes: the names of the classes.
+        boxes: how many boxes of each class each part has, int64 of shape (parts, classes); of
+            records without boxes their picture's labels are counted.
+        equal_pictures: how many records have the picture of an earlier one, and went with it.
+        paths: the shards.
+        notes: what was odd, as sentences.
+    """
+
+    parts: tuple[str, ...]
+    records: tuple[int, ...]
+    classes: tuple[str, ...]
+    boxes: np.ndarray
+    equal_pictures: int
+    paths: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def split(
+    source: Sources,
+    folder: str | os.PathLike[str],
+    parts: Mapping[str, float | int],
+    *,
+    seed: int = 0,
+    layout: ShardLayout | None = None,
+    overwrite: bool = False,
+) -> SplitResult:
+    """Split the records of shards into subsets, stratified by class (:mod:`stratification`).
+
+    Records are copied byte for byte, and keep their order; so is the label map beside them.
+    Records whose ``image/encoded`` are equal bytes go into one part, so that no picture is in two.
+    Subsets that the source has are put together first.
+
+    Args:
+        source: shards, or several sources, as :func:`find_all_shards` takes them.
+        folder: where to write.
+        parts: by name a share (floats, together 1) or a number of records (ints, together all).
+        seed: from 0 to 2**32 - 1; the same one gives the same parts everywhere.
+        layout: number, size and compression of the shards of each part; one, plain, without it.
+        overwrite: replace shards of the same subsets in the folder.
+
+    Raises:
+        ShardsNotFoundError: there is nothing to read.
+        ShardError: a shard is damaged, or a record is no Example.
+        OptionError: the parts or the seed make no sense.
+        OutputExistsError: there is something in the folder, or it is what is read.
+        WriteError: the folder cannot be written to.
+    """
+    _check(parts, seed)
+    sets = find_all_shards(source)
+    paths = [path for one in sets for path in one.paths]
+    notes = missing_shards(sets)
+    if len(sets) > 1:
+        notes.append(f"these were put together first: {', '.join(one.subset for one in sets)}")
+    with OutputFolder(folder, paths, overwrite) as out:
+        for part in parts:
+            out.require_free(part)
+        label_map = one_label_map(paths, notes)
+        if label_map is not None:
+            name = name_of(label_map.path)
+            out.add_text(name if name == LABELS_FILE else LABEL_MAP_FILE, label_map.content)
+        survey = _Survey(read_classes(label_map.path)[0] if label_map else None)
+        for path in paths:
+            for example in sound_examples(path):
+                survey.see(example)
+        if not survey.count:
+            raise ShardsNotFoundError(f"{paths[0]}: there is no record to split")
+        part_of = survey.deal(_capacities(parts, survey.count), seed)
+        records = np.bincount(part_of, minlength=len(parts)).tolist()
+        if not all(records):
+            empty = list(parts)[records.index(0)]
+            raise OptionError(f"{empty}: no record would be in it, of {survey.count}")
+        writers = [out.add_subset(part, layout or ShardLayout()) for part in parts]
+        number = 0
+        for path in paths:
+            for batch in sound_batches(path):
+                for bounds in zip(batch.bounds, batch.bounds[1:], strict=False):
+                    if number < len(part_of):
+                        writers[part_of[number]].copy(RecordBatch(batch.buffer, [*bounds]))
+                    number += 1
+        if number != len(part_of):
+            raise ShardError("was changed while it was read", shard=paths[0], remedy="try again")
+    names, boxes = survey.boxes(part_of, len(parts))
+    if not boxes.any():
+        notes.append("no record names a class by a key of the OD API: they were dealt at random")
+    return SplitResult(
+        parts=tuple(parts),
+        records=tuple(records),
+        classes=tuple(names),
+        boxes=boxes,
+        equal_pictures=survey.equal_pictures,
+        paths=tuple(out.paths),
+        notes=tuple(notes),
+    )
+
+
+def parse_parts(texts: Sequence[str]) -> dict[str, float | int]:
+    """Read parts as a command line has them: ``train=0.8``, or ``train=800`` for so many records.
+
+    Raises:
+        OptionError: one is none, or a name comes twice.
+    """
+    parts: dict[str, float | int] = {}
+    for text in texts:
+        name, _, amount = text.rpartition("=")
+        try:
+            value: float | int = int(amount) if amount.isdigit() else float(amount)
+        except ValueError:
+            value = 0
+        if not name or not value > 0:
+            raise OptionError(f"{text!r} is no part; write for example train=0.8 or train=800")
+        if name in parts:
+            raise OptionError(f"{name}: this part is there twice")
+        parts[name] = value
+    return parts
+
+
+def _check(parts: Mapping[str, float | int], seed: int) -> None:
+    if not 0 <= seed < 1 << 32:
+        raise OptionError(f"seed: {seed} is no seed from 0 to {(1 << 32) - 1}")
+    if len({isinstance(one, int) for one in parts.values()}) != 1:
+        raise OptionError("parts: give a share (0.8) for all of them, or a number (800) for all")
+    total = sum(parts.values())
+    if isinstance(total, float) and not abs(total - 1) < 1e-6:
+        raise OptionError(f"parts: the shares are {total:g} together, not 1")
+
+
+def _capacities(parts: Mapping[str, float | int], count: int) -> list[int]:
+    """How many records each part gets; shares are rounded so that the sum is right."""
+    amounts = list(parts.values())
+    if isinstance(amounts[0], int):
+        if sum(amounts) != count:
+            raise OptionError(f"parts: {sum(amounts)} records together, but there are {count}")
+        return [int(one) for one in amounts]
+    exact = [share * count for share in amounts]
+    whole = [int(one + 1e-6) for one in exact]
+    # What rounding down has left goes to those that lost most by it.
+    by_loss = sorted(range(len(exact)), key=lambda part: whole[part] - exact[part])
+    for part in by_loss[: count - sum(whole)]:
+        whole[part] += 1
+    return whole
+
+
+class _Survey:
+    """What a split has to know of the records: their classes and which pictures are equal."""
+
+    def __init__(self, label_map: LabelMap | None) -> None:
+        self._table = ClassTable()
+        self._scope = self._table.add_label_map(label_map)
+        self._pictures = EqualValues()
+        # Three numbers for each class of each record: the record, the class, how many boxes.
+        self._entries = array("q")
+        self.count = 0
+        self.equal_pictures = 0
+
+    def see(self, example: Example) -> None:
+        """Note the next record."""
+        self._pictures.add(picture_bytes(example))
+        classes = classes_of(example, *OBJECT_CLASSES) or classes_of(example, *PICTURE_CLASSES)
+        numbers = (self._table.resolve(self._scope, text, label) for text, label in classes)
+        found = Counter(number for number in numbers if number is not None)
+        for number, boxes in found.items():
+            self._entries.extend((self.count, number, boxes))
+        self.count += 1
+
+    def deal(self, capacities: list[int], seed: int) -> np.ndarray:
+        """The part of each record, int64 of shape (records,)."""
+        firsts = self._pictures.firsts()
+        # A thing to be dealt is all records of one picture.
+        distinct, thing_of = np.unique(firsts, return_inverse=True)
+        self.equal_pictures = self.count - len(distinct)
+        records, classes, boxes = self._columns()
+        keys, place = np.unique(np.stack((thing_of[records], classes)), axis=1, return_inverse=True)
+        counted = LabelCounts(
+            things=keys[0],
+            labels=keys[1],
+            counts=np.bincount(place.ravel(), boxes, keys.shape[1]).astype(np.int64),
+            num_labels=int(classes.max(initial=-1)) + 1,
+        )
+        parts = np.array(stratify(np.bincount(thing_of), counted, capacities, seed))
+        found: np.ndarray = parts[thing_of]
+        return found
+
+    def boxes(self, part_of: np.ndarray, parts: int) -> tuple[list[str], np.ndarray]:
+        """The names of the classes, and the boxes of each in each part."""
+        _, names, places = self._table.finish()
+        counts = np.zeros((parts, len(names)), np.int64)
+        records, classes, boxes = self._columns()
+        if len(records):
+            np.add.at(counts, (part_of[records], np.array(places)[classes]), boxes)
+        return names, counts
+
+    def _columns(self) -> np.ndarray:
+        columns: np.ndarray = np.frombuffer(self._entries, np.int64).reshape(-1, 3).T
+        return columns

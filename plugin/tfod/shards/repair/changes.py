@@ -1,0 +1,83 @@
+"""What a repair says of what it did, and who is told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfod.check.collector import shortened
+from tfod.check.finding import JsonValue, Place
+
+_MOST_LISTED = 1000
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of one record, or of a shard as a whole.
+
+    Attributes:
+        code: of the rule that asks for it.
+        what: what was done, with the numbers filled in.
+        feature: key of the feature that was changed; None where the whole record is concerned.
+        before, after: its values, or those of the object, as JSON; after is None where something
+            was removed.
+        record_dropped: whether the record is not in the result.
+        objects_dropped: how many objects of it are not.
+    """
+
+    code: str
+    what: str
+    feature: str | None = None
+    before: JsonValue = None
+    after: JsonValue = None
+    record_dropped: bool = False
+    objects_dropped: int = 0
+
+    def to_json(self, place: Place) -> dict[str, Any]:
+        """The change at its place, as the report file has it."""
+        return {
+            "code": self.code,
+            "what": shortened(self.what),
+            "shard": place.shard,
+            "record": place.record,
+            "offset": place.offset,
+            "item": place.item,
+            "feature": self.feature,
+            "before": self.before,
+            "after": self.after,
+            "record_dropped": self.record_dropped,
+            "objects_dropped": self.objects_dropped,
+        }
+
+
+@dataclass
+class Tally:
+    """All changes counted, a bounded number of them listed, every one handed on.
+
+    Attributes:
+        by_code: true number of changes.
+        listed: the first changes of each code, with their places.
+        records_changed: records that are in the result, but not as they were.
+        records_dropped, objects_dropped: what is not in it any more.
+        write: takes each change as a line of JSON; None for nobody.
+    """
+
+    write: Callable[[str], object] | None = None
+    by_code: Counter[str] = field(default_factory=Counter)
+    listed: dict[str, list[tuple[Place, Change]]] = field(default_factory=lambda: defaultdict(list))
+    records_changed: int = 0
+    records_dropped: int = 0
+    objects_dropped: int = 0
+
+    def add(self, change: Change, place: Place) -> None:
+        """Take note of a change."""
+        self.by_code[change.code] += 1
+        self.records_dropped += change.record_dropped
+        self.objects_dropped += change.objects_dropped
+        if len(self.listed[change.code]) < _MOST_LISTED:
+            self.listed[change.code].append((place, change))
+        if self.write is not None:
+            self.write(json.dumps(change.to_json(place), ensure_ascii=True))

@@ -1,0 +1,226 @@
+"""A record while it is mended: its features as they are now, with what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from tfod.check.box_columns import ROUNDING, TOLERATED
+from tfod.check.profile import Profile
+from tfod.check.rules.boxes import Boxes, swapped_axes
+from tfod.check.rules.images import PictureFacts, check_size
+from tfod.detection.label_map import LabelMap
+from tfod.detection.picture import read_picture_header
+from tfod.detection.picture_header import PictureHeader
+from tfod.example.example import (
+    Example,
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+from tfod.example.rewrite import rewrite_example
+from tfod.example.wire import Kind
+
+_NO_TEXTS: Sequence[bytes] = ()
+FAR = TOLERATED - 1 + ROUNDING
+"""A box that reaches farther outside is BOX003's, others are BOX004's."""
+
+
+class Draft:
+    """One record.
+
+    Attributes:
+        example: as it was read.
+        profile: what is expected of it.
+        label_map: of its shard; None where there is none.
+        repeated: keys that come more than once on the wire.
+        said: codes of the rules that find something in its features' kinds and numbers; None
+            where nobody has looked.
+    """
+
+    def __init__(
+        self,
+        example: Example,
+        profile: Profile,
+        label_map: LabelMap | None,
+        repeated: Sequence[str] = (),
+        said: frozenset[str] | None = None,
+    ) -> None:
+        self.example = example
+        self.profile = profile
+        self.roles = profile.roles
+        self.label_map = label_map
+        self.repeated = repeated
+        self.said = said
+        self._changes: dict[str, bytes | None] = {}
+        self._overlay = Example.from_bytes(b"", example.shard)
+        # The evidence is taken before anything is changed.
+        self.size_is_doubtful = self._is_size_doubtful()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any feature is not as it was."""
+        return bool(self._changes)
+
+    def payload(self) -> bytes:
+        """The record as it is now; what was not changed keeps its bytes."""
+        return rewrite_example(self.example, self._changes)
+
+    # Features
+
+    def names(self) -> list[str]:
+        """All keys, in the order of the record, new ones behind."""
+        # A key that is no UTF-8 cannot be asked for.
+        old = [key for key in self.example if key in self.example]
+        new = [key for key in self._overlay if key not in self.example]
+        return [key for key in old if self._changes.get(key, b"") is not None] + new
+
+    def kind(self, key: str | None) -> Kind | None:
+        """Which list a feature holds; None when it is absent or holds none."""
+        return self._view(key).kind(key) if key else None
+
+    def count(self, key: str | None) -> int:
+        """How many values a feature has."""
+        return self._view(key).value_count(key) if key else 0
+
+    def ints(self, key: str | None) -> list[int]:
+        """Whole numbers; none where the feature holds another kind."""
+        return self._view(key).ints(key) if key and self.kind(key) is Kind.INT64 else []
+
+    def floats(self, key: str | None) -> np.ndarray:
+        """Numbers, float32 of shape (n,); none where the feature holds another kind."""
+        if key and self.kind(key) is Kind.FLOAT:
+            return self._view(key).floats(key)
+        return np.zeros(0, "<f4")
+
+    def values(self, key: str | None) -> Sequence[bytes]:
+        """Texts, undecoded; none where the feature holds another kind."""
+        if key and self.kind(key) is Kind.BYTES:
+            return self._view(key).byte_strings(key)
+        return _NO_TEXTS
+
+    def text(self, key: str | None) -> str | None:
+        """The only text of a feature; None where it has none, several, or no UTF-8."""
+        values = self.values(key)
+        return _decoded(values[0]) if len(values) == 1 else None
+
+    def encoded(self, key: str) -> bytes | None:
+        """A feature as it is written; None where there is no list."""
+        kind = self.kind(key)
+        if kind is Kind.BYTES:
+            return bytes_feature(self.values(key))
+        if kind is Kind.FLOAT:
+            return float_feature(self.floats(key))
+        return int64_feature(self.ints(key)) if kind is Kind.INT64 else None
+
+    def set(self, key: str, feature: bytes | None) -> None:
+        """Replace, add or (None) remove a feature."""
+        self._changes[key] = feature
+        there = {name: one for name, one in self._changes.items() if one is not None}
+        self._overlay = Example.from_bytes(encode_example(there), self.example.shard)
+        for known in ("objects", "boxes_are_sound", "facts", "texts", "labels"):
+            vars(self).pop(known, None)
+
+    def _view(self, key: str | None) -> Example:
+        return self._overlay if key in self._changes else self.example
+
+    # The picture
+
+    @cached_property
+    def picture(self) -> bytes | None:
+        """The encoded picture; None where there is none, or several that differ."""
+        values = self.values(self.roles.encoded)
+        is_one = bool(values and values[0]) and all(one == values[0] for one in values)
+        return values[0] if is_one else None
+
+    @cached_property
+    def header(self) -> PictureHeader | None:
+        """What the picture's own header says, where it says a size."""
+        picture = self.picture
+        found = read_picture_header(picture, 0, len(picture)) if picture else None
+        return found if found is not None and found.height and found.width else None
+
+    @cached_property
+    def facts(self) -> PictureFacts:
+        """The picture, and what the record says of it now."""
+        height, width = self.ints(self.roles.height), self.ints(self.roles.width)
+        return PictureFacts(
+            size=-1 if self.header else 0,
+            header=self.header,
+            declared_format=self.text(self.roles.format),
+            declared_height=height[0] if len(height) == 1 else None,
+            declared_width=width[0] if len(width) == 1 else None,
+        )
+
+    def _is_size_doubtful(self) -> bool:
+        return any(True for _ in check_size(self.facts))
+
+    # The objects
+
+    @cached_property
+    def objects(self) -> Boxes | None:
+        """The boxes; None where there are none, or the lists of objects do not go together."""
+        rows = [self.floats(key) for key in self.roles.box]
+        count = len(rows[0]) if len(rows) == 4 else 0
+        if not count or any(len(row) != count for row in rows):
+            return None
+        texts, labels = self.values(self.roles.class_text), self.labels
+        if len(texts) not in (0, count) or len(labels) not in (0, count):
+            return None
+        facts = self.facts
+        height = self.header.height if self.header else facts.declared_height
+        width = self.header.width if self.header else facts.declared_width
+        return Boxes(
+            corners=np.stack(rows, axis=1).astype(np.float64),
+            counts=np.array([count]),
+            height=np.array([height or np.nan], np.float64),
+            width=np.array([width or np.nan], np.float64),
+            classes=[list(texts) or labels],
+        )
+
+    @cached_property
+    def boxes_are_sound(self) -> bool:
+        """Whether all boxes are numbers, within the picture, and have an area."""
+        boxes = self.objects
+        if boxes is None:
+            return True
+        inside = (boxes.corners >= -ROUNDING) & (boxes.corners <= 1 + ROUNDING)
+        return bool(inside.all() and (boxes.size > 0).all())
+
+    def set_boxes(self, corners: np.ndarray) -> None:
+        """Write other boxes, shape (n, 4), as many as there are."""
+        for side, key in enumerate(self.roles.box):
+            self.set(key, float_feature(corners[:, side]))
+
+    def reaches_far(self) -> bool:
+        """Whether a box is so far outside that another picture may be meant."""
+        boxes = self.objects
+        if boxes is None:
+            return False
+        return bool((boxes.normalized & (boxes.overhang > FAR)).any())
+
+    def looks_swapped(self) -> bool:
+        """Whether the boxes look as if x were divided by the height."""
+        boxes = self.objects
+        return boxes is not None and any(True for _ in swapped_axes(boxes))
+
+    @cached_property
+    def labels(self) -> Sequence[int]:
+        """The class ids of the objects."""
+        return self.ints(self.roles.class_label)
+
+    @cached_property
+    def texts(self) -> Sequence[str] | None:
+        """The class texts of the objects; None where one of them is no UTF-8."""
+        found = [_decoded(value) for value in self.values(self.roles.class_text)]
+        return None if None in found else [text or "" for text in found]
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

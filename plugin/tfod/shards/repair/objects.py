@@ -1,0 +1,154 @@
+"""Removing objects from a record, with every list that says something about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.example.example import bytes_feature, float_feature, int64_feature
+from tfod.example.wire import Kind
+from tfod.shards.repair.draft import Draft
+
+_OBJECT_PREFIX = "image/object/"
+_PICTURE_PREFIX = "image/"
+_ONE_EACH = frozenset([*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.KEYPOINT_NUM])
+_SEVERAL_EACH = frozenset(
+    (
+        keys.KEYPOINT_X,
+        keys.KEYPOINT_Y,
+        keys.KEYPOINT_VISIBILITY,
+        "image/object/keypoint/z",
+        "image/object/keypoint/z/weights",
+        "image/object/class/multiclass_scores",
+    )
+)
+
+
+# What tfod's own JSON has by the numbers of the objects.
+_BY_OBJECT = ("objects", "absent")
+
+
+class CannotDropError(Exception):
+    """A list of the record cannot be shared out among the objects; nothing was changed."""
+
+
+def drop_objects(draft: Draft, numbers: Sequence[int]) -> None:
+    """Remove objects, by their numbers, from all lists of a record.
+
+    Raises:
+        CannotDropError: of a list it is not known which values are those of which object.
+    """
+    shares = object_values(draft)
+    boxes = draft.objects
+    assert boxes is not None  # else there are no numbers
+    kept = [number for number in range(len(boxes.corners)) if number not in set(numbers)]
+    extra = _renumbered(draft, kept)
+    for key, rows in shares.items():
+        draft.set(key, _encoded(draft.kind(key), [rows[number] for number in kept]))
+    if extra is not None:
+        draft.set(keys.EXTRA_ATTRIBUTES, extra)
+
+
+def object_values(draft: Draft) -> dict[str, list[Any]]:
+    """The values of each object in every list over the objects that has values, by key.
+
+    Raises:
+        CannotDropError: of a list it is not known which values are those of which object.
+    """
+    boxes = draft.objects
+    count = len(boxes.corners) if boxes is not None else 0
+    roles = draft.roles
+    named = {*roles.box, roles.class_text, roles.class_label, roles.area, roles.annotation_id}
+    points = draft.count(keys.KEYPOINT_X) // count if count else 0
+    found = {}
+    for key in draft.names():
+        length = draft.count(key)
+        if (key not in named and _is_about_the_picture(draft, key)) or not length:
+            continue
+        if key == keys.KEYPOINT_TEXT and length == points and count > 1:
+            continue  # names of the points, the same for all objects
+        several = key in _SEVERAL_EACH or key in (keys.MASK, keys.KEYPOINT_TEXT)
+        one = key in named or key in _ONE_EACH or key.startswith(keys.ATTRIBUTE_PREFIX)
+        if (one and length == count) or (several and length % count == 0):
+            found[key] = _shared_out(draft, key, count)
+        elif key.startswith(_OBJECT_PREFIX) or length % count == 0:
+            raise CannotDropError(key)
+    return found
+
+
+def own_attributes(draft: Draft) -> list[str]:
+    """What tfod's own JSON says of each object; equal texts say the same.
+
+    Raises:
+        CannotDropError: it cannot be read.
+    """
+    boxes, extra = draft.objects, _own_json(draft)
+    count = len(boxes.corners) if boxes is not None else 0
+    try:
+        parts = [extra.get(part, {}) for part in _BY_OBJECT]
+        said = [[part.get(str(number)) for part in parts] for number in range(count)]
+        return [json.dumps(one, sort_keys=True) for one in said]
+    except (AttributeError, RecursionError):
+        raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
+
+
+def _is_about_the_picture(draft: Draft, key: str) -> bool:
+    """Whether a key is known to say nothing of single objects."""
+    if key.startswith(_OBJECT_PREFIX):
+        return False
+    if key in keys.KNOWN_KEYS or key in draft.roles.all_keys:
+        return True
+    spec = draft.profile.features.get(key)
+    of_one = spec is not None and spec.shape == ()
+    return of_one or (key.startswith(_PICTURE_PREFIX) and draft.count(key) == 1)
+
+
+def _shared_out(draft: Draft, key: str, count: int) -> list[Any]:
+    """The values of a list, in as many equal parts as there are objects."""
+    kind = draft.kind(key)
+    if kind is Kind.FLOAT:
+        return list(draft.floats(key).reshape(count, -1))
+    values: Sequence[Any] = draft.ints(key) if kind is Kind.INT64 else draft.values(key)
+    step = len(values) // count
+    return [tuple(values[at : at + step]) for at in range(0, len(values), step)]
+
+
+def _encoded(kind: Kind | None, rows: Sequence[Any]) -> bytes:
+    if kind is Kind.FLOAT:
+        return float_feature(np.concatenate(rows) if rows else [])
+    values = [value for row in rows for value in row]
+    return int64_feature(values) if kind is Kind.INT64 else bytes_feature(values)
+
+
+def _renumbered(draft: Draft, kept: Sequence[int]) -> bytes | None:
+    """Our own JSON of attributes for the objects that are kept; None where there is none."""
+    if not draft.count(keys.EXTRA_ATTRIBUTES):
+        return None
+    places = {str(number): str(place) for place, number in enumerate(kept)}
+    extra = _own_json(draft)
+    try:
+        for part in _BY_OBJECT:
+            if part in extra:
+                by_number = extra[part].items()
+                extra[part] = {places[one]: said for one, said in by_number if one in places}
+        text = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
+        return bytes_feature([text.encode()])
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
+
+
+def _own_json(draft: Draft) -> dict[str, Any]:
+    """tfod's own JSON of attributes; nothing where there is none."""
+    if not draft.count(keys.EXTRA_ATTRIBUTES):
+        return {}
+    try:
+        extra = json.loads(draft.text(keys.EXTRA_ATTRIBUTES) or "")
+    except (ValueError, RecursionError):
+        extra = None
+    if not isinstance(extra, dict):
+        raise CannotDropError(keys.EXTRA_ATTRIBUTES)
+    return extra

@@ -1,0 +1,210 @@
+"""What a sheet shows of one record."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfod.check.amounts import plural
+from tfod.check.finding import Place
+from tfod.check.profile import Profile
+from tfod.check.render.drawn import Colour
+from tfod.check.render.pictures import FARTHEST, MOST_DRAWN
+from tfod.check.rules.labels import LabelMapFile
+from tfod.check.sample_reading import read_name, read_sample
+from tfod.check.samples import Sample, fits_into_memory
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.label_map import LabelMap
+from tfod.detection.mapped_decoder import decode_mapped
+from tfod.detection.picture import sniff_format
+from tfod.errors import RecordError
+from tfod.example.example import Example
+from tfod.shards.sheet.colours import class_colour
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_CHANNELS = ("channels", "depth", "image/channels")
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_MASK_OPACITY = 110
+_MOST_LABELS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """A record as a sheet shows it.
+
+    Attributes:
+        sample: its picture and boxes, with the names of their classes.
+        colours: of each box.
+        masks: of each object, a PNG or numbers of shape (height, width); None for none.
+        keypoints: of the objects, normalized.
+        labels: classes of the whole picture.
+        notes: what is odd about it, in a few words each.
+    """
+
+    sample: Sample
+    colours: Sequence[Colour]
+    masks: Sequence[PngMask | np.ndarray | None]
+    keypoints: Keypoints | None
+    labels: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def classes(self) -> Counter[tuple[str, Colour]]:
+        """How many objects each class has."""
+        return Counter(zip(self.sample.classes, self.colours, strict=False))
+
+
+def make_tile(example: Example, profile: Profile, label_map: LabelMapFile | None) -> Tile:
+    """Find what is to be seen of a record; what cannot be read is left out."""
+    roles, record = profile.roles, example.record
+    place = Place(example.shard, record.number, record.offset, read_name(example, roles))
+    sample = read_sample(example, place, roles)
+    if sample.picture and sniff_format(sample.picture[:16]) is None:
+        sample = replace(sample, picture=_encoded_pixels(example, sample) or sample.picture)
+    ids = _ids(example, roles.class_label)
+    names, colours = _classes(sample, ids, label_map.label_map if label_map else None)
+    sample = replace(sample, classes=names)
+    detection, notes = Detection(), list(_notes(sample))
+    try:
+        detection = decode_mapped(example, roles).detection
+    except RecordError as error:
+        notes.insert(0, f"{error.feature or ''} {error.cause}".strip())
+    return Tile(
+        sample=sample,
+        colours=colours,
+        masks=_masks(detection),
+        keypoints=detection.keypoints,
+        labels=_labels(detection, label_map.label_map if label_map else None),
+        notes=notes,
+    )
+
+
+def _ids(example: Example, key: str | None) -> list[int]:
+    try:
+        return example.ints(key) if key else []
+    except RecordError:
+        return []
+
+
+def _classes(
+    sample: Sample, ids: Sequence[int], label_map: LabelMap | None
+) -> tuple[tuple[str, ...], list[Colour]]:
+    """Names and colours of the boxes; the text decides, then the id."""
+    names, colours = [], []
+    for number in range(len(sample.boxes)):
+        name = sample.classes[number] if number < len(sample.classes) else ""
+        label = ids[number] if number < len(ids) else None
+        item = label_map.find(name) if label_map and name else None
+        if item is None and label_map and label is not None and name in ("", f"#{label}"):
+            item = label_map.find_id(label)
+            name = item.class_name if item else name
+        names.append(name)
+        colours.append(class_colour(name, item.id if item else None))
+    return tuple(names), colours
+
+
+def _notes(sample: Sample) -> Iterator[str]:
+    """What is wrong with the boxes, as far as it changes how they are drawn."""
+    boxes = sample.boxes
+    no_number = np.isnan(boxes).any(axis=1)
+    with np.errstate(invalid="ignore"):
+        inverted = ~no_number & (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+        far = ~no_number & ((boxes < -FARTHEST) | (boxes > 1 + FARTHEST)).any(axis=1)
+    drawn = len(boxes) - int(no_number.sum())
+    for count, what in (
+        (int(no_number.sum()), "not a number, not drawn"),
+        (int(inverted.sum()), "inverted"),
+        (int(far.sum()), "far outside the picture"),
+        (drawn - MOST_DRAWN, "too many, not drawn"),
+    ):
+        if count > 0:
+            yield f"{plural(count, 'box')} {what}"
+
+
+def _masks(detection: Detection) -> Sequence[PngMask | np.ndarray | None]:
+    if detection.numerical_masks is not None:
+        return list(detection.numerical_masks)
+    return detection.masks or ()
+
+
+def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
+    """The classes of the whole picture."""
+    found = []
+    for one in detection.image_labels:
+        item = label_map.find_id(one.label) if label_map and one.label is not None else None
+        name = one.text or (item.class_name if item else f"#{one.label}")
+        found.append(f"not {name}" if one.confidence == 0 else name)
+    return found[:_MOST_LABELS]
+
+
+def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
+    """Raw pixels as a picture, where height, width and channels say that they are that."""
+    pixels, area = sample.picture or b"", sample.height * sample.width
+    channels = len(pixels) // area if area else 0
+    said = {count for key in _CHANNELS for count in _ids(example, key)}
+    if channels not in _MODES or area * channels != len(pixels) or not said <= {channels}:
+        return None
+    from PIL import Image
+
+    file = io.BytesIO()
+    size = sample.width, sample.height
+    if not fits_into_memory(size):
+        return None
+    Image.frombytes(_MODES[channels], size, pixels).save(file, "BMP")
+    return file.getvalue()
+
+
+def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
+    """The masks of a tile in the colours of their objects, translucent; None without one.
+
+    Args:
+        tile: the tile.
+        size: width and height of the layer in pixels.
+    """
+    from PIL import Image
+
+    layer = None
+    for number, mask in enumerate(tile.masks):
+        shape = _mask_shape(mask, size)
+        if shape is None:
+            continue
+        layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
+        colour = tile.colours[number] if number < len(tile.colours) else (0, 0, 0)
+        layer.paste((*colour, _MASK_OPACITY), (0, 0), shape)
+    return layer
+
+
+def _mask_shape(mask: PngMask | np.ndarray | None, size: tuple[int, int]) -> Image.Image | None:
+    """Where an object is, as a picture of 0 and 255; None where that cannot be had."""
+    from PIL import Image
+
+    if isinstance(mask, PngMask):
+        mask = _decoded(mask)
+    if mask is None:
+        return None
+    found = Image.fromarray(np.where(mask > 0, 255, 0).astype("u1"))
+    return found.resize(size, Image.Resampling.NEAREST)
+
+
+def _decoded(mask: PngMask) -> np.ndarray | None:
+    """The values of a mask, shape (height, width); None of one that is broken or a bomb."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of bombs: judged below
+            with Image.open(io.BytesIO(mask.data), formats=("PNG",)) as image:
+                if not fits_into_memory(image.size):
+                    return None
+                pixels = np.asarray(image)
+    except Exception:  # whatever decoders raise on broken bytes
+        return None
+    return pixels if pixels.ndim == 2 else pixels[..., 0]

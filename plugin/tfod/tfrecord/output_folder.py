@@ -1,0 +1,222 @@
+"""The folder that a command writes shards to: all of them appear together, or none does.
+
+Nothing that is there is touched before everything new is complete on disk; and what was read is
+never written over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.finished_shards import FinishedShards
+from tfod.tfrecord.publishing import publish_together, recover
+from tfod.tfrecord.remote import require_local
+from tfod.tfrecord.shard_layout import ShardLayout
+from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.writer import AtomicFile, ShardSetWriter
+
+LABEL_MAP_FILE = "label_map.pbtxt"
+
+
+class OutputExistsError(TfodError):
+    """There is something already where an output should go."""
+
+
+class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
+    """Sets of shards, and the texts beside them, that appear in a folder together.
+
+    Use as a context manager: leaving it publishes all, leaving it by an exception (also
+    KeyboardInterrupt) leaves nothing, and what was there before as it was.
+
+    Args:
+        folder: where to write; made when it is not there.
+        sources: the files that are read, which are never replaced.
+        overwrite: whether shards of the same subsets, and a text of the same name, may go.
+        shards_there: finds the files of a subset in the folder; without it they are those that a
+            reader takes for this subset.
+
+    Attributes:
+        paths: the shards, when they are published.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        sources: Iterable[str],
+        overwrite: bool = False,
+        *,
+        shards_there: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self._folder = os.fspath(folder)
+        require_local(self._folder)
+        recover(self._folder)
+        self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
+        self._sources = {_identity(path) for path in sources}
+        self._overwrite = overwrite
+        self._writers: dict[str, ShardSetWriter | FinishedShards] = {}
+        self._texts: dict[str, bytes] = {}
+        self._text_files: dict[str, AtomicFile] = {}
+        self.paths: list[str] = []
+
+    def require_free(self, subset: str, name: str = "") -> None:
+        """See that a subset may be written, before anything is read.
+
+        Args:
+            subset: its name.
+            name: of one of its files, relative to the folder.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+        """
+        there = self._shards_there(subset)
+        where = os.path.abspath(os.path.dirname(os.path.join(self._folder, name)))
+        for path in there:
+            if os.path.abspath(os.path.dirname(path)) != where:
+                raise OutputExistsError(
+                    f"{path} would be in one subset with what is written; write to another folder"
+                )
+        self._require_replaceable(there)
+
+    def add_subset(
+        self,
+        subset: str,
+        layout: ShardLayout,
+        name_files: Callable[[int], Sequence[str]] | None = None,
+    ) -> ShardSetWriter:
+        """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+            WriteError: the folder cannot be written to.
+        """
+        self.require_free(subset, name_files(1)[0] if name_files else "")
+        if subset in self._writers:
+            raise ValueError(f"subset {subset!r} is there twice")
+        writer = ShardSetWriter(
+            self._folder,
+            subset,
+            num_shards=layout.num_shards or 1,
+            shard_size=layout.shard_size,
+            compression=layout.compression or Compression.NONE,
+            name_files=name_files,
+        )
+        self._writers[subset] = writer
+        return writer
+
+    def add_finished(
+        self, subset: str, files: Sequence[str], name_files: Callable[[int], Sequence[str]]
+    ) -> FinishedShards:
+        """A subset whose shards are written already, elsewhere in the folder, by other processes.
+
+        Args:
+            subset: its name.
+            files: paths of the shards, in order.
+            name_files: as :class:`ShardSetWriter` has it.
+
+        Raises:
+            OutputExistsError: shards of this subset are there.
+        """
+        names = name_files(len(files))
+        self.require_free(subset, names[0])
+        finished = FinishedShards(files, [os.path.join(self._folder, name) for name in names])
+        self._writers[subset] = finished
+        return finished
+
+    def add_text(self, name: str, content: bytes) -> None:
+        """A file beside the shards, a label map say; ``name`` is relative to the folder.
+
+        Raises:
+            OutputExistsError: another text of this name is there, or was added before.
+        """
+        path = os.path.join(self._folder, name)
+        if self._texts.setdefault(name, content) != content:
+            raise OutputExistsError(
+                f"{path}: two subsets have different label maps; tfod merge makes them one"
+            )
+        if os.path.lexists(path) and _content(path) != content:
+            self._require_replaceable([path])
+
+    def complete(self) -> dict[str, str]:
+        """Complete the shards; return where each is until it is published, by its path then.
+
+        Raises:
+            WriteError: a file cannot be written; what was there is as it was.
+        """
+        found: dict[str, str] = {}
+        for writer in self._writers.values():
+            writer.complete()
+            found |= writer.pending()
+        return found
+
+    def publish(self) -> None:
+        """Complete all files, then give them their names and remove those that they replace.
+
+        Raises:
+            WriteError: a file cannot be written; what was there is as it was.
+        """
+        for name, content in self._texts.items():
+            path = os.path.join(self._folder, name)
+            if _content(path) != content:
+                self._text_files[path] = file = AtomicFile(*os.path.split(path))
+                file.write(content)
+                file.complete()
+        pending = self.complete()
+        self.paths = list(pending)
+        pending |= {path: file.aside for path, file in self._text_files.items()}
+        stale = [path for subset in self._writers for path in self._shards_there(subset)]
+        self._require_replaceable(stale)  # somebody else may have written meanwhile
+        stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
+        publish_together(pending, stale, self._folder)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            for file in self._text_files.values():
+                file.discard()
+            for writer in reversed(self._writers.values()):  # the first one has made the folder
+                writer.discard()
+
+    def _require_replaceable(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if _identity(path) in self._sources:
+                raise OutputExistsError(
+                    f"{path} is read, and would be replaced; write to another folder"
+                )
+        if paths and not self._overwrite:
+            more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+            raise OutputExistsError(
+                f"{paths[0]}{more} is there already; write to another folder, or replace it with "
+                "--overwrite"
+            )
+
+
+def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
+    try:
+        sets = find_shards(folder) if os.path.isdir(folder) else []
+    except ShardsNotFoundError:
+        return ()
+    return [path for one in sets if one.subset == subset for path in one.paths]
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """Which file a path means; an entry of a zip is nothing that could be written over."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.abspath(path)
+    return status.st_dev, status.st_ino
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None

@@ -1,0 +1,307 @@
+"""Random access into a shard: byte spans that are read when somebody asks for them, and an index.
+
+A picture that was imported is a span (file, offset, length) until its bytes are wanted. The file
+is held open from the moment its spans are made, so that pictures stay readable while an export
+replaces the shard they come from; when too many files are open the oldest is closed, and a file
+that is not the same any more when it is opened again is refused instead of misread.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, cast, overload
+
+import numpy as np
+
+from tfod.errors import ShardError
+from tfod.tfrecord.compression import Compression, InflatingStream
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.opening import read_at, zip_member
+from tfod.tfrecord.records import Record, masked_crc32c, read_records, shard_compression
+from tfod.tfrecord.remote import is_url
+
+
+def _open_file_limit() -> int:
+    """Half of what this process may open: the rest is the program's."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 256
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(64, min(soft, 8192) // 2)
+
+
+_MAX_OPEN_FILES = _open_file_limit()
+
+
+class ShardIdentity(NamedTuple):
+    """A file as it was when it was read: the same path may hold another shard later."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class ByteSpan:
+    """Some bytes of a shard's uncompressed content, read on demand.
+
+    Can be copied, pickled and sent to another process. Calling it reads it, since that is how
+    Datumaro asks for lazy data.
+    """
+
+    __slots__ = ("length", "offset", "shard")
+
+    shard: ShardIdentity
+    offset: int
+    length: int
+
+    def read(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            ShardError: the shard was replaced, shortened or removed since the span was made.
+        """
+        data = _open_files.read(self.shard, self.offset, self.length)
+        if len(data) != self.length:
+            raise _changed(self.shard)
+        return data
+
+    def __call__(self, *_: object) -> bytes:
+        return self.read()
+
+    def __getstate__(self) -> tuple[ShardIdentity, int, int]:
+        return self.shard, self.offset, self.length
+
+    def __setstate__(self, state: tuple[ShardIdentity, int, int]) -> None:
+        for name, value in zip(("shard", "offset", "length"), state, strict=True):
+            object.__setattr__(self, name, value)
+
+
+def identify(path: str | os.PathLike[str]) -> ShardIdentity:
+    """Note which file a path is now, and keep it open for the spans that will point into it."""
+    text = os.fspath(path)
+    return _open_files.open(text if is_url(text) else os.path.abspath(text))
+
+
+def close_files() -> None:
+    """Close all shards that are kept open: Windows does not replace a file that is.
+
+    Spans of files that then stay as they are open them again; others say that theirs has changed.
+    """
+    _open_files.close()
+
+
+class RecordIndex(Sequence[bytes]):
+    """The records of one shard by number: ``RecordIndex(path)[17]`` is record 17's payload.
+
+    Building it reads only the 12-byte headers of a plain shard; payloads are read, and their
+    checksum is verified, when they are asked for.
+
+    Raises:
+        ShardError: the framing is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._shard = identify(path)
+        spans = array.array("q")
+        for record in _headers(self._shard):
+            spans.extend((record.payload_offset, record.length))
+        self._spans = np.frombuffer(spans, np.int64).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def span(self, index: int) -> ByteSpan:
+        """Where the payload of a record is; ``index`` may be negative, as in a list."""
+        offset, length = self._spans[index].tolist()
+        return ByteSpan(self._shard, offset, length)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        span = self.span(index)
+        framed = ByteSpan(span.shard, span.offset, span.length + 4).read()
+        payload = framed[:-4]
+        if masked_crc32c(payload) != int.from_bytes(framed[-4:], "little"):
+            raise ShardError(
+                "the checksum of the data is wrong, the record was changed after it was written",
+                shard=self.path,
+                record=index % len(self),
+                offset=span.offset - HEADER_BYTES,
+                remedy="download or export the shard again",
+            )
+        return payload
+
+
+def _headers(shard: ShardIdentity) -> Iterator[Record]:
+    """Records without their payloads: from headers alone where the file is plain and seekable."""
+    if _open_files.compression(shard) is not Compression.NONE:
+        yield from read_records(shard.path)
+        return
+    offset = index = 0
+    while offset < shard.size:
+        head = _open_files.read(shard, offset, HEADER_BYTES)
+        length = int.from_bytes(head[:8], "little")
+        end = offset + HEADER_BYTES + length + 4
+        sound = len(head) == HEADER_BYTES and end <= shard.size
+        if not sound or masked_crc32c(head[:8]) != int.from_bytes(head[8:], "little"):
+            # The careful walk knows what is wrong and says it.
+            yield from (record for record in read_records(shard.path) if record.number >= index)
+            return
+        yield Record(index, offset, _NO_BUFFER, 0, length)
+        offset, index = end, index + 1
+
+
+_NO_BUFFER = bytearray()
+
+
+class _OpenFiles:
+    """The shards that are open for random access, least recently used first."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[ShardIdentity, _OpenFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, path: str) -> ShardIdentity:
+        with self._lock:
+            opened = _OpenFile(path)
+            shard = opened.identity()
+            if shard in self._files:
+                opened.close()
+                self._files.move_to_end(shard)
+            else:
+                self._keep(shard, opened)
+            return shard
+
+    def compression(self, shard: ShardIdentity) -> Compression:
+        with self._lock:
+            return self._file(shard).compression
+
+    def read(self, shard: ShardIdentity, offset: int, length: int) -> bytes:
+        with self._lock:
+            return self._file(shard).read(offset, length)
+
+    def close(self) -> None:
+        with self._lock:
+            while self._files:
+                self._files.popitem()[1].close()
+
+    def _file(self, shard: ShardIdentity) -> _OpenFile:
+        if shard in self._files:
+            self._files.move_to_end(shard)
+            kept = self._files[shard]
+            # Written over in place: another content in the same file.
+            if kept.is_spooled or kept.identity() == shard:
+                return kept
+            raise _changed(shard)
+        try:
+            opened = _OpenFile(shard.path)
+        except (OSError, ShardError):
+            raise _changed(shard) from None
+        if opened.identity() != shard:
+            opened.close()
+            raise _changed(shard)
+        return self._keep(shard, opened)
+
+    def _keep(self, shard: ShardIdentity, opened: _OpenFile) -> _OpenFile:
+        self._files[shard] = opened
+        while len(self._files) > _MAX_OPEN_FILES:
+            self._files.popitem(last=False)[1].close()
+        return opened
+
+
+class _OpenFile:
+    """A shard that is open: a file, an entry of a zip, or its plain bytes in a temporary file.
+
+    Attributes:
+        compression: of the shard itself.
+        is_spooled: whether its plain bytes lie in an unnamed temporary file, since deflate cannot
+            seek; then it needs the shard's own file no more.
+    """
+
+    def __init__(self, path: str) -> None:
+        if is_url(path):
+            raise ShardError(
+                "is remote, and its records are read one by one only as they come",
+                shard=path,
+                remedy="copy it here first",
+            )
+        self._path = path
+        self._member = zip_member(path)
+        self._start = self._member.place if self._member else 0
+        self._file: BinaryIO = open(
+            self._member.archive if self._member else path, "rb", buffering=0
+        )
+        self.is_spooled = False
+        try:
+            self.compression = shard_compression(self._head())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def identity(self) -> ShardIdentity:
+        """Which file it is; for an entry its archive, but with its own path and size."""
+        status = os.fstat(self._file.fileno())
+        size = self._member.size if self._member else status.st_size
+        return ShardIdentity(self._path, status.st_dev, status.st_ino, size, status.st_mtime_ns)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Some of the plain bytes; fewer at the end."""
+        is_plain = self.compression is Compression.NONE and self._start is not None
+        if not is_plain and not self.is_spooled:
+            self._spool()
+        if self._member and not self.is_spooled:  # what follows in the archive is not the shard's
+            length = max(0, min(length, self._member.size - offset))
+        return read_at(self._file.fileno(), length, (self._start or 0) + offset)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _head(self) -> bytes:
+        if self._member:
+            return self._member.stream(self._file).read(HEADER_BYTES)
+        return read_at(self._file.fileno(), HEADER_BYTES, 0)
+
+    def _spool(self) -> None:
+        plain = tempfile.TemporaryFile(buffering=0)
+        self._file.seek(0)
+        stream = self._member.stream(self._file) if self._member else self._file
+        try:
+            if self.compression is not Compression.NONE:
+                stream = cast(BinaryIO, InflatingStream(stream))
+            shutil.copyfileobj(stream, plain, 1 << 20)
+        except OSError as error:
+            plain.close()
+            raise ShardError(
+                f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})",
+                shard=self._path,
+                remedy="make room there, set TMPDIR, or decompress the shard yourself",
+            ) from None
+        self._file.close()
+        self._file, self._start, self.is_spooled = plain, 0, True
+
+
+def _changed(shard: ShardIdentity) -> ShardError:
+    return ShardError(
+        "was replaced, changed or removed since it was read",
+        shard=shard.path,
+        remedy="import the dataset again",
+    )
+
+
+_open_files = _OpenFiles()

@@ -1,0 +1,134 @@
+"""From a record to an image and a target, as torchvision's detection models take them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.detection_decoder import decode_detection
+from tfod.errors import TfodError, how_to_install
+from tfod.example.example import Example
+from tfod.tfrecord.records import Record
+from tfod.training.training_input import UNKNOWN, ClassIds, LabelMapLike, label_map_for
+
+Transform = Callable[[Any, dict[str, Any]], Any]
+
+
+class SampleMaker:
+    """Makes the elements of :class:`tfod.torch.Detections`, which says what they are."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        label_map: LabelMapLike | None,
+        masks: bool,
+        transform: Transform | None,
+    ) -> None:
+        found = label_map_for(paths, label_map)
+        self._paths = paths
+        self._classes = None if found is None else ClassIds.of(found)
+        self._masks = masks
+        self._transform = transform
+
+    def make(self, shard: int, record: Record) -> Any:
+        """Decode a record of the shard of this number.
+
+        Raises:
+            RecordError: it is no sound Example, or has no picture that can be decoded.
+        """
+        example = Example(record, self._paths[shard])
+        detection = decode_detection(example)
+        pixels = _decode(detection.encoded, "RGB", example, keys.ENCODED)
+        height, width = pixels.shape[:2]
+        scale = np.array([width, height, width, height], np.float32)
+        boxes = torch.from_numpy(detection.boxes * scale)
+        target = {
+            "boxes": boxes,
+            "labels": torch.tensor(self._labels(detection, example), dtype=torch.int64),
+            "image_id": (shard << 32) + record.number,
+            "area": _area(detection, boxes),
+            "iscrowd": _is_crowd(detection),
+            "source_id": detection.source_id or "",
+            "filename": detection.filename or "",
+        }
+        if self._masks:
+            target["masks"] = torch.from_numpy(_masks(detection, example, height, width))
+        image = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+        return (image, target) if self._transform is None else self._transform(image, target)
+
+    def _labels(self, detection: Detection, example: Example) -> Sequence[int]:
+        count = len(detection.boxes)
+        if self._classes is not None:
+            return self._classes.ids(detection.class_text, detection.class_label, count)
+        if detection.class_text and not detection.class_label:
+            raise example.error(
+                "is all there is of classes, and there is no label map",
+                feature=keys.CLASS_TEXT,
+                remedy="choose one by label_map=",
+            )
+        return detection.class_label or [UNKNOWN] * count
+
+
+def _decode(encoded: bytes | memoryview | None, mode: str, example: Example, key: str) -> Any:
+    """The pixels of a picture file: an array of uint8 that must not be written to."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('torch')}") from None
+    if not encoded:
+        raise example.error(
+            "is missing or empty", feature=key, remedy="export the shard with its pictures"
+        )
+    try:
+        with Image.open(io.BytesIO(encoded)) as picture:
+            return np.asarray(picture if picture.mode == mode else picture.convert(mode))
+    except MemoryError:
+        raise  # that says nothing of the picture
+    except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
+        reason = " ".join(str(error).split())[:200]
+        raise example.error(
+            f"cannot be decoded ({reason})", feature=key, remedy="see tfod check --decode all"
+        ) from None
+
+
+def _area(detection: Detection, boxes: torch.Tensor) -> torch.Tensor:
+    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    for number, area in enumerate(detection.attributes.get("area", ())):
+        if isinstance(area, (int, float)):
+            areas[number] = area
+    return areas
+
+
+def _is_crowd(detection: Detection) -> torch.Tensor:
+    flags = detection.attributes.get("is_crowd") or [0] * len(detection.boxes)
+    return torch.tensor([int(bool(flag)) for flag in flags], dtype=torch.int64)
+
+
+def _masks(detection: Detection, example: Example, height: int, width: int) -> np.ndarray:
+    """The masks of a record, uint8 of shape (n, height, width), 0 or 1."""
+    masks = np.zeros((len(detection.boxes), height, width), np.uint8)
+    decoded: Iterable[Any] = ()
+    if detection.numerical_masks is not None:
+        decoded = detection.numerical_masks
+    elif detection.masks is not None:
+        decoded = [
+            None if mask is None else _decode(mask.data, "L", example, keys.MASK)
+            for mask in detection.masks
+        ]
+    for number, mask in enumerate(decoded):
+        if mask is None:
+            continue
+        if mask.shape != (height, width):
+            raise example.error(
+                f"is {mask.shape[1]} x {mask.shape[0]}, but the picture {width} x {height}",
+                feature=keys.MASK,
+                remedy="export the shard again",
+            )
+        masks[number] = mask > 0
+    return masks

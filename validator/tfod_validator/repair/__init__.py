@@ -1,5 +1,0 @@
-"""Repairing shards: what ``tfod check`` finds and can be mended without guessing."""
-
-from tfod_validator.repair.run import Options, Outcome, repair
-
-__all__ = ["Options", "Outcome", "repair"]
