@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
 COVERAGE = -m coverage
+# What an installation is made from: newer ones make it anew.
+SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
 STAGES = check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
 
@@ -74,15 +76,15 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 
-$(VENV)/serve.installed: $(VENV)/bin/python pyproject.toml
+$(VENV)/serve.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[validator]'
 	touch $@
 
-$(VENV)/demo.installed: $(VENV)/bin/python pyproject.toml
+$(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[datumaro]'
 	touch $@
 
-$(VENV)/test.installed: $(VENV)/bin/python pyproject.toml
+$(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[test]'
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 

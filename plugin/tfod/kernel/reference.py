@@ -1,0 +1,326 @@
+"""The kernel in Python: slower, and the specification that the compiled one is held against.
+
+What a record holds is what protobuf says it holds: the last of equal keys, the last list of a
+feature, lists of one kind joined. Where TensorFlow's fast parser takes the same bytes otherwise
+(``tensorflow/core/util/example_proto_fast_parsing.cc``), a problem names row and key.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+
+from tfod.kernel.result import (
+    Columns,
+    FoundRecords,
+    KeyColumn,
+    ListKind,
+    Problem,
+    ProblemCode,
+    WalkEnd,
+)
+
+HEADER_BYTES, FOOTER_BYTES = 12, 4
+_HEADER = struct.Struct("<QI")
+_VARINT, _FIXED64, _LENGTH, _GROUP, _END_GROUP, _FIXED32 = range(6)
+_DEEPEST = 100  # groups in groups, as protobuf's own limit
+_LARGEST_TAG = (1 << 32) - 1
+
+
+class _MalformedError(ValueError):
+    """The bytes are not the wire form of a message."""
+
+
+def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> FoundRecords:
+    """Find the records from the start of a buffer on; see :func:`tfod.kernel.find_records`."""
+    data = buffer.data
+    starts, lengths = array("q"), array("q")
+    position = 0
+    while True:
+        if len(data) - position < HEADER_BYTES:
+            end = WalkEnd.BUFFER
+            break
+        length, checksum = _HEADER.unpack_from(data, position)
+        if masked_crc32c(data[position : position + 8]) != checksum:
+            end = WalkEnd.LENGTH_CHECKSUM
+            break
+        if length > longest:
+            end = WalkEnd.TOO_LONG
+            break
+        start = position + HEADER_BYTES
+        stop = start + length
+        if stop + FOOTER_BYTES > len(data):
+            end = WalkEnd.BUFFER
+            break
+        footer = int.from_bytes(data[stop : stop + FOOTER_BYTES], "little")
+        if verify and masked_crc32c(data[start:stop]) != footer:
+            end = WalkEnd.DATA_CHECKSUM
+            break
+        starts.append(start)
+        lengths.append(length)
+        position = stop + FOOTER_BYTES
+    found = (np.array(starts, np.int64), np.array(lengths, np.int64))
+    return FoundRecords(*found, position, end)
+
+
+def masked_crc32c(data: memoryview | bytes) -> int:
+    """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
+    crc = int(google_crc32c.value(bytes(data)))
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class _Field(NamedTuple):
+    """A field of a message: number, wire type, half-open span of the value."""
+
+    number: int
+    wire: int
+    start: int
+    end: int
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    value = 0
+    for place in range(min(10, end - position)):
+        byte = data[position + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position + place + 1
+    raise _MalformedError
+
+
+def _tag(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    tag, position = _varint(data, position, end)
+    if not 8 <= tag <= _LARGEST_TAG:
+        raise _MalformedError
+    return tag >> 3, tag & 7, position
+
+
+def _skip(data: bytes, position: int, end: int, wire: int) -> int:
+    if wire == _VARINT:
+        return _varint(data, position, end)[1]
+    if wire == _LENGTH:
+        length, position = _varint(data, position, end)
+        position += length
+    elif wire in (_FIXED64, _FIXED32):
+        position += 8 if wire == _FIXED64 else 4
+    else:
+        raise _MalformedError
+    if position > end:
+        raise _MalformedError
+    return position
+
+
+def _skip_group(data: bytes, position: int, end: int, number: int) -> int:
+    opened = [number]
+    while opened:
+        number, wire, position = _tag(data, position, end)
+        if wire == _GROUP and len(opened) < _DEEPEST:
+            opened.append(number)
+        elif wire == _END_GROUP and number == opened[-1]:
+            opened.pop()
+        else:
+            position = _skip(data, position, end, wire)
+    return position
+
+
+def _fields(data: bytes, position: int, end: int) -> Iterator[_Field]:
+    while position < end:
+        number, wire, position = _tag(data, position, end)
+        start = position
+        if wire == _LENGTH:
+            length, start = _varint(data, position, end)
+            position = start + length
+            if position > end:
+                raise _MalformedError
+        elif wire == _GROUP:
+            position = _skip_group(data, position, end, number)
+        else:
+            position = _skip(data, position, end, wire)
+        yield _Field(number, wire, start, position)
+
+
+def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
+    """Parse records to columns; see :func:`tfod.kernel.parse_examples`."""
+    data = buffer.tobytes()
+    columns: dict[tuple[bytes, ListKind], _Column] = {}
+    problems: list[Problem] = []
+    for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+        try:
+            if not 0 <= start <= start + length <= len(data):
+                raise _MalformedError
+            record = _Record(data, row)
+            record.read(start, start + length)
+        except _MalformedError:
+            problems.append(Problem(row, ProblemCode.MALFORMED, None))
+            continue
+        problems += dict.fromkeys(record.problems)
+        for key, (kind, values) in record.features.items():
+            column = columns.setdefault((key, kind), _Column())
+            column.rows.append(row)
+            column.values += values
+            column.ends.append(len(column.values))
+    found = [
+        KeyColumn(
+            key,
+            kind,
+            np.array(one.rows, "<u4"),
+            np.array(one.ends, "<u8"),
+            kind.as_array(one.values),
+        )
+        for (key, kind), one in columns.items()
+    ]
+    return Columns(len(starts), found, problems)
+
+
+class _Column:
+    """The rows that have a feature, for each the end of its values, and all values."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.ends: list[int] = []
+        self.values: list[Any] = []
+
+
+class _Record:
+    """One record: what its features hold, and what is to be said of it."""
+
+    def __init__(self, data: bytes, row: int) -> None:
+        self.features: dict[bytes, tuple[ListKind, list[Any]]] = {}
+        self.problems: list[Problem] = []
+        self._data = data
+        self._row = row
+
+    def read(self, start: int, end: int) -> None:
+        """Read the record's bytes.
+
+        Raises:
+            _MalformedError: protobuf refuses them.
+        """
+        entries = list(self._entries(start, end))
+        last = {key: number for number, (key, _) in enumerate(entries)}
+        for number, (key, spans) in enumerate(entries):
+            counts = last[key] == number
+            kind, values = self._feature(key, spans, counts)
+            if counts:
+                self.features[key] = kind, values
+
+    def _problem(self, code: ProblemCode, key: bytes | None = None) -> None:
+        self.problems.append(Problem(self._row, code, key))
+
+    def _entries(self, start: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+        seen: set[bytes] = set()
+        for field in _fields(self._data, start, end):
+            if (field.number, field.wire) == (1, _LENGTH):
+                for entry in _fields(self._data, field.start, field.end):
+                    if (entry.number, entry.wire) != (1, _LENGTH):
+                        self._problem(ProblemCode.UNUSUAL)
+                        continue
+                    key, spans = self._entry(entry)
+                    if key in seen:
+                        self._problem(ProblemCode.REPEATED_KEY, key)
+                    seen.add(key)
+                    yield key, spans
+            elif (field.number, field.wire) == (2, _LENGTH):
+                self._problem(ProblemCode.SEQUENCE_EXAMPLE)
+            else:
+                self._problem(ProblemCode.UNUSUAL)
+
+    def _entry(self, entry: _Field) -> tuple[bytes, list[tuple[int, int]]]:
+        """Key and value of a map entry; a value in several fields is joined."""
+        keys, spans, others = [b""], [], 0
+        for field in _fields(self._data, entry.start, entry.end):
+            if (field.number, field.wire) == (1, _LENGTH):
+                keys.append(self._data[field.start : field.end])
+            elif (field.number, field.wire) == (2, _LENGTH):
+                spans.append((field.start, field.end))
+            else:
+                others += 1
+        try:
+            keys[-1].decode()  # as protobuf's strings
+        except UnicodeDecodeError:
+            raise _MalformedError from None
+        if (len(keys), len(spans), others) != (2, 1, 0):
+            self._problem(ProblemCode.UNUSUAL, keys[-1])
+        return keys[-1], spans
+
+    def _feature(
+        self, key: bytes, spans: list[tuple[int, int]], counts: bool
+    ) -> tuple[ListKind, list[Any]]:
+        kind, values, lists = ListKind.NONE, list[Any](), 0
+        plain = True
+        for span in spans:
+            for field in _fields(self._data, *span):
+                if field.wire != _LENGTH or field.number > ListKind.INT64:
+                    plain = False
+                    continue
+                lists += 1
+                if field.number != kind:
+                    kind, values = ListKind(field.number), []
+                plain &= _read_list(self._data, field, kind, values)
+        if counts and not plain:
+            self._problem(ProblemCode.UNUSUAL, key)
+        if counts and lists > 1:
+            self._problem(ProblemCode.SEVERAL_LISTS, key)
+        return kind, values
+
+
+def _read_list(data: bytes, part: _Field, kind: ListKind, values: list[Any]) -> bool:
+    """Append the values of a list; return whether TensorFlow's fast parser reads the same."""
+    plain, fields, packed = True, 0, 0
+    for field in _fields(data, part.start, part.end):
+        fields += 1
+        _, wire, start, end = field
+        if field.number != 1:
+            plain = False
+        elif kind is ListKind.BYTES and wire == _LENGTH:
+            values.append((start, end - start))
+        elif kind is ListKind.FLOAT and wire in (_LENGTH, _FIXED32):
+            if (end - start) % 4:
+                raise _MalformedError
+            packed += wire == _LENGTH
+            values.extend(np.frombuffer(data[start:end], "<f4"))
+        elif kind is ListKind.INT64 and wire in (_LENGTH, _VARINT):
+            packed += wire == _LENGTH
+            while start < end:
+                value, start = _varint(data, start, end)
+                values.append(value - (1 << 64) if value >> 63 else value)
+        else:
+            plain = False
+    return plain and (not packed or fields == 1)
+
+
+def hash_spans(buffer: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """64 bits of each span; see :func:`tfod.kernel.hash_spans`."""
+    data = buffer.data
+    found = np.zeros(len(spans), np.uint64)
+    for number, (start, length) in enumerate(spans.tolist()):
+        if length:
+            part = bytes(data[start : start + length])
+            found[number] = int(google_crc32c.value(part)) << 32 | zlib.crc32(part)
+    return found
+
+
+def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Code byte strings as a dictionary; see :func:`tfod.kernel.code_spans`."""
+    data = buffer.data
+    codes: dict[bytes, int] = {}
+    firsts: list[int] = []
+    found = np.empty(len(spans), np.int64)
+    for number, (start, length) in enumerate(spans.tolist()):
+        code = codes.setdefault(bytes(data[start : start + length]), len(codes))
+        if code == len(firsts):
+            firsts.append(number)
+        found[number] = code
+    return found, np.array(firsts, np.int64)
+
+
+def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
+    """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
+    data = buffer.data
+    return separator.join(data[start : start + length] for start, length in spans.tolist())

@@ -1,0 +1,239 @@
+"""The compiled kernel, its Python reference, protobuf and TensorFlow: the same on any bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.kernel import WHY_NOT_COMPILED, find_records, parse_examples, reference
+from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
+
+from tests.conftest import CORPUS, encode, frame, objects, picture
+
+SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
+MALFORMED = ProblemCode.MALFORMED
+
+
+def test_it_is_compiled_where_there_is_cargo() -> None:
+    """CI has it; elsewhere the tests compare the reference with itself."""
+    if os.environ.get("TFOD_REQUIRE"):
+        assert WHY_NOT_COMPILED == ""
+
+
+def plain(columns: Columns) -> tuple[Any, ...]:
+    """Everything in columns, comparable to the bit."""
+    found = {
+        (one.key, one.kind): (one.rows.tolist(), one.ends.tolist(), one.values.tobytes())
+        for one in columns.columns
+        if len(one.rows)
+    }
+    problems = sorted({(one.row, one.code, one.key or b"") for one in columns.problems})
+    return columns.rows, found, problems
+
+
+def spans(payloads: list[bytes]) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """Payloads side by side."""
+    lengths = np.array([len(one) for one in payloads], np.int64)
+    starts = np.cumsum(np.concatenate(([0], lengths)))[:-1].astype(np.int64)
+    return b"".join(payloads), starts, lengths
+
+
+def both(payloads: list[bytes]) -> Columns:
+    """The columns, after the reference has agreed."""
+    buffer, starts, lengths = spans(payloads)
+    columns = parse_examples(buffer, starts, lengths)
+    again = reference.parse_examples(np.frombuffer(buffer, np.uint8), starts, lengths)
+    assert plain(columns) == plain(again)
+    return columns
+
+
+def values_of(columns: Columns, buffer: bytes, row: int) -> dict[bytes, tuple[ListKind, list[Any]]]:
+    """The features of a row, as lists."""
+    found: dict[bytes, tuple[ListKind, list[Any]]] = {}
+    for one in columns.columns:
+        (place,) = np.nonzero(one.rows == row)
+        if len(place):
+            start = int(one.ends[place[0] - 1]) if place[0] else 0
+            values: list[Any] = one.values[start : int(one.ends[place[0]])].tolist()
+            if one.kind is ListKind.BYTES:
+                values = [buffer[first : first + length] for first, length in values]
+            found[one.key] = one.kind, values
+    return found
+
+
+SEEDS = [
+    encode({**picture(), **objects([[0.1, 0.2, 0.3, 0.4]] * 2, ["cat", "dog"], [1, 300])}),
+    encode({"a": [1, 2, 3], "b": ["x", "yy"], "c": [1.5], "d": [-1, 1 << 62]}),
+    b"\n\x08\n\x06\n\x01a\x12\x01\x00",
+    b"\n\x0d\n\x0b\n\x01a\x12\x06\x1a\x04\x08\x01\x08\x02",  # numbers one by one
+    b"\n\x10\n\x0e\n\x01a\x12\x09\x1a\x03\n\x01\x05\x12\x02\x0d\x00",
+    b"",
+]
+FRAGMENTS = [
+    b"\n", b"\x12", b"\x1a", b"\x08", b"\x0d", b"\x00\x00\x80\x3f", b"\x0b", b"\x0c", b"\x13\x14",
+    b"\xff" * 9 + b"\x01", b"\x80", b"\x02", b"\x04", b"\n\x01a", b"\x12\x02\x1a\x00",
+    b"\x0b" * 120,
+]  # fmt: skip
+
+
+@st.composite
+def records(draw: st.DrawFn) -> bytes:
+    """Records, most of them a little damaged."""
+    data = bytearray(draw(st.sampled_from(SEEDS)))
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(data)))
+        change = draw(st.sampled_from(["insert", "delete", "write", "repeat", "add"]))
+        if change == "insert":
+            data[place:place] = draw(st.sampled_from(FRAGMENTS))
+        elif change == "delete":
+            del data[place : place + draw(st.integers(1, 4))]
+        elif change == "repeat":
+            data[place:place] = data[place : place + draw(st.integers(1, 24))]
+        elif place < len(data):
+            byte = draw(st.integers(0, 255))
+            data[place] = byte if change == "write" else (data[place] + 1 + byte % 3) & 0xFF
+    return bytes(data)
+
+
+@settings(max_examples=400)
+@given(st.lists(records(), max_size=6))
+def test_the_reference_agrees(payloads: list[bytes]) -> None:
+    both(payloads)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.binary(max_size=60), max_size=4))
+def test_the_reference_agrees_on_anything(payloads: list[bytes]) -> None:
+    both(payloads)
+
+
+@pytest.mark.tensorflow
+@settings(max_examples=600)
+@given(records())
+def test_protobuf_agrees(payload: bytes) -> None:
+    """What it refuses is malformed; what it reads is in the columns, but for what is unusual."""
+    example = pytest.importorskip("tensorflow").train.Example
+    columns = both([payload])
+    codes = {one.code for one in columns.problems}
+    try:
+        parsed = example.FromString(payload)
+    except Exception:  # of whichever implementation it is
+        assert codes == {MALFORMED}
+        return
+    assert MALFORMED not in codes
+    if ProblemCode.UNUSUAL in codes:  # its implementations differ about unknown fields of a map
+        return
+    expected = {}
+    for key, feature in parsed.features.feature.items():
+        name = feature.WhichOneof("kind")
+        kind = ListKind[name.removesuffix("_list").upper()] if name else ListKind.NONE
+        expected[key.encode()] = kind, list(getattr(feature, name).value) if name else []
+    assert repr(sorted(values_of(columns, payload, 0).items())) == repr(sorted(expected.items()))
+
+
+@pytest.mark.tensorflow
+@settings(max_examples=200)
+@given(records())
+def test_tensorflow_parses_what_has_no_problem(payload: bytes) -> None:
+    tf = pytest.importorskip("tensorflow")
+    columns = both([payload])
+    found = values_of(columns, payload, 0)
+    if columns.problems or not found:
+        return
+    dtypes = {ListKind.BYTES: tf.string, ListKind.FLOAT: tf.float32, ListKind.INT64: tf.int64}
+    described = {
+        key.decode(): tf.io.RaggedFeature(dtypes[kind])
+        for key, (kind, _) in found.items()
+        if kind and key
+    }
+    if described:
+        parsed = tf.io.parse_single_example(payload, described)
+        for key, tensor in parsed.items():
+            assert repr(tensor.numpy().tolist()) == repr(found[key.encode()][1])
+
+
+@pytest.mark.parametrize("shard", SHARDS, ids=lambda path: str(path.relative_to(CORPUS)))
+def test_real_shards(shard: Path) -> None:
+    data = shard.read_bytes()
+    found = find_records(data)
+    assert (found.position, found.end) == (len(data), WalkEnd.BUFFER)
+    columns = parse_examples(data, found.starts, found.lengths)
+    array = np.frombuffer(data, np.uint8)
+    assert plain(columns) == plain(reference.parse_examples(array, found.starts, found.lengths))
+    assert len(columns.columns) > 0 and columns.problems == []
+
+
+def same_walk(data: bytes, longest: int = 1 << 40) -> FoundRecords:
+    ours = find_records(data, longest=longest)
+    other = reference.find_records(np.frombuffer(data, np.uint8), longest)
+    assert ours.starts.tolist() == other.starts.tolist()
+    assert ours.lengths.tolist() == other.lengths.tolist()
+    assert (ours.position, ours.end) == (other.position, other.end)
+    return ours
+
+
+@given(st.lists(st.binary(max_size=50), max_size=5), st.data())
+def test_records_of_damaged_shards(payloads: list[bytes], data: st.DataObject) -> None:
+    shard = bytearray(frame(*payloads))
+    sound = same_walk(bytes(shard))
+    assert [
+        bytes(shard[a : a + n]) for a, n in zip(sound.starts, sound.lengths, strict=True)
+    ] == payloads
+    if shard:
+        place = data.draw(st.integers(0, len(shard) - 1))
+        shard[place] ^= 1 << data.draw(st.integers(0, 7))
+        found = same_walk(bytes(shard))
+        assert found.position <= place and found.end is not WalkEnd.FULL
+    same_walk(bytes(shard[: data.draw(st.integers(0, len(shard)))]))
+
+
+def test_a_length_above_the_limit_and_one_of_all_bits() -> None:
+    shard = frame(b"a", b"bb", b"c")
+    assert same_walk(shard, 1).end is WalkEnd.TOO_LONG
+    head = (2**64 - 1).to_bytes(8, "little")
+    forged = head + reference.masked_crc32c(head).to_bytes(4, "little") + b"x"
+    assert same_walk(forged).end is WalkEnd.TOO_LONG
+
+
+def test_more_records_than_one_call_has_room_for() -> None:
+    shard = frame(*(b"" for _ in range(70_000)))
+    found = find_records(shard)
+    assert len(found.starts) == 70_000 and found.position == len(shard)
+
+
+@pytest.mark.parametrize(
+    ("start", "length"), [(-1, 3), (0, 9), (9, 0), (2**63 - 1, 5), (3, -1), (0, 2**63 - 1)]
+)
+def test_spans_beyond_the_buffer(start: int, length: int) -> None:
+    columns = parse_examples(b"12345678", np.array([start]), np.array([length]))
+    assert [(one.row, one.code) for one in columns.problems] == [(0, MALFORMED)]
+
+
+def test_every_problem_by_name() -> None:
+    """One record for each code, and a sound one between them."""
+    twice = encode({"a": [1]}) + encode({"a": [2]})
+    payloads = [
+        encode({"a": [7]}),
+        b"\xff",
+        encode({"a": [1]}) + b"\x12\x00",
+        twice,
+        b"\n\x10\n\x0e\n\x01a\x12\x09\x1a\x03\n\x01\x05\x1a\x02\x08\x06",
+        encode({"a": [1]}) + b"\x18\x01",
+    ]
+    columns = both(payloads)
+    assert [(one.row, one.code, one.key) for one in columns.problems] == [
+        (1, MALFORMED, None),
+        (2, ProblemCode.SEQUENCE_EXAMPLE, None),
+        (3, ProblemCode.REPEATED_KEY, b"a"),
+        (4, ProblemCode.SEVERAL_LISTS, b"a"),
+        (5, ProblemCode.UNUSUAL, None),
+    ]
+    buffer = b"".join(payloads)
+    assert [values_of(columns, buffer, row).get(b"a", (0, []))[1] for row in range(6)] == [
+        [7], [], [1], [2], [5, 6], [1],
+    ]  # fmt: skip
