@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.kernel import WHY_NOT_COMPILED, find_records, parse_examples, reference
+from tfod.kernel import (
+    WHY_NOT_COMPILED,
+    code_spans,
+    find_records,
+    gather_spans,
+    hash_spans,
+    parse_examples,
+    reference,
+)
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 
 from tests.conftest import CORPUS, encode, frame, objects, picture
@@ -237,3 +247,43 @@ def test_every_problem_by_name() -> None:
     assert [values_of(columns, buffer, row).get(b"a", (0, []))[1] for row in range(6)] == [
         [7], [], [1], [2], [5, 6], [1],
     ]  # fmt: skip
+
+
+NUMBERS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300), st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.data())
+def test_the_reference_agrees_on_spans(
+    buffer: bytes, numbers: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Those beyond the buffer are empty for both."""
+    separator = data.draw(st.sampled_from([b"", b"\0", b"\xff"]))
+    array, found = np.frombuffer(buffer, np.uint8), np.array(numbers, np.int64).reshape(-1, 2)
+    parts = [buffer[a : a + n] if 0 <= a <= a + n <= len(buffer) else b"" for a, n in numbers]
+    assert gather_spans(buffer, found, separator) == separator.join(parts)
+    assert reference.gather_spans(array, found, separator) == separator.join(parts)
+    expected = [google_crc32c.value(part) << 32 | zlib.crc32(part) for part in parts]
+    assert hash_spans(buffer, found).tolist() == expected
+    assert reference.hash_spans(array, found).tolist() == expected
+    for codes, firsts in (code_spans(buffer, found), reference.code_spans(array, found)):
+        assert [parts[firsts[code]] for code in codes] == parts
+        assert [parts[first] for first in firsts] == list(dict.fromkeys(parts))
+
+
+def test_many_different_strings() -> None:
+    """More than the places that are looked at first, each many times, and none mistaken."""
+    buffer = b"".join(b"%05d" % number for number in range(3000))
+    spans = np.stack([np.arange(3000) * 5, np.full(3000, 5)], axis=1)
+    codes, firsts = code_spans(buffer, np.concatenate([spans, spans[::-1], spans]))
+    assert codes.tolist() == [*range(3000), *reversed(range(3000)), *range(3000)]
+    assert firsts.tolist() == list(range(3000))
+
+
+@pytest.mark.parametrize("length", [63, 64, 127, 128, 1000, 100_001])
+def test_hashes_of_long_spans(length: int) -> None:
+    buffer = np.random.default_rng(length).bytes(length + 3)
+    spans = np.array([[start, length] for start in range(4)])
+    parts = [buffer[start : start + length] for start in range(4)]
+    expected = [google_crc32c.value(part) << 32 | zlib.crc32(part) for part in parts]
+    assert hash_spans(buffer, spans).tolist() == expected

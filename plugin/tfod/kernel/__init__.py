@@ -91,7 +91,7 @@ def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
 
     Args:
         buffer: bytes that hold the spans.
-        spans: start and length of each, int64 of shape (n, 2), within the buffer.
+        spans: start and length of each, int64 of shape (n, 2); one beyond the buffer is empty.
     """
     found: np.ndarray = _kernel.hash_spans(_bytes(buffer), spans)
     return found
@@ -102,7 +102,7 @@ def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
     Args:
         buffer: bytes that hold the spans.
-        spans: start and length of each, int64 of shape (n, 2), within the buffer.
+        spans: start and length of each, int64 of shape (n, 2); one beyond the buffer is empty.
 
     Returns:
         The code of each span, int64 of shape (n,); and for each code the number of the first span
@@ -117,7 +117,7 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
 
     Args:
         buffer: bytes that hold the spans.
-        spans: start and length of each, int64 of shape (n, 2), within the buffer.
+        spans: start and length of each, int64 of shape (n, 2); one beyond the buffer is empty.
         separator: one byte, or none.
     """
     found: bytes = _kernel.gather_spans(_bytes(buffer), spans, separator)

@@ -18,7 +18,7 @@ from tfod.kernel.result import (
     WalkEnd,
 )
 
-_ABI = 1
+_ABI = 2
 _NAMES = ("libtfod_kernel.so", "libtfod_kernel.dylib", "tfod_kernel.dll")
 _size, _void = ctypes.c_size_t, ctypes.c_void_p
 
@@ -66,6 +66,14 @@ def _load() -> ctypes.CDLL:
     library.tfod_problems.argtypes = [_void, ctypes.POINTER(_size)]
     library.tfod_key.restype = _void
     library.tfod_key.argtypes = [_void, _size, ctypes.POINTER(_size)]
+    library.tfod_hash_spans.restype = None
+    library.tfod_hash_spans.argtypes = [_void, _size, _void, _size, _void]
+    library.tfod_code_spans.restype = _size
+    library.tfod_code_spans.argtypes = [_void, _size, _void, _size, _void, _void]
+    library.tfod_gather_spans.restype = _size
+    library.tfod_gather_spans.argtypes = [
+        _void, _size, _void, _size, ctypes.c_int32, _void, _size,
+    ]  # fmt: skip
     return library
 
 
@@ -145,4 +153,32 @@ def _problems(handle: int) -> list[Problem]:
     return found
 
 
-from tfod.kernel.reference import code_spans, gather_spans, hash_spans  # noqa: E402, F401
+def hash_spans(buffer: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """64 bits of each span; see :func:`tfod.kernel.hash_spans`."""
+    spans = np.ascontiguousarray(spans, "<i8")
+    found = np.empty(len(spans), np.uint64)
+    _library.tfod_hash_spans(
+        buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans), found.ctypes.data
+    )
+    return found
+
+
+def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Code byte strings as a dictionary; see :func:`tfod.kernel.code_spans`."""
+    spans = np.ascontiguousarray(spans, "<i8")
+    codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
+    count = _library.tfod_code_spans(
+        buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans),
+        codes.ctypes.data, firsts.ctypes.data,
+    )  # fmt: skip
+    return codes, firsts[:count].copy()
+
+
+def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
+    """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
+    spans = np.ascontiguousarray(spans, "<i8")
+    head = (buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans))
+    byte = separator[0] if separator else -1
+    found = np.empty(_library.tfod_gather_spans(*head, byte, None, 0), np.uint8)
+    _library.tfod_gather_spans(*head, byte, found.ctypes.data, len(found))
+    return found.tobytes()

@@ -295,32 +295,30 @@ def _read_list(data: bytes, part: _Field, kind: ListKind, values: list[Any]) -> 
     return plain and (not packed or fields == 1)
 
 
+def _parts(buffer: np.ndarray, spans: np.ndarray) -> Iterator[bytes]:
+    """The bytes of each span; one that is not within the buffer counts as empty."""
+    data = buffer.data
+    for start, length in spans.tolist():
+        sound = 0 <= start <= start + length <= len(data)
+        yield bytes(data[start : start + length]) if sound else b""
+
+
 def hash_spans(buffer: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """64 bits of each span; see :func:`tfod.kernel.hash_spans`."""
-    data = buffer.data
-    found = np.zeros(len(spans), np.uint64)
-    for number, (start, length) in enumerate(spans.tolist()):
-        if length:
-            part = bytes(data[start : start + length])
-            found[number] = int(google_crc32c.value(part)) << 32 | zlib.crc32(part)
-    return found
+    parts = _parts(buffer, spans)
+    return np.array(
+        [int(google_crc32c.value(part)) << 32 | zlib.crc32(part) for part in parts], np.uint64
+    )
 
 
 def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Code byte strings as a dictionary; see :func:`tfod.kernel.code_spans`."""
-    data = buffer.data
-    codes: dict[bytes, int] = {}
-    firsts: list[int] = []
-    found = np.empty(len(spans), np.int64)
-    for number, (start, length) in enumerate(spans.tolist()):
-        code = codes.setdefault(bytes(data[start : start + length]), len(codes))
-        if code == len(firsts):
-            firsts.append(number)
-        found[number] = code
-    return found, np.array(firsts, np.int64)
+    known: dict[bytes, int] = {}
+    codes = [known.setdefault(part, len(known)) for part in _parts(buffer, spans)]
+    firsts = np.unique(np.array(codes, np.int64), return_index=True)[1]
+    return np.array(codes, np.int64), firsts.astype(np.int64)
 
 
 def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
     """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
-    data = buffer.data
-    return separator.join(data[start : start + length] for start, length in spans.tolist())
+    return separator.join(_parts(buffer, spans))

@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod crc;
 pub mod records;
+pub mod spans;
 pub mod wire;
 
 use columns::{Columns, Problem, BYTES, FLOAT, INT64};
@@ -17,7 +18,7 @@ use std::slice;
 /// Changes with every change of a signature or a layout below.
 #[no_mangle]
 pub extern "C" fn tfod_abi() -> u32 {
-    1
+    2
 }
 
 /// A slice of what a caller has handed in; NumPy's empty arrays may have any address.
@@ -35,11 +36,6 @@ unsafe fn view_mut<'a, T>(data: *mut T, length: usize) -> &'a mut [T] {
     } else {
         slice::from_raw_parts_mut(data, length)
     }
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn tfod_masked_crc32c(data: *const u8, length: usize) -> u32 {
-    crc::masked(view(data, length))
 }
 
 /// As [`records::find`]; returns the count, and writes where the walk ended and why.
@@ -142,4 +138,51 @@ pub unsafe extern "C" fn tfod_key(
     let key = &columns.keys[number];
     *length = key.len();
     key.as_ptr()
+}
+
+/// As [`spans::hash`].
+#[no_mangle]
+pub unsafe extern "C" fn tfod_hash_spans(
+    buffer: *const u8,
+    length: usize,
+    spans: *const [i64; 2],
+    count: usize,
+    out: *mut u64,
+) {
+    spans::hash(view(buffer, length), view(spans, count), view_mut(out, count));
+}
+
+/// As [`spans::code`]; both outputs have room for `count`.
+#[no_mangle]
+pub unsafe extern "C" fn tfod_code_spans(
+    buffer: *const u8,
+    length: usize,
+    spans: *const [i64; 2],
+    count: usize,
+    codes: *mut i64,
+    firsts: *mut i64,
+) -> usize {
+    let (codes, firsts) = (view_mut(codes, count), view_mut(firsts, count));
+    spans::code(view(buffer, length), view(spans, count), codes, firsts)
+}
+
+/// As [`spans::gather`], a separator below 0 being none; returns how many bytes there are, and
+/// writes them where `room` is so many.
+#[no_mangle]
+pub unsafe extern "C" fn tfod_gather_spans(
+    buffer: *const u8,
+    length: usize,
+    spans: *const [i64; 2],
+    count: usize,
+    separator: i32,
+    out: *mut u8,
+    room: usize,
+) -> usize {
+    let (buffer, spans) = (view(buffer, length), view(spans, count));
+    let separator = u8::try_from(separator).ok();
+    let needed = spans::gathered(buffer, spans, separator);
+    if needed == room {
+        spans::gather(buffer, spans, separator, view_mut(out, room));
+    }
+    needed
 }
