@@ -42,7 +42,7 @@ def plain(columns: Columns) -> tuple[Any, ...]:
         for one in columns.columns
         if len(one.rows)
     }
-    problems = sorted({(one.row, one.code, one.key or b"") for one in columns.problems})
+    problems = sorted((one.row, one.code, one.key or b"") for one in columns.problems)
     return columns.rows, found, problems
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +19,25 @@ from tfod.kernel.result import (
     WalkEnd,
 )
 
-_ABI = 2
+_ABI = 3
 _NAMES = ("libtfod_kernel.so", "libtfod_kernel.dylib", "tfod_kernel.dll")
 _size, _void = ctypes.c_size_t, ctypes.c_void_p
-
-
-class _ColumnView(ctypes.Structure):
-    _fields_ = (
-        ("key", _void),
-        ("key_length", _size),
-        ("kind", ctypes.c_uint32),
-        ("rows", _void),
-        ("ends", _void),
-        ("row_count", _size),
-        ("values", _void),
-        ("value_count", _size),
-    )
+_SPANS = (_void, _size, _void, _size)  # of buffer and spans, each where it is and how long
+_ARGUMENTS = {
+    "tfod_find_records": (
+        *(_void, _size, ctypes.c_uint64, ctypes.c_uint32),
+        *(_void, _void, _size, _void, _void),
+    ),
+    "tfod_parse": (_void, _size, _void, _void, _size, _void),
+    "tfod_write": (_void, _void, _size, _void, _size),
+    "tfod_free": (_void,),
+    "tfod_hash_spans": (*_SPANS, _void),
+    "tfod_code_spans": (*_SPANS, _void, _void),
+    "tfod_gather_spans": (*_SPANS, ctypes.c_int32, _void, _size),
+}
+_DEFECT = _size(-1).value
+_KINDS = tuple(ListKind)
+_COLUMN, _PROBLEM = 8, 4  # words that describe one, see src/columns.rs
 
 
 def _load() -> ctypes.CDLL:
@@ -42,44 +46,34 @@ def _load() -> ctypes.CDLL:
     folder = Path(__file__).parent
     found = [folder / name for name in _NAMES if (folder / name).is_file()]
     if not found:
-        raise ImportError("the compiled kernel is not in this installation")
+        raise ImportError("not compiled when tfod was installed")
     try:
         library = ctypes.CDLL(str(found[0]))
     except OSError as error:
-        raise ImportError(f"the compiled kernel cannot be loaded: {error}") from None
+        raise ImportError(f"it cannot be loaded: {error}") from None
     library.tfod_abi.restype = ctypes.c_uint32
     if library.tfod_abi() != _ABI:
-        raise ImportError(f"{found[0]} is of another version of tfod")
-    library.tfod_find_records.restype = _size
-    library.tfod_find_records.argtypes = [
-        _void, _size, ctypes.c_uint64, ctypes.c_uint32, _void, _void, _size, _void, _void,
-    ]  # fmt: skip
+        raise ImportError("it is of another version of tfod")
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, _size
     library.tfod_parse.restype = _void
-    library.tfod_parse.argtypes = [_void, _size, _void, _void, _size]
-    library.tfod_free.argtypes = [_void]
     library.tfod_free.restype = None
-    library.tfod_column_count.restype = _size
-    library.tfod_column_count.argtypes = [_void]
-    library.tfod_column.restype = None
-    library.tfod_column.argtypes = [_void, _size, ctypes.POINTER(_ColumnView)]
-    library.tfod_problems.restype = _void
-    library.tfod_problems.argtypes = [_void, ctypes.POINTER(_size)]
-    library.tfod_key.restype = _void
-    library.tfod_key.argtypes = [_void, _size, ctypes.POINTER(_size)]
-    library.tfod_hash_spans.restype = None
-    library.tfod_hash_spans.argtypes = [_void, _size, _void, _size, _void]
-    library.tfod_code_spans.restype = _size
-    library.tfod_code_spans.argtypes = [_void, _size, _void, _size, _void, _void]
-    library.tfod_gather_spans.restype = _size
-    library.tfod_gather_spans.argtypes = [
-        _void, _size, _void, _size, ctypes.c_int32, _void, _size,
-    ]  # fmt: skip
     return library
 
 
 _library = _load()
-_PROBLEM = np.dtype([("row", "<u4"), ("code", "<u4"), ("key", "<i8")])
-_FLOATS, _INTS = np.dtype("<f4"), np.dtype("<i8")
+
+
+def _at(array: np.ndarray) -> int:
+    """Where an array's first byte is; ``array.ctypes`` needs three times as long."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _counted(count: int) -> int:
+    if count == _DEFECT:
+        raise RuntimeError("a defect in tfod's compiled kernel; TFOD_KERNEL=0 does without it")
+    return count
 
 
 def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> FoundRecords:
@@ -89,12 +83,14 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
     end = ctypes.c_int32(WalkEnd.FULL)
     at = _size()
     while end.value == WalkEnd.FULL:
-        room = min(len(buffer) // 16 + 1, 65536)
+        room = min((len(buffer) - position) // 16 + 1, 65536)
         first, length = np.empty(room, np.int64), np.empty(room, np.int64)
         rest = buffer[position:]
-        count = _library.tfod_find_records(
-            rest.ctypes.data, len(rest), longest, verify, first.ctypes.data, length.ctypes.data,
-            room, ctypes.byref(at), ctypes.byref(end),
+        count = _counted(
+            _library.tfod_find_records(
+                _at(rest), len(rest), longest, verify, _at(first), _at(length), room,
+                ctypes.byref(at), ctypes.byref(end),
+            )
         )  # fmt: skip
         starts.append(first[:count] + position)
         lengths.append(length[:count])
@@ -107,59 +103,60 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
 def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
     """Parse records to columns; see :func:`tfod.kernel.parse_examples`."""
     starts, lengths = np.ascontiguousarray(starts, "<i8"), np.ascontiguousarray(lengths, "<i8")
-    handle = _library.tfod_parse(
-        buffer.ctypes.data, len(buffer), starts.ctypes.data, lengths.ctypes.data, len(starts)
-    )
+    sizes = (ctypes.c_uint64 * 3)()
+    address, size = _at(buffer), len(buffer)
+    handle = _library.tfod_parse(address, size, _at(starts), _at(lengths), len(starts), sizes)
     if not handle:
-        raise MemoryError
+        _counted(_DEFECT)
     try:
-        columns = [_column(handle, number) for number in range(_library.tfod_column_count(handle))]
-        return Columns(len(starts), columns, _problems(handle))
+        columns, problems, room = sizes
+        block = np.empty(room // 8, "<i8")
+        _counted(_library.tfod_write(handle, address, size, _at(block), room))
     finally:
         _library.tfod_free(handle)
-
-
-def _copied(address: int | None, count: int, dtype: np.dtype) -> np.ndarray:
-    if not count or not address:
-        return np.empty(0, dtype)
-    return np.frombuffer(ctypes.string_at(address, count * dtype.itemsize), dtype)
-
-
-def _column(handle: int, number: int) -> KeyColumn:
-    view = _ColumnView()
-    _library.tfod_column(handle, number, ctypes.byref(view))
-    dtype = _FLOATS if view.kind == ListKind.FLOAT else _INTS
-    width = 2 if view.kind == ListKind.BYTES else 1
-    values = _copied(view.values, view.value_count * width, dtype)
-    return KeyColumn(
-        key=ctypes.string_at(view.key, view.key_length),
-        kind=ListKind(view.kind),
-        rows=_copied(view.rows, view.row_count, np.dtype("<u4")),
-        ends=_copied(view.ends, view.row_count, np.dtype("<u8")),
-        values=values.reshape(-1, 2) if width == 2 else values,
+    heads = columns * _COLUMN
+    return Columns(
+        len(starts),
+        list(_columns(buffer, block, block[:heads])),
+        list(_problems(buffer, block[heads : heads + problems * _PROBLEM])),
     )
 
 
-def _problems(handle: int) -> list[Problem]:
-    count, length = _size(), _size()
-    address = _library.tfod_problems(handle, ctypes.byref(count))
-    found = []
-    for row, code, number in _copied(address, count.value, _PROBLEM).tolist():
-        key = None
-        if number >= 0:
-            pointer = _library.tfod_key(handle, number, ctypes.byref(length))
-            key = ctypes.string_at(pointer, length.value)
-        found.append(Problem(row, ProblemCode(code), key))
-    return found
+def _columns(buffer: np.ndarray, block: np.ndarray, heads: np.ndarray) -> Iterator[KeyColumn]:
+    """Columns that are views of the block."""
+    ends, rows, floats = block.view("<u8"), block.view("<u4"), block.view("<f4")
+    for head in heads.reshape(-1, _COLUMN).tolist():
+        key, key_length, kind, row_count, count, rows_at, ends_at, values_at = head
+        if kind == ListKind.FLOAT:
+            values = floats[2 * values_at : 2 * values_at + count]
+        elif kind == ListKind.BYTES:
+            values = block[values_at : values_at + 2 * count].reshape(-1, 2)
+        else:
+            values = block[values_at : values_at + count]
+        yield KeyColumn(
+            buffer[key : key + key_length].tobytes(),
+            _KINDS[kind],
+            rows[2 * rows_at : 2 * rows_at + row_count],
+            ends[ends_at : ends_at + row_count],
+            values,
+        )
+
+
+def _problems(buffer: np.ndarray, words: np.ndarray) -> Iterator[Problem]:
+    for row, code, key, length in words.reshape(-1, _PROBLEM).tolist():
+        name = None if key < 0 else buffer[key : key + length].tobytes()
+        yield Problem(row, ProblemCode(code), name)
+
+
+def _addressed(buffer: np.ndarray, spans: np.ndarray) -> tuple[int, int, int, int]:
+    return _at(buffer), len(buffer), _at(spans), len(spans)
 
 
 def hash_spans(buffer: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """64 bits of each span; see :func:`tfod.kernel.hash_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     found = np.empty(len(spans), np.uint64)
-    _library.tfod_hash_spans(
-        buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans), found.ctypes.data
-    )
+    _counted(_library.tfod_hash_spans(*_addressed(buffer, spans), _at(found)))
     return found
 
 
@@ -167,18 +164,16 @@ def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nd
     """Code byte strings as a dictionary; see :func:`tfod.kernel.code_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
-    count = _library.tfod_code_spans(
-        buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans),
-        codes.ctypes.data, firsts.ctypes.data,
-    )  # fmt: skip
+    addressed = _addressed(buffer, spans)
+    count = _counted(_library.tfod_code_spans(*addressed, _at(codes), _at(firsts)))
     return codes, firsts[:count].copy()
 
 
 def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
     """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
-    head = (buffer.ctypes.data, len(buffer), spans.ctypes.data, len(spans))
+    addressed = _addressed(buffer, spans)
     byte = separator[0] if separator else -1
-    found = np.empty(_library.tfod_gather_spans(*head, byte, None, 0), np.uint8)
-    _library.tfod_gather_spans(*head, byte, found.ctypes.data, len(found))
+    found = np.empty(_counted(_library.tfod_gather_spans(*addressed, byte, None, 0)), np.uint8)
+    _counted(_library.tfod_gather_spans(*addressed, byte, _at(found), len(found)))
     return found.tobytes()

@@ -1,20 +1,19 @@
-//! Examples to columns: one for each key and kind of list, as in a ragged tensor.
-//!
-//! What a record holds is what protobuf says it holds: the last of equal keys, the last list of a
-//! feature, lists of one kind joined. Where TensorFlow's fast parser takes the same bytes otherwise
-//! (tensorflow/core/util/example_proto_fast_parsing.cc), a problem names row and key.
+//! Columns of Examples, one for each key and kind of list, as in a ragged tensor; and how they are
+//! handed over, in one block of words.
 
-use crate::wire::{Malformed, Reader, FIXED32, LENGTH, VARINT};
-use std::collections::HashMap;
+use crate::dictionary::Dictionary;
 
 pub const NO_LIST: u32 = 0;
 pub const BYTES: u32 = 1;
 pub const FLOAT: u32 = 2;
 pub const INT64: u32 = 3;
+/// Bytes of a value of each kind; of bytes start and length in the buffer are kept.
+const WIDTH: [usize; 4] = [1, 16, 4, 8];
+/// No row, no column, no key.
+pub const NOWHERE: u32 = u32::MAX;
 
 /// What is to be said of a row, or of one feature in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// protobuf refuses the record: the row has no values.
     Malformed = 1,
@@ -28,376 +27,242 @@ pub enum Code {
     Unusual = 5,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Problem {
-    pub row: u32,
-    pub code: u32,
-    /// Number of the key, -1 where no feature is concerned.
-    pub key: i64,
+#[derive(Clone, Copy)]
+struct Problem {
+    row: u32,
+    code: Code,
+    key: u32,
 }
 
 /// The values of one key and kind, row after row.
-#[derive(Default)]
 pub struct Column {
-    pub key: u32,
+    key: u32,
     pub kind: u32,
     /// The rows that have the feature, ascending.
-    pub rows: Vec<u32>,
+    rows: Vec<u32>,
     /// For each of them how many values there are up to its end.
-    pub ends: Vec<u64>,
-    pub floats: Vec<f32>,
-    pub ints: Vec<i64>,
-    /// Start and length in the buffer, in turn.
-    pub spans: Vec<i64>,
+    ends: Vec<u64>,
+    /// Little-endian, as they are handed over and as floats are on the wire.
+    pub values: Vec<u8>,
 }
 
 impl Column {
-    fn values(&self) -> usize {
-        match self.kind {
-            FLOAT => self.floats.len(),
-            INT64 => self.ints.len(),
-            _ => self.spans.len() / 2,
+    pub fn new(key: u32, kind: u32) -> Self {
+        Column { key, kind, rows: Vec::new(), ends: Vec::new(), values: Vec::new() }
+    }
+
+    /// What has been read is the end of the last row.
+    #[inline]
+    pub fn end_row(&mut self) {
+        let count = self.count();
+        if let Some(end) = self.ends.last_mut() {
+            *end = count as u64;
         }
     }
 
-    fn cut(&mut self, values: usize) {
-        self.floats.truncate(values);
-        self.ints.truncate(values);
-        self.spans.truncate(2 * values);
+    fn count(&self) -> usize {
+        self.values.len() / WIDTH[self.kind as usize]
+    }
+
+    /// In bytes: of the rows, of the ends, of the values.
+    fn lengths(&self) -> [usize; 3] {
+        [4 * self.rows.len(), 8 * self.ends.len(), self.values.len()]
+    }
+
+    fn drop_row(&mut self) {
+        self.rows.pop();
+        self.ends.pop();
+        let count = self.ends.last().map_or(0, |end| *end as usize);
+        self.values.truncate(count * WIDTH[self.kind as usize]);
     }
 }
 
-#[derive(Default)]
-pub struct Columns {
-    pub keys: Vec<Vec<u8>>,
+/// A key, and what the rows have of it.
+pub struct Key<'a> {
+    pub name: &'a [u8],
+    /// It is UTF-8, as protobuf's strings are.
+    pub sound: bool,
+    /// The column of each kind.
+    columns: [u32; 4],
+    /// The last row that has it, and which of that row's features it is.
+    pub last: (u32, u32),
+    /// The last row of which something was said because of it, and what: a bit for each code.
+    said: (u32, u32),
+    /// The key that came behind it last time.
+    pub next: u32,
+}
+
+/// The columns of a batch while they grow.
+pub struct Columns<'a> {
+    pub keys: Vec<Key<'a>>,
     pub columns: Vec<Column>,
-    pub problems: Vec<Problem>,
-    pub rows: usize,
-    numbers: HashMap<Vec<u8>, u32>,
-    /// For each key the column of each kind, and the entry of the present row that has it.
-    places: Vec<([u32; 4], (u32, u32))>,
-    entries: Vec<Entry>,
-    /// The keys of the row before, in its order.
-    expected: Vec<u32>,
-    touched: Vec<(u32, usize)>,
-    /// Further spans of features whose value comes in several fields.
-    more: Vec<(usize, usize)>,
+    problems: Vec<Problem>,
+    numbers: Dictionary<'a>,
+    /// What the present row has said of itself, and the columns that have got it.
+    said: u32,
+    touched: Vec<u32>,
+    known_problems: usize,
 }
 
-const NOWHERE: u32 = u32::MAX;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    key: u32,
-    start: usize,
-    end: usize,
-    /// Half-open, in [`Columns::more`].
-    more: (usize, usize),
-    counts: bool,
-}
-
-/// How far a feature has been read.
-struct Reading {
-    kind: u32,
-    place: u32,
-    lists: u64,
-}
-
-impl Columns {
-    /// Parses the records of a batch; spans beyond the buffer are rows that are malformed.
-    pub fn parse(buffer: &[u8], starts: &[i64], lengths: &[i64]) -> Columns {
-        let mut columns = Columns { rows: starts.len(), ..Columns::default() };
-        for (row, (&start, &length)) in starts.iter().zip(lengths).enumerate() {
-            columns.add(buffer, row as u32, start, length);
+impl<'a> Columns<'a> {
+    pub fn new() -> Self {
+        Columns {
+            keys: Vec::new(),
+            columns: Vec::new(),
+            problems: Vec::new(),
+            numbers: Dictionary::new(),
+            said: 0,
+            touched: Vec::new(),
+            known_problems: 0,
         }
-        columns
     }
 
-    fn add(&mut self, buffer: &[u8], row: u32, start: i64, length: i64) {
-        let known = self.problems.len();
-        let span = usize::try_from(start).ok().zip(usize::try_from(length).ok());
-        let end = span.and_then(|(start, length)| start.checked_add(length));
-        self.entries.clear();
+    /// The number of a key; none where it is not UTF-8.
+    #[inline]
+    pub fn key(&mut self, name: &'a [u8]) -> Option<u32> {
+        let number = self.numbers.number(name, self.keys.len() as u32);
+        if number as usize == self.keys.len() {
+            self.keys.push(Key {
+                name,
+                sound: std::str::from_utf8(name).is_ok(),
+                columns: [NOWHERE; 4],
+                last: (NOWHERE, 0),
+                said: (NOWHERE, 0),
+                next: NOWHERE,
+            });
+        }
+        Some(number).filter(|number| self.keys[*number as usize].sound)
+    }
+
+    pub fn begin_record(&mut self) {
+        self.said = 0;
         self.touched.clear();
-        self.more.clear();
-        let result = match (span, end) {
-            (Some((start, _)), Some(end)) if end <= buffer.len() => self
-                .find_entries(buffer, row, start, end)
-                .and_then(|()| self.read_entries(buffer, row)),
-            _ => Err(Malformed),
-        };
-        if result.is_err() {
-            self.forget(row, known);
-        }
+        self.known_problems = self.problems.len();
     }
 
-    /// A malformed record leaves nothing but its problem.
-    fn forget(&mut self, row: u32, known: usize) {
-        while let Some((place, values)) = self.touched.pop() {
+    /// Takes back what the present record has left.
+    pub fn undo_record(&mut self, row: u32) {
+        while let Some(place) = self.touched.pop() {
             let column = &mut self.columns[place as usize];
-            column.cut(values);
             if column.rows.last() == Some(&row) {
-                column.rows.pop();
-                column.ends.pop();
+                column.drop_row();
             }
         }
-        self.problems.truncate(known);
-        self.problem(row, -1, Code::Malformed);
-    }
-
-    fn problem(&mut self, row: u32, key: i64, code: Code) {
-        let one = Problem { row, key, code: code as u32 };
-        if self.problems.last() != Some(&one) {
-            self.problems.push(one);
-        }
-    }
-
-    /// The features of the record, each a key and a span.
-    fn find_entries(
-        &mut self,
-        buffer: &[u8],
-        row: u32,
-        start: usize,
-        end: usize,
-    ) -> Result<(), Malformed> {
-        let mut example = Reader::new(buffer, start, end);
-        while !example.is_empty() {
-            let field = example.field()?;
-            if field.number == 1 && field.wire == LENGTH {
-                let mut features = Reader::new(buffer, field.start, field.end);
-                while !features.is_empty() {
-                    let entry = features.field()?;
-                    if entry.number == 1 && entry.wire == LENGTH {
-                        self.find_entry(buffer, row, entry.start, entry.end)?;
-                    } else {
-                        self.problem(row, -1, Code::Unusual);
-                    }
-                }
-            } else if field.number == 2 && field.wire == LENGTH {
-                self.problem(row, -1, Code::SequenceExample);
-            } else {
-                self.problem(row, -1, Code::Unusual);
+        for problem in self.problems.drain(self.known_problems..) {
+            if let Some(key) = self.keys.get_mut(problem.key as usize) {
+                key.said = (NOWHERE, 0);
             }
         }
-        Ok(())
-    }
-
-    fn find_entry(
-        &mut self,
-        buffer: &[u8],
-        row: u32,
-        start: usize,
-        end: usize,
-    ) -> Result<(), Malformed> {
-        let mut entry = Reader::new(buffer, start, end);
-        let (mut key, mut value) = ((start, start), (start, start));
-        let first_more = self.more.len();
-        let mut fields = [0u32; 3];
-        while !entry.is_empty() {
-            let field = entry.field()?;
-            match (field.number, field.wire) {
-                (1, LENGTH) => key = (field.start, field.end),
-                (2, LENGTH) if fields[1] == 0 => value = (field.start, field.end),
-                (2, LENGTH) => self.more.push((field.start, field.end)),
-                _ => fields[2] += 1,
-            }
-            if field.wire == LENGTH && field.number <= 2 {
-                fields[field.number as usize - 1] += 1;
-            }
-        }
-        let key = self.key_number(&buffer[key.0..key.1])?;
-        if fields != [1, 1, 0] {
-            self.problem(row, i64::from(key), Code::Unusual);
-        }
-        let number = self.entries.len() as u32;
-        let (in_row, before) = self.places[key as usize].1;
-        if in_row == row && before < number {
-            self.entries[before as usize].counts = false;
-            self.problem(row, i64::from(key), Code::RepeatedKey);
-        }
-        self.places[key as usize].1 = (row, number);
-        let more = (first_more, self.more.len());
-        self.entries.push(Entry { key, start: value.0, end: value.1, more, counts: true });
-        Ok(())
-    }
-
-    /// The number of a key: most records have the keys of the one before, in its order.
-    fn key_number(&mut self, key: &[u8]) -> Result<u32, Malformed> {
-        let place = self.entries.len();
-        if let Some(number) = self.expected.get(place) {
-            if self.keys[*number as usize] == key {
-                return Ok(*number);
-            }
-        }
-        let number = match self.numbers.get(key) {
-            Some(&number) => number,
-            None => {
-                std::str::from_utf8(key).map_err(|_| Malformed)?; // as protobuf's strings
-                let number = self.keys.len() as u32;
-                self.keys.push(key.to_vec());
-                self.numbers.insert(key.to_vec(), number);
-                self.places.push(([NOWHERE; 4], (NOWHERE, 0)));
-                number
-            }
-        };
-        if place < self.expected.len() {
-            self.expected[place] = number;
-        } else if place == self.expected.len() {
-            self.expected.push(number);
-        }
-        Ok(number)
-    }
-
-    fn read_entries(&mut self, buffer: &[u8], row: u32) -> Result<(), Malformed> {
-        for number in 0..self.entries.len() {
-            let entry = self.entries[number];
-            let mut reading = Reading { kind: NO_LIST, place: NOWHERE, lists: 0 };
-            for span in 0..=entry.more.1 - entry.more.0 {
-                let (start, end) = match span {
-                    0 => (entry.start, entry.end),
-                    _ => self.more[entry.more.0 + span - 1],
-                };
-                if entry.counts {
-                    self.read_feature(buffer, row, entry.key, start, end, &mut reading)?;
-                } else {
-                    check_feature(buffer, start, end)?;
-                }
-            }
-            if reading.lists > 1 {
-                self.problem(row, i64::from(entry.key), Code::SeveralLists);
-            }
-            if entry.counts && reading.kind == NO_LIST {
-                self.begin(entry.key, NO_LIST, row);
-            }
-        }
-        Ok(())
-    }
-
-    fn read_feature(
-        &mut self,
-        buffer: &[u8],
-        row: u32,
-        key: u32,
-        start: usize,
-        end: usize,
-        reading: &mut Reading,
-    ) -> Result<(), Malformed> {
-        let mut feature = Reader::new(buffer, start, end);
-        while !feature.is_empty() {
-            let field = feature.field()?;
-            if field.wire != LENGTH || field.number > 3 {
-                self.problem(row, i64::from(key), Code::Unusual);
-                continue;
-            }
-            reading.lists += 1;
-            if field.number != reading.kind {
-                if reading.place != NOWHERE {
-                    self.drop_last(reading.place);
-                }
-                reading.kind = field.number;
-                reading.place = self.begin(key, field.number, row);
-            }
-            let column = &mut self.columns[reading.place as usize];
-            let plain = read_list(buffer, field.start, field.end, column)?;
-            let values = column.values() as u64;
-            if let Some(end) = column.ends.last_mut() {
-                *end = values;
-            }
-            if !plain {
-                self.problem(row, i64::from(key), Code::Unusual);
-            }
-        }
-        Ok(())
+        self.said = 0;
     }
 
     /// Opens a row of a column.
-    fn begin(&mut self, key: u32, kind: u32, row: u32) -> u32 {
-        let slot = &mut self.places[key as usize].0[kind as usize];
+    #[inline]
+    pub fn begin_row(&mut self, key: u32, kind: u32, row: u32) -> u32 {
+        let slot = &mut self.keys[key as usize].columns[kind as usize];
         if *slot == NOWHERE {
             *slot = self.columns.len() as u32;
-            self.columns.push(Column { key, kind, ..Column::default() });
+            self.columns.push(Column::new(key, kind));
         }
         let place = *slot;
         let column = &mut self.columns[place as usize];
-        let values = column.values();
-        self.touched.push((place, values));
+        self.touched.push(place);
         column.rows.push(row);
-        column.ends.push(values as u64);
+        column.ends.push(column.ends.last().map_or(0, |end| *end));
         place
     }
 
     /// Takes back the row of a column that another list of the same feature has replaced.
-    fn drop_last(&mut self, place: u32) {
-        let column = &mut self.columns[place as usize];
-        column.rows.pop();
-        column.ends.pop();
-        let values = column.ends.last().map_or(0, |end| *end as usize);
-        column.cut(values);
+    pub fn drop_row(&mut self, place: u32) {
+        self.columns[place as usize].drop_row();
+    }
+
+    /// Says something of a row, once.
+    pub fn say(&mut self, row: u32, key: u32, code: Code) {
+        let said = match self.keys.get_mut(key as usize) {
+            Some(key) => {
+                if key.said.0 != row {
+                    key.said = (row, 0);
+                }
+                &mut key.said.1
+            }
+            None => &mut self.said,
+        };
+        if *said & 1 << code as u32 == 0 {
+            *said |= 1 << code as u32;
+            self.problems.push(Problem { row, code, key });
+        }
+    }
+
+    fn shown(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.rows.is_empty())
+    }
+
+    /// How many columns and problems there are, and bytes in the block.
+    pub fn sizes(&self) -> [u64; 3] {
+        let data: usize = self.shown().flat_map(Column::lengths).map(padded).sum();
+        let (columns, problems) = (self.shown().count(), self.problems.len());
+        [columns as u64, problems as u64, (columns * COLUMN + problems * PROBLEM + data) as u64]
+    }
+
+    /// Writes everything: a [`COLUMN`] for each column, a [`PROBLEM`] for each problem, then what
+    /// the columns hold.
+    pub fn write(&self, buffer: &[u8], block: &mut [u8]) {
+        let (columns, rest) = block.split_at_mut(self.shown().count() * COLUMN);
+        let (problems, mut rest) = rest.split_at_mut(self.problems.len() * PROBLEM);
+        let mut word = (columns.len() + problems.len()) / 8;
+        for (column, out) in self.shown().zip(columns.chunks_exact_mut(COLUMN)) {
+            let [rows, ends, values] = column.lengths();
+            let mut begins = [0; 3];
+            for (begin, length) in begins.iter_mut().zip([rows, ends, values]) {
+                *begin = word as i64;
+                word += padded(length) / 8;
+            }
+            let (name, count) = (span(buffer, self.keys[column.key as usize].name), column.rows.len());
+            let (kind, values) = (i64::from(column.kind), column.count() as i64);
+            let [rows_at, ends_at, values_at] = begins;
+            let head = [name[0], name[1], kind, count as i64, values, rows_at, ends_at, values_at];
+            copy(out, &head, i64::to_le_bytes);
+            rest = copy(rest, &column.rows, u32::to_le_bytes);
+            rest = copy(rest, &column.ends, u64::to_le_bytes);
+            rest = copy(rest, &column.values, |byte| [byte]);
+        }
+        for (problem, out) in self.problems.iter().zip(problems.chunks_exact_mut(PROBLEM)) {
+            let name = self.keys.get(problem.key as usize).map(|key| span(buffer, key.name));
+            let [start, length] = name.unwrap_or([-1, 0]);
+            let what = [i64::from(problem.row), problem.code as i64, start, length];
+            copy(out, &what, i64::to_le_bytes);
+        }
     }
 }
 
-/// An earlier feature of a repeated key has no values, but has to be sound as protobuf reads it.
-fn check_feature(buffer: &[u8], start: usize, end: usize) -> Result<(), Malformed> {
-    let mut feature = Reader::new(buffer, start, end);
-    while !feature.is_empty() {
-        let field = feature.field()?;
-        if field.wire == LENGTH && field.number <= 3 {
-            let mut ignored = Column { kind: field.number, ..Column::default() };
-            read_list(buffer, field.start, field.end, &mut ignored)?;
-        }
-    }
-    Ok(())
+/// Bytes of eight words: start and length of the key in the buffer, kind, count of rows and of
+/// values, and the word in which the rows (`u32`), the ends (`u64`) and the values begin.
+const COLUMN: usize = 64;
+/// Bytes of four words: row, code, start (-1 where no key is concerned) and length of the key.
+const PROBLEM: usize = 32;
+
+fn padded(bytes: usize) -> usize {
+    (bytes + 7) / 8 * 8
 }
 
-/// Appends the values of a list; returns whether TensorFlow's fast parser reads the same.
-fn read_list(
-    buffer: &[u8],
-    start: usize,
-    end: usize,
-    column: &mut Column,
-) -> Result<bool, Malformed> {
-    let mut list = Reader::new(buffer, start, end);
-    let mut plain = true;
-    let (mut fields, mut packed) = (0u64, 0u64);
-    while !list.is_empty() {
-        let field = list.field()?;
-        fields += 1;
-        if field.number != 1 {
-            plain = false;
-            continue;
-        }
-        match (column.kind, field.wire) {
-            (BYTES, LENGTH) => {
-                let length = (field.end - field.start) as i64;
-                column.spans.extend_from_slice(&[field.start as i64, length]);
-            }
-            (FLOAT, LENGTH) => {
-                let bytes = &buffer[field.start..field.end];
-                if bytes.len() % 4 != 0 {
-                    return Err(Malformed);
-                }
-                packed += 1;
-                let numbers = bytes.chunks_exact(4);
-                column.floats.extend(numbers.map(|one| f32::from_le_bytes(one.try_into().unwrap())));
-            }
-            (FLOAT, FIXED32) => {
-                let bytes = buffer[field.start..field.end].try_into().unwrap();
-                column.floats.push(f32::from_le_bytes(bytes));
-            }
-            (INT64, LENGTH) => {
-                packed += 1;
-                let mut run = Reader::new(buffer, field.start, field.end);
-                while !run.is_empty() {
-                    column.ints.push(run.varint()? as i64);
-                }
-            }
-            (INT64, VARINT) => {
-                let mut one = Reader::new(buffer, field.start, field.end);
-                column.ints.push(one.varint()? as i64);
-            }
-            _ => plain = false,
-        }
+/// Where some bytes of the buffer are in it.
+pub fn span(buffer: &[u8], part: &[u8]) -> [i64; 2] {
+    let start = (part.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
+    [start as i64, part.len() as i64]
+}
+
+/// Writes numbers, and returns the room behind them and their padding.
+fn copy<'b, T: Copy, const N: usize>(
+    out: &'b mut [u8],
+    numbers: &[T],
+    bytes: impl Fn(T) -> [u8; N],
+) -> &'b mut [u8] {
+    let (here, rest) = out.split_at_mut(padded(N * numbers.len()));
+    let (filled, padding) = here.split_at_mut(N * numbers.len());
+    for (out, number) in filled.chunks_exact_mut(N).zip(numbers) {
+        out.copy_from_slice(&bytes(*number));
     }
-    Ok(plain && (packed == 0 || fields == 1))
+    padding.fill(0);
+    rest
 }

@@ -1,24 +1,30 @@
-//! The kernel of tfod: record framing, and Examples as columns, behind a plain C interface.
+//! The kernel of tfod: record framing, Examples as columns, and byte strings hashed, coded and
+//! gathered, behind a plain C interface.
 //!
 //! It knows bytes, not meaning, and never trusts a length: whatever a record claims, memory stays
-//! below 64 times the bytes that are handed in, and time is linear in them. All logic is safe Rust;
-//! this file alone touches raw pointers, which its caller (`compiled.py`) has made from arrays.
+//! below 64 times the bytes that are handed in, and time is linear in them. All logic is safe Rust,
+//! but for the processor's instructions in [`crc`]; this file alone touches raw pointers, which its
+//! caller (`compiled.py`) has made from arrays.
 
 pub mod columns;
 pub mod crc;
+pub mod dictionary;
+pub mod parse;
 pub mod records;
 pub mod spans;
 pub mod wire;
 
-use columns::{Columns, Problem, BYTES, FLOAT, INT64};
-use std::ffi::c_void;
+use columns::Columns;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::slice;
+
+/// What a function returns in place of a count if there is a defect in it.
+const DEFECT: usize = usize::MAX;
 
 /// Changes with every change of a signature or a layout below.
 #[no_mangle]
 pub extern "C" fn tfod_abi() -> u32 {
-    2
+    3
 }
 
 /// A slice of what a caller has handed in; NumPy's empty arrays may have any address.
@@ -38,6 +44,11 @@ unsafe fn view_mut<'a, T>(data: *mut T, length: usize) -> &'a mut [T] {
     }
 }
 
+/// A panic must not cross into C.
+fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
 /// As [`records::find`]; returns the count, and writes where the walk ended and why.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_find_records(
@@ -51,15 +62,18 @@ pub unsafe extern "C" fn tfod_find_records(
     position: *mut usize,
     end: *mut i32,
 ) -> usize {
-    let (buffer, starts, lengths) =
-        (view(buffer, length), view_mut(starts, room), view_mut(lengths, room));
-    let (count, at, why) = records::find(buffer, longest, verify != 0, starts, lengths);
-    *position = at;
-    *end = why as i32;
-    count
+    let buffer = view(buffer, length);
+    let (starts, lengths) = (view_mut(starts, room), view_mut(lengths, room));
+    guarded(DEFECT, || {
+        let (count, at, why) = records::find(buffer, longest, verify != 0, starts, lengths);
+        *position = at;
+        *end = why as i32;
+        count
+    })
 }
 
-/// Parses `rows` records; null where there is no memory. To be given to [`tfod_free`].
+/// As [`parse::parse`]; writes the three [`Columns::sizes`]. To be given to [`tfod_free`], up to
+/// which the buffer has to stay; null if there is a defect.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_parse(
     buffer: *const u8,
@@ -67,77 +81,35 @@ pub unsafe extern "C" fn tfod_parse(
     starts: *const i64,
     lengths: *const i64,
     rows: usize,
-) -> *mut Columns {
+    sizes: *mut [u64; 3],
+) -> *mut Columns<'static> {
     let (buffer, starts, lengths) = (view(buffer, length), view(starts, rows), view(lengths, rows));
-    let parsed = catch_unwind(AssertUnwindSafe(|| Columns::parse(buffer, starts, lengths)));
-    parsed.map_or(std::ptr::null_mut(), |columns| Box::into_raw(Box::new(columns)))
+    guarded(std::ptr::null_mut(), || {
+        let columns = parse::parse(buffer, starts, lengths);
+        *sizes = columns.sizes();
+        Box::into_raw(Box::new(columns))
+    })
+}
+
+/// As [`Columns::write`], into a block of the size that [`tfod_parse`] has said.
+#[no_mangle]
+pub unsafe extern "C" fn tfod_write(
+    columns: *const Columns<'static>,
+    buffer: *const u8,
+    length: usize,
+    block: *mut u8,
+    room: usize,
+) -> usize {
+    let (buffer, block) = (view(buffer, length), view_mut(block, room));
+    guarded(DEFECT, || {
+        (*columns).write(buffer, block);
+        room
+    })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn tfod_free(columns: *mut Columns) {
-    if !columns.is_null() {
-        drop(Box::from_raw(columns));
-    }
-}
-
-/// What a column has; the pointers are good until [`tfod_free`].
-#[repr(C)]
-pub struct ColumnView {
-    key: *const u8,
-    key_length: usize,
-    kind: u32,
-    rows: *const u32,
-    ends: *const u64,
-    row_count: usize,
-    values: *const c_void,
-    value_count: usize,
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn tfod_column_count(columns: *const Columns) -> usize {
-    (*columns).columns.len()
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn tfod_column(columns: *const Columns, number: usize, out: *mut ColumnView) {
-    let columns = &*columns;
-    let column = &columns.columns[number];
-    let key = &columns.keys[column.key as usize];
-    let (values, value_count): (*const c_void, usize) = match column.kind {
-        BYTES => (column.spans.as_ptr().cast(), column.spans.len() / 2),
-        FLOAT => (column.floats.as_ptr().cast(), column.floats.len()),
-        INT64 => (column.ints.as_ptr().cast(), column.ints.len()),
-        _ => (std::ptr::null(), 0),
-    };
-    *out = ColumnView {
-        key: key.as_ptr(),
-        key_length: key.len(),
-        kind: column.kind,
-        rows: column.rows.as_ptr(),
-        ends: column.ends.as_ptr(),
-        row_count: column.rows.len(),
-        values,
-        value_count,
-    };
-}
-
-/// The problems, in the order of the rows, and the key that a problem's number means.
-#[no_mangle]
-pub unsafe extern "C" fn tfod_problems(columns: *const Columns, count: *mut usize) -> *const Problem {
-    *count = (*columns).problems.len();
-    (*columns).problems.as_ptr()
-}
-
-#[no_mangle]
-pub unsafe extern "C" fn tfod_key(
-    columns: *const Columns,
-    number: usize,
-    length: *mut usize,
-) -> *const u8 {
-    let columns = &*columns;
-    let key = &columns.keys[number];
-    *length = key.len();
-    key.as_ptr()
+pub unsafe extern "C" fn tfod_free(columns: *mut Columns<'static>) {
+    guarded((), || drop(Box::from_raw(columns)));
 }
 
 /// As [`spans::hash`].
@@ -148,8 +120,12 @@ pub unsafe extern "C" fn tfod_hash_spans(
     spans: *const [i64; 2],
     count: usize,
     out: *mut u64,
-) {
-    spans::hash(view(buffer, length), view(spans, count), view_mut(out, count));
+) -> usize {
+    let (buffer, spans, out) = (view(buffer, length), view(spans, count), view_mut(out, count));
+    guarded(DEFECT, || {
+        spans::hash(buffer, spans, out);
+        count
+    })
 }
 
 /// As [`spans::code`]; both outputs have room for `count`.
@@ -162,8 +138,9 @@ pub unsafe extern "C" fn tfod_code_spans(
     codes: *mut i64,
     firsts: *mut i64,
 ) -> usize {
+    let (buffer, spans) = (view(buffer, length), view(spans, count));
     let (codes, firsts) = (view_mut(codes, count), view_mut(firsts, count));
-    spans::code(view(buffer, length), view(spans, count), codes, firsts)
+    guarded(DEFECT, || spans::code(buffer, spans, codes, firsts))
 }
 
 /// As [`spans::gather`], a separator below 0 being none; returns how many bytes there are, and
@@ -178,11 +155,13 @@ pub unsafe extern "C" fn tfod_gather_spans(
     out: *mut u8,
     room: usize,
 ) -> usize {
-    let (buffer, spans) = (view(buffer, length), view(spans, count));
-    let separator = u8::try_from(separator).ok();
-    let needed = spans::gathered(buffer, spans, separator);
-    if needed == room {
-        spans::gather(buffer, spans, separator, view_mut(out, room));
-    }
-    needed
+    let (buffer, spans, out) = (view(buffer, length), view(spans, count), view_mut(out, room));
+    guarded(DEFECT, || {
+        let separator = u8::try_from(separator).ok();
+        let needed = spans::gathered(buffer, spans, separator);
+        if needed == room {
+            spans::gather(buffer, spans, separator, out);
+        }
+        needed
+    })
 }

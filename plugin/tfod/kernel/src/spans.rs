@@ -3,7 +3,7 @@
 //! A span is start and length; one that is not within the buffer counts as empty.
 
 use crate::crc::{crc32, crc32c};
-use std::collections::HashMap;
+use crate::dictionary::Dictionary;
 
 /// The bytes of a span.
 fn bytes(buffer: &[u8], span: [i64; 2]) -> &[u8] {
@@ -20,35 +20,18 @@ pub fn hash(buffer: &[u8], spans: &[[i64; 2]], out: &mut [u64]) {
     }
 }
 
-/// Places to look at before the map, by a few bits of a string: most labels have come before.
-const RECENT: usize = 256;
-
-fn place(data: &[u8]) -> usize {
-    let (first, last) = (data.first().unwrap_or(&0), data.last().unwrap_or(&0));
-    let middle = data.get(data.len() / 2).unwrap_or(&0);
-    let mixed = u32::from_le_bytes([*first, *last, *middle, data.len() as u8]);
-    (mixed.wrapping_mul(0x9E37_79B1) >> 24) as usize % RECENT
-}
-
 /// The code of each string, in the order in which they are first seen; and for each code the number
 /// of its first span, in `firsts`. Returns how many codes there are.
 pub fn code(buffer: &[u8], spans: &[[i64; 2]], codes: &mut [i64], firsts: &mut [i64]) -> usize {
-    let mut known: HashMap<&[u8], usize> = HashMap::new();
-    let mut recent: [(&[u8], Option<usize>); RECENT] = [(&[], None); RECENT];
+    let mut dictionary = Dictionary::new();
     let mut count = 0;
     for (number, (span, out)) in spans.iter().zip(codes).enumerate() {
-        let data = bytes(buffer, *span);
-        let recent = &mut recent[place(data)];
-        let code = match *recent {
-            (before, Some(code)) if before == data => code,
-            _ => *known.entry(data).or_insert(count),
-        };
-        *recent = (data, Some(code));
-        if code == count {
+        let code = dictionary.number(bytes(buffer, *span), count as u32);
+        if code as usize == count {
             firsts[count] = number as i64;
             count += 1;
         }
-        *out = code as i64;
+        *out = i64::from(code);
     }
     count
 }
