@@ -65,7 +65,8 @@ def test_context_is_what_the_wheel_is_built_from() -> None:
     sent = {rule[1:] for rule in rules if rule.startswith("!")}
     assert all((ROOT / one).exists() for one in sent)
     examples = {f"examples/shapes_{name}.zip" for name in ("good", "broken")}
-    named = {"pyproject.toml", "README.md", "LICENSE", "plugin", "validator", "label_maps"}
+    named = {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
+    named |= {"plugin", "validator", "label_maps"}
     assert sent == named | examples
 
 
