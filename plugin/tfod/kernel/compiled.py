@@ -79,11 +79,11 @@ def _counted(count: int) -> int:
 def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> FoundRecords:
     """Find the records from the start of a buffer on; see :func:`tfod.kernel.find_records`."""
     starts, lengths = [], []
-    position = 0
+    position, room = 0, 1024
     end = ctypes.c_int32(WalkEnd.FULL)
     at = _size()
     while end.value == WalkEnd.FULL:
-        room = min((len(buffer) - position) // 16 + 1, 65536)
+        room = min((len(buffer) - position) // 16 + 1, room)
         first, length = np.empty(room, np.int64), np.empty(room, np.int64)
         rest = buffer[position:]
         count = _counted(
@@ -95,6 +95,7 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
         starts.append(first[:count] + position)
         lengths.append(length[:count])
         position += at.value
+        room *= 4
     return FoundRecords(
         np.concatenate(starts), np.concatenate(lengths), position, WalkEnd(end.value)
     )

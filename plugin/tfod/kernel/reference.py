@@ -28,6 +28,7 @@ from tfod.kernel.result import (
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 _HEADER = struct.Struct("<QI")
+_CHECKSUM = struct.Struct("<I")
 _VARINT, _FIXED64, _LENGTH, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _DEEPEST = 100  # groups in groups, as protobuf's own limit
 _LARGEST_TAG = (1 << 32) - 1
@@ -39,29 +40,34 @@ class _MalformedError(ValueError):
 
 def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> FoundRecords:
     """Find the records from the start of a buffer on; see :func:`tfod.kernel.find_records`."""
-    data = buffer.data
     starts, lengths = array("q"), array("q")
-    position = 0
+    data, position, count = buffer.data, 0, len(buffer)
+    known = dict[int, int]()  # the checksums of lengths, which recur where records are many
+    crc32c, header_at, checksum_at = google_crc32c.value, _HEADER.unpack_from, _CHECKSUM.unpack_from
     while True:
-        if len(data) - position < HEADER_BYTES:
+        start = position + HEADER_BYTES
+        if start > count:
             end = WalkEnd.BUFFER
             break
-        length, checksum = _HEADER.unpack_from(data, position)
-        if masked_crc32c(data[position : position + 8]) != checksum:
-            end = WalkEnd.LENGTH_CHECKSUM
-            break
+        length, stored = header_at(data, position)
+        if known.get(length) != stored:
+            if masked_crc32c(buffer[position : position + 8]) != stored:
+                end = WalkEnd.LENGTH_CHECKSUM
+                break
+            known[length] = stored
         if length > longest:
             end = WalkEnd.TOO_LONG
             break
-        start = position + HEADER_BYTES
         stop = start + length
-        if stop + FOOTER_BYTES > len(data):
+        if stop + FOOTER_BYTES > count:
             end = WalkEnd.BUFFER
             break
-        footer = int.from_bytes(data[stop : stop + FOOTER_BYTES], "little")
-        if verify and masked_crc32c(data[start:stop]) != footer:
-            end = WalkEnd.DATA_CHECKSUM
-            break
+        if verify:
+            crc = crc32c(buffer[start:stop])
+            masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+            if masked != checksum_at(data, stop)[0]:
+                end = WalkEnd.DATA_CHECKSUM
+                break
         starts.append(start)
         lengths.append(length)
         position = stop + FOOTER_BYTES
@@ -69,9 +75,9 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
     return FoundRecords(*found, position, end)
 
 
-def masked_crc32c(data: memoryview | bytes) -> int:
+def masked_crc32c(data: np.ndarray) -> int:
     """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
-    crc = int(google_crc32c.value(bytes(data)))
+    crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -11,7 +11,11 @@ from typing import Protocol
 
 import numpy as np
 
-BUFFER_BYTES = 1 << 19
+BUFFER_BYTES = 1 << 21
+"""As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
+ENDLESS = 1 << 62
+"""The end of a stream of unknown length."""
+_FIRST_BYTES = 1 << 18  # whoever only looks at the first record reads no more
 
 
 class Source(Protocol):
@@ -45,8 +49,8 @@ def _reference_counts(pool: list[bytearray]) -> list[int]:
 _UNSHARED = _reference_counts([bytearray()])[0]
 
 
-NO_BYTES = np.zeros(0, np.uint8)
-NO_BUFFER = bytearray()
+_NO_BYTES = np.zeros(0, np.uint8)
+_NO_BUFFER = bytearray()
 
 
 class Window:
@@ -61,22 +65,28 @@ class Window:
         self._left = stop - start
         self._failure: Exception | None = None
         self._buffers = _Buffers()
-        self.buffer, self.array = NO_BUFFER, NO_BYTES
+        self.buffer, self.array = _NO_BUFFER, _NO_BYTES
         self.base, self.have = start, 0
 
-    def refill(self, position: int, wanted: int) -> bool:
+    def refill(self, position: int, wanted: int = 0) -> bool:
         """Move what is behind ``position`` to the front of the next buffer and read on.
 
-        The new position is 0. Never takes more memory than twice what has really been read: a
-        forged length allocates nothing.
+        The new position is 0. Buffers grow from one to the next, and are no longer than what is
+        left. Never takes more memory than twice what has really been read: a forged length
+        allocates nothing.
+
+        Args:
+            position: see above.
+            wanted: so many bytes are needed from there on.
 
         Returns:
             Whether anything was read.
         """
-        size = max(BUFFER_BYTES, min(wanted, 2 * max(self.have - position, BUFFER_BYTES)))
-        # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
-        fresh = self._buffers.take(size)
         rest = self.have - position
+        size = max(_FIRST_BYTES, min(2 * len(self.buffer), BUFFER_BYTES))
+        size = max(size, min(wanted, 2 * max(rest, BUFFER_BYTES)))
+        # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
+        fresh = self._buffers.take(max(1, min(size, rest + self._left)))
         fresh[:rest] = memoryview(self.buffer)[position : self.have]
         self.buffer, self.array = fresh, np.frombuffer(fresh, np.uint8)
         self.base += position
@@ -111,8 +121,8 @@ class Window:
         left = count
         while left > self.have - position:
             left -= self.have - position
-            if not self.refill(self.have, BUFFER_BYTES):
+            if not self.refill(self.have):
                 return count - left
             position = 0
-        self.refill(position + left, BUFFER_BYTES)
+        self.refill(position + left)
         return count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -12,17 +11,19 @@ from types import TracebackType
 from typing import BinaryIO, Protocol
 
 import google_crc32c
+import numpy as np
 
+from tfod.kernel import gather_spans
 from tfod.tfrecord.compression import Compression, Deflater
 from tfod.tfrecord.publishing import WriteError, absent_folders, hidden_path, publish_together
-from tfod.tfrecord.record_batches import RecordBatch
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.records import RecordBatch, masked_crc32c
 from tfod.tfrecord.remote import require_local
 from tfod.tfrecord.shards import shard_file_names
 
 _crc32c = google_crc32c.value
 # Not more: for one large write the kernel looks for large pages, and took 5 times as long.
 _BUFFER_BYTES = 1 << 17
+_ALL = slice(None)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
@@ -211,22 +212,17 @@ class ShardSetWriter:
         self._written += writer.write(payload)
         self.count += 1
 
-    def copy(self, batch: RecordBatch) -> None:
-        """Add records that lie in another shard, byte for byte."""
-        bounds, count = batch.bounds, len(batch.bounds) - 1
-        view = memoryview(batch.buffer)
+    def copy(self, batch: RecordBatch, rows: slice | np.ndarray = _ALL) -> None:
+        """Add records that lie in another shard, byte for byte: of a batch these rows, or all."""
+        buffer, spans = batch.buffer, batch.framed_spans[rows]
         if self._shard_size is not None:
-            self._copy_by_size(view, bounds, self._shard_size)
+            self._copy_by_size(buffer, spans, self._shard_size)
             return
-        if len(self._writers) == 1:
-            self._writers[0].copy(view[bounds[0] : bounds[-1]])
-        else:
-            turns = len(self._writers)
-            for first in range(min(turns, count)):
-                spans = zip(bounds[first:-1:turns], bounds[first + 1 :: turns], strict=True)
-                framed = b"".join([view[start:stop] for start, stop in spans])
-                self._writers[(self.count + first) % turns].copy(framed)
-        self.count += count
+        turns = len(self._writers)
+        for first in range(min(turns, len(spans))):
+            writer = self._writers[(self.count + first) % turns]
+            writer.copy(_joined(buffer, spans[first::turns]))
+        self.count += len(spans)
 
     def complete(self) -> None:
         """Complete all files, still under their temporary names."""
@@ -276,16 +272,20 @@ class ShardSetWriter:
     def _names(self) -> list[str]:
         return [os.path.basename(name) for name in self._name_files(len(self._files))]
 
-    def _copy_by_size(self, view: memoryview, bounds: Sequence[int], most: int) -> None:
-        start = bounds[0]
-        for first, stop in itertools.pairwise(bounds):
-            if self._written and self._written + stop - first > most:
-                self._writers[-1].copy(view[start:first])
+    def _copy_by_size(self, buffer: bytearray, spans: np.ndarray, most: int) -> None:
+        ends = np.cumsum(spans[:, 1])
+        first = before = 0
+        while first < len(spans):
+            room = most - self._written
+            stop = int(np.searchsorted(ends, before + room, side="right"))
+            if stop <= first and self._written:
                 self._next_shard()
-                start = first
-            self._written += stop - first
-            self.count += 1
-        self._writers[-1].copy(view[start : bounds[-1]])
+                continue
+            stop = max(stop, first + 1)  # larger than a shard: it gets one of its own
+            self._writers[-1].copy(_joined(buffer, spans[first:stop]))
+            self._written += int(ends[stop - 1]) - before
+            self.count += stop - first
+            first, before = stop, int(ends[stop - 1])
 
     def _next_shard(self) -> None:
         self.complete()  # closes the full ones: a process may only hold so many files open
@@ -296,6 +296,14 @@ class ShardSetWriter:
         self._files.append(file)
         self._writers.append(RecordWriter(file, self._compression))
         self._written = 0
+
+
+def _joined(buffer: bytearray, spans: np.ndarray) -> bytes | memoryview:
+    """The bytes of some spans one behind the other; not copied where they lie so."""
+    starts, stops = spans[:, 0], spans.sum(axis=1)
+    if (starts[1:] == stops[:-1]).all():
+        return memoryview(buffer)[starts[0] : stops[-1]]
+    return gather_spans(buffer, spans)
 
 
 def write_records(

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
+
+import numpy as np
 
 from tfod.errors import ShardError
 from tfod.shards.rearrange.sound_shards import compression_of, sound_batches
@@ -68,14 +69,11 @@ def _target(shard: str, folder: str | os.PathLike[str] | None) -> str:
 
 
 def _write_index(shard: str, file: AtomicFile) -> int:
-    count = offset = 0
+    count = 0
     for batch in sound_batches(shard):
-        sizes = [stop - start for start, stop in itertools.pairwise(batch.bounds)]
-        starts = [offset + start for start in batch.bounds[:-1]]
-        lines = [f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True)]
-        file.write("".join(lines).encode())
-        offset += batch.bounds[-1]
-        count += len(sizes)
+        pairs = np.stack((batch.offsets, batch.framed_spans[:, 1]), axis=1)
+        file.write(("%d %d\n" * len(batch) % tuple(pairs.ravel().tolist())).encode())
+        count += len(batch)
     return count
 
 

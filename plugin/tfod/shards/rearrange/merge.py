@@ -16,9 +16,9 @@ from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
 from tfod.shards.rearrange.merged_classes import MergedClasses
-from tfod.shards.rearrange.sound_shards import missing_shards, sound_examples
+from tfod.shards.rearrange.sound_shards import missing_shards, sound_batches, sound_examples
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.record_batches import RecordBatch
+from tfod.tfrecord.records import RecordBatch
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.shard_sources import find_all_shards
 from tfod.tfrecord.writer import ShardSetWriter
@@ -137,8 +137,8 @@ def merge(
         for one in sets:
             writer = out.add_subset(one.subset, layout or ShardLayout())
             for path in one.paths:
-                for example in sound_examples(path):
-                    run.copy(example, writer)
+                for batch in sound_batches(path):
+                    run.copy(batch, writer)
             writer.complete()
             run.records[one.subset] = writer.count
     return Merged(
@@ -202,22 +202,25 @@ class _Run:
     _number: int = 0
     _kept: dict[int, set[bytes]] = field(default_factory=dict)
 
-    def copy(self, example: Example, writer: ShardSetWriter) -> None:
-        """Write the next record, unless it is to be left out."""
-        if self._number == self.equal.count:
-            raise example.error("was not there a moment ago", remedy="try again")
-        changes = self.classes.changes(example)
-        payload = rewrite_example(example, changes) if changes else None
-        dropped = self._is_repeated(example, payload)
-        self._number += 1
-        if dropped:
-            return
-        if payload is None:
-            record = example.record
-            writer.copy(RecordBatch(record.buffer, [*record.framed_span]))
-        else:
-            writer.write(payload)
-            self.rewritten += 1
+    def copy(self, batch: RecordBatch, writer: ShardSetWriter) -> None:
+        """Write the next records but those to be left out."""
+        first = 0  # of the rows that are written as they are
+        for row, record in enumerate(batch.records()):
+            example = Example(record, batch.shard)
+            if self._number == self.equal.count:
+                raise example.error("was not there a moment ago", remedy="try again")
+            changes = self.classes.changes(example)
+            payload = rewrite_example(example, changes) if changes else None
+            dropped = self._is_repeated(example, payload)
+            self._number += 1
+            if payload is None and not dropped:
+                continue
+            writer.copy(batch, slice(first, row))
+            first = row + 1
+            if payload is not None and not dropped:
+                writer.write(payload)
+                self.rewritten += 1
+        writer.copy(batch, slice(first, None))
 
     def _is_repeated(self, example: Example, payload: bytes | None) -> bool:
         """Whether to leave a record out; what is equal is counted and listed."""

@@ -90,9 +90,9 @@ def unpack(shard: str, place: str) -> array.array[int]:
     file = AtomicFile(*os.path.split(place))
     try:
         for batch in sound_batches(shard):
-            before = bounds[-1]
-            file.write(memoryview(batch.buffer)[: batch.bounds[-1]])
-            bounds.extend(before + bound for bound in batch.bounds[1:])
+            first, last = batch.framed_spans[[0, -1]].tolist()
+            file.write(memoryview(batch.buffer)[first[0] : sum(last)])
+            bounds.frombytes((batch.offsets + batch.framed_spans[:, 1]).tobytes())
         file.publish(os.path.basename(place))
     finally:
         file.discard()

@@ -22,7 +22,7 @@ from tfod.shards.rearrange.sound_shards import (
 )
 from tfod.tfrecord.finished_shards import WorkFolder
 from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.record_batches import read_batches
+from tfod.tfrecord.records import read_records
 from tfod.tfrecord.remote import folder_of, is_url, name_of
 from tfod.tfrecord.shard_file import RecordIndex
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
@@ -198,7 +198,7 @@ def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
         indexes = [RecordIndex(path) for path in paths]
         for index in indexes:
             if not len(index):  # nothing of it will be read: see that it is a shard
-                next(read_batches(index.path), None)
+                next(read_records(index.path), None)
         ends = np.cumsum([len(index) for index in indexes])
         # Not a Generator: its results may change from one NumPy to the next.
         order = np.random.RandomState(seed).permutation(int(ends[-1]))

@@ -12,8 +12,7 @@ from tfod.example.example import Example
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.record_batches import RecordBatch, read_batches
-from tfod.tfrecord.records import read_records, shard_compression
+from tfod.tfrecord.records import RecordBatch, read_record_batches, shard_compression
 from tfod.tfrecord.remote import folder_of
 from tfod.tfrecord.shards import LabelMapFinder, ShardSet
 
@@ -39,15 +38,15 @@ def naming_repair() -> Iterator[None]:
 
 
 def sound_batches(path: str) -> Iterator[RecordBatch]:
-    """As :func:`read_batches`; the error of a damaged shard names the command that helps."""
+    """As :func:`read_record_batches`; the error of a damaged shard names the command that helps."""
     with naming_repair():
-        yield from read_batches(path)
+        yield from read_record_batches(path)
 
 
 def sound_examples(path: str) -> Iterator[Example]:
     """Every record of a shard as an Example; errors as :func:`sound_batches`, and RecordError."""
-    with naming_repair():
-        for record in read_records(path):
+    for batch in sound_batches(path):
+        for record in batch.records():
             yield Example(record, path)
 
 

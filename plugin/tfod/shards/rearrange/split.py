@@ -25,7 +25,6 @@ from tfod.shards.rearrange.sound_shards import (
 )
 from tfod.shards.rearrange.stratification import LabelCounts, stratify
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.record_batches import RecordBatch
 from tfod.tfrecord.remote import name_of
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.shard_sources import Sources, find_all_shards
@@ -113,10 +112,10 @@ def split(
         number = 0
         for path in paths:
             for batch in sound_batches(path):
-                for bounds in zip(batch.bounds, batch.bounds[1:], strict=False):
-                    if number < len(part_of):
-                        writers[part_of[number]].copy(RecordBatch(batch.buffer, [*bounds]))
-                    number += 1
+                parts_here = part_of[number : number + len(batch)]
+                for part in np.unique(parts_here).tolist():
+                    writers[part].copy(batch, np.flatnonzero(parts_here == part))
+                number += len(batch)
         if number != len(part_of):
             raise ShardError("was changed while it was read", shard=paths[0], remedy="try again")
     names, boxes = survey.boxes(part_of, len(parts))
