@@ -20,7 +20,6 @@ from tfod.version import __version__
 
 if TYPE_CHECKING:
     from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
-    from tfod.detection.detection_decoder import decode_detection
     from tfod.detection.detection_encoder import encode_detection
     from tfod.detection.label_map import (
         LabelMap,
@@ -30,7 +29,12 @@ if TYPE_CHECKING:
         parse_label_map,
         read_label_map,
     )
-    from tfod.detection.stream import read_detections, read_examples
+    from tfod.detection.stream import (
+        decode_detection,
+        read_batches,
+        read_detections,
+        read_examples,
+    )
     from tfod.errors import (
         LabelMapError,
         RecordError,
@@ -87,6 +91,7 @@ __all__ = [
     "load_label_map",
     "packaged_label_maps",
     "parse_label_map",
+    "read_batches",
     "read_detections",
     "read_examples",
     "read_label_map",
@@ -98,7 +103,6 @@ __all__ = [
 _NAMES_OF_MODULES = {
     "tfod.tfrecord.compression": ("Compression",),
     "tfod.detection.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
-    "tfod.detection.detection_decoder": ("decode_detection",),
     "tfod.detection.detection_encoder": ("encode_detection",),
     "tfod.errors": (
         "LabelMapError",
@@ -126,7 +130,12 @@ _NAMES_OF_MODULES = {
     "tfod.tfrecord.records": ("Record", "read_record_stream", "read_records"),
     "tfod.tfrecord.shard_file": ("ByteSpan", "RecordIndex"),
     "tfod.tfrecord.shards": ("ShardSet", "find_label_map", "find_shards"),
-    "tfod.detection.stream": ("read_detections", "read_examples"),
+    "tfod.detection.stream": (
+        "decode_detection",
+        "read_batches",
+        "read_detections",
+        "read_examples",
+    ),
     "tfod.example.wire": ("Kind",),
     "tfod.tfrecord.writer": ("RecordWriter", "ShardSetWriter", "write_records"),
 }

@@ -26,7 +26,6 @@ from tfod.cvat.client.objects import DetectionBuilder
 from tfod.cvat.client.shapes import ShapeBuilder, attribute_text
 from tfod.cvat.client.shard_zip import ZipRecord
 from tfod.detection.corners import enclosing_points
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.detection_encoder import encode_detection
 from tfod.detection.label_map import LabelMap
 from tfod.detection.png import encode_mask_png
@@ -37,6 +36,7 @@ from tfod.detection.raster import (
     fill_polygon,
     fills_its_box,
 )
+from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example
 

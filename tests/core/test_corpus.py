@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tfod.detection import keys
 from tfod.detection.describe import describe
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.shard_file import RecordIndex
@@ -61,7 +61,7 @@ def test_detections(corpus: Path, figures: dict[str, Any], name: str) -> None:
     encoded = 0
     texts: Counter[str] = Counter()
     for record in read_records(corpus / name):
-        detection = decode_detection(Example(record, name))
+        detection = decode_detection(Example.of(record, name))
         assert not detection.unread_keys and not detection.oddities
         encoded += len(detection.encoded or b"")
         texts.update(detection.class_text or ())

@@ -169,14 +169,3 @@ def test_numbers_out_of_range() -> None:
 def test_overlong_varint_is_refused() -> None:
     with pytest.raises(ValueError, match="ten bytes"):
         read_varint(b"\xff" * 11, 0)
-
-
-def test_what_is_remembered_of_one_kind_is_not_taken_for_another() -> None:
-    """The same bytes are a list of two numbers, of one number and of one text."""
-    numbers = encode({"key": 0.5})
-    assert Example.from_bytes(encode({"key": b"\x00\x00\x00\x3f"})).texts("key") == ["\0\0\0?"]
-    assert list(Example.from_bytes(encode({"key": [0, 0, 0, 63]})).ints("key")) == [0, 0, 0, 63]
-    with pytest.raises(RecordError, match="is float_list, expected bytes_list"):
-        Example.from_bytes(numbers).texts("key")
-    with pytest.raises(RecordError, match="is float_list, expected int64_list"):
-        Example.from_bytes(numbers).ints("key")

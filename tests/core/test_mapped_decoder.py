@@ -13,11 +13,11 @@ from tfod.convert.keras_coco import Annotation, encode_annotations
 from tfod.detection import roles
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
 from tfod.detection.detection import ImageLabel
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.label_map import LabelMapItem
 from tfod.detection.labels_file import find_labels, labels_text, read_labels
-from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
+from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.counted_names import FileName, file_names, parse_file_name
@@ -106,7 +106,7 @@ class TestRoles:
     def test_keys_that_only_repeat_what_others_say(self) -> None:
         how = Roles.only(encoded="image_raw", image_class_label="label")
         found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth").detection
-        assert found.unread_keys == [] and found.image_labels == [ImageLabel(None, 3)]
+        assert not found.unread_keys and found.image_labels == [ImageLabel(None, 3)]
         assert bytes(found.encoded or b"") == PNG
 
     def test_errors_name_the_key_of_the_record(self) -> None:

@@ -146,7 +146,7 @@ class TestLayout:
     def test_exactly_eleven_keys(self, tmp_path: Path, annotations: list[Any]) -> None:
         export(annotated(("a", "train", annotations)), tmp_path, save_media=True)
         path = str(tmp_path / "train" / "Objects.tfrecord")
-        (example,) = (Example(record, path) for record in read_records(path))
+        (example,) = (Example.of(record, path) for record in read_records(path))
         assert list(example) == KEYS
         counts = {key: example.value_count(key) for key in KEYS}
         per_box = {key for key in KEYS if key.startswith("image/object/")}

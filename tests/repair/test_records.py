@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tfod.check.profile import READY
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.detection_encoder import encode_detection
 from tfod.detection.label_map import LabelMap, LabelMapItem
 from tfod.detection.png import encode_mask_png
+from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.repair import Options, Outcome, repair

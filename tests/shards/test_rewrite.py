@@ -81,7 +81,7 @@ def test_protobuf_reads_the_record_with_its_changes(
 @given(payloads)
 def test_nothing_changed_is_the_same_bytes(payload: bytes) -> None:
     record = Record(3, 0, bytearray(b"before" + payload + b"behind"), 6, len(payload))
-    assert rewrite_example(Example(record, "s"), {"not there": None}) == payload
+    assert rewrite_example(Example.of(record, "s"), {"not there": None}) == payload
 
 
 def test_all_other_bytes_stay_in_their_order() -> None:

@@ -94,7 +94,7 @@ def choose_samples(
                 for record in records:
                     offence_here = wanted.get(record.number)
                     if offence_here is not None:
-                        sample = _sample(Example(record, shard), offence_here, roles)
+                        sample = _sample(Example.of(record, shard), offence_here, roles)
                         # Without picture and boxes there is nothing to be seen.
                         samples += [sample] if sample.picture or len(sample.boxes) else []
                         left -= 1
@@ -121,7 +121,7 @@ def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[S
             for shard, records in _shards_of(location, inventory):
                 roles = roles_of(shard)
                 for record in islice(records, _FIRST_RECORDS):
-                    example = Example(record, shard)
+                    example = Example.of(record, shard)
                     place = Place(shard, record.number, record.offset, read_name(example, roles))
                     sample = read_sample(example, place, roles)
                     if sample.picture and len(sample.boxes):

@@ -49,7 +49,8 @@ def read_sample(example: Example, place: Place, roles: Roles) -> Sample:
 def _boxes(example: Example, roles: Roles, height: int, width: int) -> np.ndarray:
     """Boxes, normalized, shape (n, 4)."""
     if len(roles.box) == 4:
-        rows = example.float_rows(roles.box)
+        sides = [example.floats(key) for key in roles.box]
+        rows = np.stack(sides) if len({len(side) for side in sides}) == 1 else None
         return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
     if len(roles.box) == 1 and height and width:
         x, y, box_width, box_height = [*example.floats(roles.box[0]).tolist(), 0, 0, 0, 0][:4]

@@ -115,7 +115,7 @@ def _read_samples(
         for record in records:
             tried += 1
             try:
-                sample = sample_of(Example(record, name))
+                sample = sample_of(Example.of(record, name))
             except ShardError:
                 sample = {}
             # What has no features at all says nothing about the others.

@@ -22,7 +22,7 @@ from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
 from tfod.detection.labels_file import LABELS_FILE, find_labels, labels_text
-from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.roles import classification_roles
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example

@@ -137,7 +137,7 @@ def holds_pictures(paths: Iterable[str]) -> bool:
     for path in paths:
         if os.path.getsize(path):
             for record in read_records(path):
-                spans = Example(record, path).byte_spans(keys.ENCODED)
+                spans = Example.of(record, path).byte_spans(keys.ENCODED)
                 if any(start < end for start, end in spans):
                     return True
     return False

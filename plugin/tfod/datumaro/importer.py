@@ -157,7 +157,7 @@ def _records(sets: list[ShardSet]) -> Iterator[Example]:
         for shard in one.paths:
             if shard_size(shard):
                 for record in read_records(shard):
-                    yield Example(record, shard)
+                    yield Example.of(record, shard)
 
 
 def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfod.datumaro.lines import annotation, decode_image
 from tfod.detection.corners import Corners
-from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.tfrecord.shard_file import ByteSpan

@@ -20,12 +20,12 @@ from tfod.datumaro.read_dataset import ReadDataset, import_errors
 from tfod.datumaro.record_media import holds_image, record_media, record_size
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
 from tfod.detection.labels_file import load_classes, read_classes
-from tfod.detection.mapped_decoder import MappedRecord, decode_mapped
+from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.detection.roles import Roles
+from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.example.example import Example
 from tfod.tfrecord.naming import (
@@ -191,7 +191,7 @@ class TfDetectionApiBase(ReadDataset):
         for record in read_records(path):
             count += 1
             try:
-                read = self._decode(Example(record, path))
+                read = self._decode(Example.of(record, path))
                 item = self._read_item(read, subset, scope, shard, folders, ids)
             except RecordError as error:
                 policy.report_item_error(error, item_id=(f"record {record.number}", subset))

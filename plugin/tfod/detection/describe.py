@@ -75,7 +75,7 @@ def describe(source: str | os.PathLike[str]) -> Description:
         found.shards += 1
         found.file_bytes += shard_size(path)
         for record in read_records(path):
-            _add(found, Example(record, path))
+            _add(found, Example.of(record, path))
     return found
 
 

@@ -1,37 +1,59 @@
-"""Walks over many shards at once: a file, a folder or a glob, as Examples or as Detections."""
+"""Reads many shards: a file, a folder or a glob, as batches of columns, Examples or Detections."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
+from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
-from tfod.detection.detection_decoder import decode_detection
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.records import read_record_batches
 from tfod.tfrecord.shard_sources import find_all_shards
 
 
-def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
-    """Every record of the shards that a file, a folder or a glob means, as an Example.
+def read_batches(source: str | os.PathLike[str]) -> Iterator[ExampleBatch]:
+    """Every record of the shards that a file, a folder or a glob means, as batches of columns.
+
+    A batch has consecutive records of one shard, some thousand or some MB of them.
 
     Raises:
         ShardsNotFoundError: there is no shard.
         ShardError: a shard is damaged; the records before the damage have been handed out.
-        RecordError: a record is no Example.
     """
     for shard_set in find_all_shards(source):
         for path in shard_set.paths:
-            for record in read_records(path):
-                yield Example(record, path)
+            for records in read_record_batches(path):
+                yield ExampleBatch.of(records)
+
+
+def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
+    """The same one by one.
+
+    Raises:
+        RecordError: a record is not an Example.
+        ShardsNotFoundError, ShardError: as :func:`read_batches`.
+    """
+    for batch in read_batches(source):
+        yield from batch
 
 
 def read_detections(source: str | os.PathLike[str]) -> Iterator[Detection]:
-    """The same as Detections: pictures with boxes, classes, masks and attributes.
+    """The same as Detections: images with boxes, classes, masks and attributes.
 
     Raises:
         RecordError: a feature has the wrong kind, or the lists of an object differ in length.
-        ShardsNotFoundError, ShardError: as :func:`read_examples`.
+        ShardsNotFoundError, ShardError: as :func:`read_batches`.
     """
-    for example in read_examples(source):
-        yield decode_detection(example)
+    for batch in read_batches(source):
+        yield from Detections(batch)
+
+
+def decode_detection(example: Example) -> Detection:
+    """Read one Example as a Detection. Copies no images and no masks.
+
+    Raises:
+        RecordError: as :func:`read_detections`.
+    """
+    return Detections(example.batch)[example.row]

@@ -1,82 +1,76 @@
-"""The view of a ``tf.train.Example``, and its encoder.
+"""One record of a batch by its feature keys, and the encoder of a ``tf.train.Example``.
 
-An Example is a map from key to Feature; a Feature is one list of bytes, float or int64. The view
-finds where each Feature lies and decodes a list only when asked; it copies nothing but keys and
-what is asked for.
+An Example is a map from key to Feature; a Feature is one list of bytes, float or int64.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.wire import (
-    BYTES_TAG,
-    INT64_TAG,
-    Buffer,
-    FeatureSpan,
-    Kind,
-    NotAnExampleError,
-    decode_floats,
-    decode_ints,
-    decode_spans,
-    encode_varint,
-    find_features,
-    find_list,
-    float_bytes,
-)
-from tfod.tfrecord.records import Record
-
-_Decoded = TypeVar("_Decoded")
-_SMALL = 1 << 13
-_SHORT = 128
-_NOWHERE: FeatureSpan = (0, 0, 0)
-# Sizes, formats and classes recur in record after record: what short lists decode to is kept.
-_known_ints: dict[bytes, tuple[int, ...]] = {}
-_known_texts: dict[bytes, tuple[str, ...]] = {}
-_MOST_KNOWN = 1 << 14
-_Value = TypeVar("_Value")
-
-
-def _remember(known: dict[bytes, _Value], raw: bytes, value: _Value) -> None:
-    if raw:
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-        known[raw] = value
+from tfod.example.columns import Column, ExampleBatch
+from tfod.example.wire import Kind, encode_varint
+from tfod.tfrecord.records import Record, RecordBatch
 
 
 class Example:
-    """The features of one record, undecoded.
+    """The features of one record: a row of an :class:`~tfod.example.columns.ExampleBatch`.
 
     Raises:
-        RecordError: the payload is not a ``tf.train.Example``.
+        RecordError: the record is not a ``tf.train.Example``.
     """
 
-    __slots__ = ("_own_keys", "_spans", "_start", "buffer", "record", "shard")
+    __slots__ = ("_columns", "_own_keys", "batch", "row")
 
-    def __init__(self, record: Record, shard: str) -> None:
-        self.record = record
-        self.shard = shard
+    def __init__(self, batch: ExampleBatch, row: int) -> None:
+        refusal = batch.refusal(row)
+        if refusal is not None:
+            raise refusal
+        self.batch = batch
+        self.row = row
         self._own_keys: Mapping[str, str] = {}
-        self.buffer: Buffer = record.buffer
-        self._start = record.start
-        if record.length <= _SMALL:
-            # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
-            self.buffer, self._start = bytes(record.payload), 0
-        try:
-            self._spans, _ = find_features(self.buffer, self._start, self._start + record.length)
-        except (NotAnExampleError, IndexError) as error:
-            raise self.error(f"the record is no tf.train.Example ({error})") from None
+        self._columns: dict[str, Column] | None = None
+
+    @classmethod
+    def of(cls, record: Record, shard: str) -> Example:
+        """View one record by itself; many are read faster as a batch."""
+        start, length = np.array([record.start]), np.array([record.length])
+        base = record.payload_offset - record.start
+        records = RecordBatch(shard, record.number, base, record.buffer, start, length)
+        return cls(ExampleBatch.of(records), 0)
 
     @classmethod
     def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:
         """View a payload that was read some other way."""
-        return cls(Record(0, 0, bytearray(payload), 0, len(payload)), shard)
+        return cls.of(Record(0, 0, bytearray(payload), 0, len(payload)), shard)
+
+    @property
+    def record(self) -> Record:
+        """The record itself."""
+        return self.batch.records.record(self.row)
+
+    @property
+    def shard(self) -> str:
+        """The shard, as errors name it."""
+        return self.batch.records.shard
+
+    @property
+    def buffer(self) -> bytearray:
+        """Holds the byte strings."""
+        return self.batch.buffer
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns in which this record has a list, or a feature without one, by key."""
+        if self._columns is None:
+            batch = self.batch
+            found = (*batch.columns.values(), *batch.others.values())
+            self._columns = {one.key: one for one in found if one.has(self.row)}
+        return self._columns
 
     def renamed(self, names: Mapping[str, str], hidden: Collection[str] = ()) -> Example:
         """The same record with some features under other keys, and some left out.
@@ -89,47 +83,32 @@ class Example:
         Errors of the new Example name a feature by the key that the record has.
         """
         other = copy.copy(self)
-        gone = {key.encode() for key in (*names, *names.values(), *hidden)}
-        other._spans = {key: span for key, span in self._spans.items() if key not in gone}
+        gone = {*names, *names.values(), *hidden}
+        other._columns = {key: one for key, one in self.columns.items() if key not in gone}
         for new, own in names.items():
             if own in self:
-                other._spans[new.encode()] = self._spans[own.encode()]
+                other._columns[new] = self.columns[own]
         other._own_keys = dict(names)
         return other
 
     def __contains__(self, key: str) -> bool:
-        return key.encode() in self._spans
+        return key in self.columns
 
     def __iter__(self) -> Iterator[str]:
-        return (key.decode("utf-8", "replace") for key in self._spans)
+        return iter(self.columns)
 
     def __len__(self) -> int:
-        return len(self._spans)
-
-    def keys_besides(self, plain: frozenset[bytes]) -> list[str]:
-        """The keys that are not among these, in the order of the record."""
-        if len(self._spans) <= len(plain) and self._spans.keys() <= plain:
-            return []
-        return [key.decode("utf-8", "replace") for key in self._spans if key not in plain]
+        return len(self.columns)
 
     def error(self, cause: str, *, feature: str | None = None, remedy: str = "") -> RecordError:
         """An error that names this record."""
-        return RecordError(
-            cause,
-            shard=self.shard,
-            record=self.record.number,
-            offset=self.record.offset,
-            feature=self._own_keys.get(feature, feature) if feature else None,
-            remedy=remedy,
-        )
+        feature = self._own_keys.get(feature, feature) if feature else None
+        return self.batch.error(self.row, cause, feature=feature, remedy=remedy)
 
     def kind(self, key: str) -> Kind | None:
         """Which list the feature holds; None when the key is absent or holds no list at all."""
-        span = self._spans.get(key.encode())
-        try:
-            return find_list(self.buffer, span)[0] if span else None
-        except (NotAnExampleError, IndexError) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
+        found = self.columns.get(key)
+        return found.kind if found else None
 
     def floats(self, key: str) -> np.ndarray:
         """A float_list, shape (n,), float32; empty when the key is absent.
@@ -137,18 +116,7 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        return self._decoded(key, Kind.FLOAT, decode_floats)
-
-    def float_rows(self, keys: Sequence[str]) -> np.ndarray | None:
-        """Several float_lists of one length, shape (keys, n), float32; None when they differ.
-
-        Raises:
-            RecordError: a feature holds another kind of list.
-        """
-        runs = [self._decoded(key, Kind.FLOAT, float_bytes) for key in keys]
-        if len({len(run) for run in runs}) > 1:
-            return None
-        return np.frombuffer(b"".join(runs), "<f4").reshape(len(runs), -1)
+        return self._values(key, Kind.FLOAT)
 
     def ints(self, key: str) -> list[int]:
         """An int64_list; empty when the key is absent.
@@ -156,26 +124,8 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        raw = self._raw(key, INT64_TAG)
-        known = _known_ints.get(raw)
-        if known is None:
-            known = tuple(self._decoded(key, Kind.INT64, decode_ints))
-            _remember(_known_ints, raw, known)
-        return list(known)
-
-    def texts(self, key: str) -> list[str]:
-        """A bytes_list of names that recur from record to record, as UTF-8 texts.
-
-        Raises:
-            RecordError: the feature holds another kind of list.
-            UnicodeDecodeError: a value is not UTF-8.
-        """
-        raw = self._raw(key, BYTES_TAG)
-        known = _known_texts.get(raw)
-        if known is None:
-            known = tuple(value.decode() for value in self.byte_strings(key))
-            _remember(_known_texts, raw, known)
-        return list(known)
+        found: list[int] = self._values(key, Kind.INT64).tolist()
+        return found
 
     def byte_spans(self, key: str) -> list[tuple[int, int]]:
         """Where the values of a bytes_list lie in ``buffer``, half-open; empty when absent.
@@ -183,7 +133,8 @@ class Example:
         Raises:
             RecordError: the feature holds another kind of list.
         """
-        return self._decoded(key, Kind.BYTES, decode_spans)
+        spans = self._values(key, Kind.BYTES).tolist()
+        return [(start, start + length) for start, length in spans]
 
     def byte_strings(self, key: str) -> list[bytes]:
         """The values of a bytes_list, copied; empty when the key is absent."""
@@ -192,43 +143,28 @@ class Example:
 
     def value_count(self, key: str) -> int:
         """How many values a feature's list holds."""
-        kind = self.kind(key)
-        if kind is Kind.FLOAT:
-            return len(self.floats(key))
-        if kind is Kind.INT64:
-            return len(self.ints(key))
-        return len(self.byte_spans(key)) if kind is Kind.BYTES else 0
+        found = self.columns.get(key)
+        return len(found[self.row]) if found else 0
 
     def file_offset(self, position: int) -> int:
         """Byte of the uncompressed shard that lies at a position of ``buffer``."""
-        return self.record.payload_offset + position - self._start
+        return self.batch.records.base + position
 
-    def _raw(self, key: str, tag: int) -> bytes:
-        """The bytes of a feature's list of this kind when they are few, else nothing."""
-        found, start, end = self._spans.get(key.encode(), _NOWHERE)
-        return bytes(self.buffer[start:end]) if found == tag and end - start <= _SHORT else b""
-
-    def _decoded(
-        self,
-        key: str,
-        wanted: Kind,
-        decode: Callable[[Buffer, Sequence[tuple[int, int]]], _Decoded],
-    ) -> _Decoded:
-        """Decode a feature's list; all that can go wrong is told with the feature's name."""
-        span = self._spans.get(key.encode())
-        try:
-            kind, parts = find_list(self.buffer, span) if span else (None, ())
-            if kind is wanted:
-                return decode(self.buffer, parts)
-        except (NotAnExampleError, IndexError, ValueError) as error:
-            raise self.error(f"cannot be decoded ({error})", feature=key) from None
-        if any(start < end for start, end in parts):
+    def _values(self, key: str, wanted: Kind) -> np.ndarray:
+        """A feature's values; an empty list of any kind is no value."""
+        found = self.columns.get(key)
+        if found is None:
+            return Column.empty(key, wanted, 1).values
+        values = found[self.row]
+        if found.kind is wanted:
+            return values
+        if len(values):
             raise self.error(
-                f"is {kind.value if kind else 'nothing'}, expected {wanted.value}",
+                f"is {found.kind.value if found.kind else 'nothing'}, expected {wanted.value}",
                 feature=key,
                 remedy="write the shard again with the right type",
             )
-        return decode(self.buffer, ())  # an empty list of any kind is no value
+        return Column.empty(key, wanted, 1).values
 
 
 def bytes_feature(values: Iterable[bytes]) -> bytes:

@@ -34,7 +34,7 @@ _DEEPEST = 100  # groups in groups, as protobuf's own limit
 _LARGEST_TAG = (1 << 32) - 1
 
 
-class _MalformedError(ValueError):
+class MalformedError(ValueError):
     """The bytes are not the wire form of a message."""
 
 
@@ -81,7 +81,7 @@ def masked_crc32c(data: np.ndarray) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """A field of a message: number, wire type, half-open span of the value."""
 
     number: int
@@ -90,24 +90,24 @@ class _Field(NamedTuple):
     end: int
 
 
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(data: bytes | bytearray, position: int, end: int) -> tuple[int, int]:
     value = 0
     for place in range(min(10, end - position)):
         byte = data[position + place]
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, position + place + 1
-    raise _MalformedError
+    raise MalformedError
 
 
-def _tag(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+def _tag(data: bytes | bytearray, position: int, end: int) -> tuple[int, int, int]:
     tag, position = _varint(data, position, end)
     if not 8 <= tag <= _LARGEST_TAG:
-        raise _MalformedError
+        raise MalformedError
     return tag >> 3, tag & 7, position
 
 
-def _skip(data: bytes, position: int, end: int, wire: int) -> int:
+def _skip(data: bytes | bytearray, position: int, end: int, wire: int) -> int:
     if wire == _VARINT:
         return _varint(data, position, end)[1]
     if wire == _LENGTH:
@@ -116,13 +116,13 @@ def _skip(data: bytes, position: int, end: int, wire: int) -> int:
     elif wire in (_FIXED64, _FIXED32):
         position += 8 if wire == _FIXED64 else 4
     else:
-        raise _MalformedError
+        raise MalformedError
     if position > end:
-        raise _MalformedError
+        raise MalformedError
     return position
 
 
-def _skip_group(data: bytes, position: int, end: int, number: int) -> int:
+def _skip_group(data: bytes | bytearray, position: int, end: int, number: int) -> int:
     opened = [number]
     while opened:
         number, wire, position = _tag(data, position, end)
@@ -135,7 +135,12 @@ def _skip_group(data: bytes, position: int, end: int, number: int) -> int:
     return position
 
 
-def _fields(data: bytes, position: int, end: int) -> Iterator[_Field]:
+def fields(data: bytes | bytearray, position: int, end: int) -> Iterator[Field]:
+    """The fields of the message in ``data[position:end]``; a group is one field.
+
+    Raises:
+        MalformedError: protobuf refuses the bytes.
+    """
     while position < end:
         number, wire, position = _tag(data, position, end)
         start = position
@@ -143,12 +148,12 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[_Field]:
             length, start = _varint(data, position, end)
             position = start + length
             if position > end:
-                raise _MalformedError
+                raise MalformedError
         elif wire == _GROUP:
             position = _skip_group(data, position, end, number)
         else:
             position = _skip(data, position, end, wire)
-        yield _Field(number, wire, start, position)
+        yield Field(number, wire, start, position)
 
 
 def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
@@ -159,10 +164,10 @@ def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) 
     for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
             if not 0 <= start <= start + length <= len(data):
-                raise _MalformedError
+                raise MalformedError
             record = _Record(data, row)
             record.read(start, start + length)
-        except _MalformedError:
+        except MalformedError:
             problems.append(Problem(row, ProblemCode.MALFORMED, None))
             continue
         problems += dict.fromkeys(record.problems)
@@ -206,7 +211,7 @@ class _Record:
         """Read the record's bytes.
 
         Raises:
-            _MalformedError: protobuf refuses them.
+            MalformedError: protobuf refuses them.
         """
         entries = list(self._entries(start, end))
         last = {key: number for number, (key, _) in enumerate(entries)}
@@ -221,9 +226,9 @@ class _Record:
 
     def _entries(self, start: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
         seen: set[bytes] = set()
-        for field in _fields(self._data, start, end):
+        for field in fields(self._data, start, end):
             if (field.number, field.wire) == (1, _LENGTH):
-                for entry in _fields(self._data, field.start, field.end):
+                for entry in fields(self._data, field.start, field.end):
                     if (entry.number, entry.wire) != (1, _LENGTH):
                         self._problem(ProblemCode.UNUSUAL)
                         continue
@@ -237,10 +242,10 @@ class _Record:
             else:
                 self._problem(ProblemCode.UNUSUAL)
 
-    def _entry(self, entry: _Field) -> tuple[bytes, list[tuple[int, int]]]:
+    def _entry(self, entry: Field) -> tuple[bytes, list[tuple[int, int]]]:
         """Key and value of a map entry; a value in several fields is joined."""
         keys, spans, others = [b""], [], 0
-        for field in _fields(self._data, entry.start, entry.end):
+        for field in fields(self._data, entry.start, entry.end):
             if (field.number, field.wire) == (1, _LENGTH):
                 keys.append(self._data[field.start : field.end])
             elif (field.number, field.wire) == (2, _LENGTH):
@@ -250,7 +255,7 @@ class _Record:
         try:
             keys[-1].decode()  # as protobuf's strings
         except UnicodeDecodeError:
-            raise _MalformedError from None
+            raise MalformedError from None
         if (len(keys), len(spans), others) != (2, 1, 0):
             self._problem(ProblemCode.UNUSUAL, keys[-1])
         return keys[-1], spans
@@ -261,7 +266,7 @@ class _Record:
         kind, values, lists = ListKind.NONE, list[Any](), 0
         plain = True
         for span in spans:
-            for field in _fields(self._data, *span):
+            for field in fields(self._data, *span):
                 if field.wire != _LENGTH or field.number > ListKind.INT64:
                     plain = False
                     continue
@@ -276,11 +281,11 @@ class _Record:
         return kind, values
 
 
-def _read_list(data: bytes, part: _Field, kind: ListKind, values: list[Any]) -> bool:
+def _read_list(data: bytes, part: Field, kind: ListKind, values: list[Any]) -> bool:
     """Append the values of a list; return whether TensorFlow's fast parser reads the same."""
-    plain, fields, packed = True, 0, 0
-    for field in _fields(data, part.start, part.end):
-        fields += 1
+    plain, count, packed = True, 0, 0
+    for field in fields(data, part.start, part.end):
+        count += 1
         _, wire, start, end = field
         if field.number != 1:
             plain = False
@@ -288,7 +293,7 @@ def _read_list(data: bytes, part: _Field, kind: ListKind, values: list[Any]) -> 
             values.append((start, end - start))
         elif kind is ListKind.FLOAT and wire in (_LENGTH, _FIXED32):
             if (end - start) % 4:
-                raise _MalformedError
+                raise MalformedError
             packed += wire == _LENGTH
             values.extend(np.frombuffer(data[start:end], "<f4"))
         elif kind is ListKind.INT64 and wire in (_LENGTH, _VARINT):
@@ -298,7 +303,7 @@ def _read_list(data: bytes, part: _Field, kind: ListKind, values: list[Any]) -> 
                 values.append(value - (1 << 64) if value >> 63 else value)
         else:
             plain = False
-    return plain and (not packed or fields == 1)
+    return plain and (not packed or count == 1)
 
 
 def _parts(buffer: np.ndarray, spans: np.ndarray) -> Iterator[bytes]:

@@ -11,8 +11,8 @@ from tfod.check.collector import Collector
 from tfod.check.profile import Policy
 from tfod.check.work import label_map_file
 from tfod.detection.detection import Detection
-from tfod.detection.detection_decoder import decode_detection
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap, load_label_map
+from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.records import read_record_stream
@@ -88,6 +88,6 @@ def read_zip(
                 name = archive.place(entry).shard
                 with archive.open(entry) as stream:
                     for record in read_record_stream(stream, name):
-                        detection = decode_detection(Example(record, name))
+                        detection = decode_detection(Example.of(record, name))
                         where = f"{name}, record {record.number}"
                         yield ZipRecord(group.subset, where, detection, own)

@@ -206,7 +206,7 @@ class _Run:
         """Write the next records but those to be left out."""
         first = 0  # of the rows that are written as they are
         for row, record in enumerate(batch.records()):
-            example = Example(record, batch.shard)
+            example = Example.of(record, batch.shard)
             if self._number == self.equal.count:
                 raise example.error("was not there a moment ago", remedy="try again")
             changes = self.classes.changes(example)

@@ -35,7 +35,7 @@ def classes_of(example: Example, text_key: str, label_key: str) -> list[ClassNam
 
 def _texts(example: Example, key: str) -> list[str]:
     try:
-        return example.texts(key)
+        return [value.decode() for value in example.byte_strings(key)]
     except UnicodeDecodeError:  # as the decoder of Detections reads it
         return [_decode(value) for value in example.byte_strings(key)]
 

@@ -47,7 +47,7 @@ def sound_examples(path: str) -> Iterator[Example]:
     """Every record of a shard as an Example; errors as :func:`sound_batches`, and RecordError."""
     for batch in sound_batches(path):
         for record in batch.records():
-            yield Example(record, path)
+            yield Example.of(record, path)
 
 
 def compression_of(path: str) -> Compression:

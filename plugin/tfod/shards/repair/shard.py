@@ -239,7 +239,7 @@ class ShardRepair:
         said |= {rule.code for rule, _ in layout.said}
         label_map = self._shard.label_map.label_map if self._shard.label_map else None
         try:
-            example = Example(record, self._shard.name)
+            example = Example.of(record, self._shard.name)
             return Draft(example, self._orders.profile, label_map, repeated, frozenset(said))
         except RecordError:
             return None

@@ -178,7 +178,7 @@ def _examples(shard: WalkedShard, seen: Seen) -> Iterator[Example]:
             for record in records:
                 seen.records += 1
                 try:
-                    example = Example(record, shard.name)
+                    example = Example.of(record, shard.name)
                 except RecordError:
                     seen.unreadable += 1
                     continue

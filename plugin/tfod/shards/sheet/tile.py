@@ -21,7 +21,7 @@ from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample, fits_into_memory
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.label_map import LabelMap
-from tfod.detection.mapped_decoder import decode_mapped
+from tfod.detection.mapped import decode_mapped
 from tfod.detection.picture import sniff_format
 from tfod.errors import RecordError
 from tfod.example.example import Example

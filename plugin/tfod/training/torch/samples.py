@@ -11,7 +11,7 @@ import torch
 
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.detection_decoder import decode_detection
+from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError, how_to_install
 from tfod.example.example import Example
 from tfod.tfrecord.records import Record
@@ -42,7 +42,7 @@ class SampleMaker:
         Raises:
             RecordError: it is no sound Example, or has no picture that can be decoded.
         """
-        example = Example(record, self._paths[shard])
+        example = Example.of(record, self._paths[shard])
         detection = decode_detection(example)
         pixels = _decode(detection.encoded, "RGB", example, keys.ENCODED)
         height, width = pixels.shape[:2]

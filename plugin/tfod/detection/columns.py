@@ -1,0 +1,432 @@
+"""Detections in columns: what a batch of records says of its images, typed.
+
+A field mapping says which key holds what. What cannot be read is a problem with its row and key
+(:mod:`tfod.detection.problems`), not an exception: the checker reports problems; a row that has one
+raises it when it is asked for as a :class:`~tfod.detection.detection.Detection`.
+
+Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y down.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.picture import PictureHeader, read_picture_header
+from tfod.detection.problems import DetectionProblem, find_problems
+from tfod.detection.roles import Roles
+from tfod.detection.row import ExtraError, attributes_of, detection_of
+from tfod.errors import RecordError
+from tfod.example.columns import Column, ExampleBatch, texts_of
+from tfod.example.wire import Kind
+from tfod.kernel import code_spans
+
+OD_API = Roles()
+_USUAL_KEYS = {
+    **OD_API.by_name,
+    "image_class_text": keys.IMAGE_CLASS_TEXT,
+    "image_class_label": keys.IMAGE_CLASS_LABEL,
+    "area": keys.AREA,
+}
+# Those that a mapping has unless it says that it has not.
+_FIRST_ROLES = frozenset(role for role, key in OD_API.by_name.items() if key)
+
+
+class Detections(Sequence[Detection]):
+    """The records of a batch as Detections; a row is a :class:`Detection`.
+
+    Args:
+        examples: the records.
+        mapping: which key holds what.
+        repeating: keys that only repeat what others say, such as the number of channels.
+    """
+
+    def __init__(
+        self,
+        examples: ExampleBatch,
+        mapping: Roles = OD_API,
+        repeating: Collection[str] = (),
+    ) -> None:
+        self.examples = examples
+        self.mapping = mapping
+        self._names, self._hidden, self._moved = _usual_keys(mapping)
+        self._repeating = frozenset(repeating)
+        self._oddities: defaultdict[int, list[str]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    # Columns
+
+    def own_key(self, key: str) -> str | None:
+        """The key that holds what the OD API has under a key; None where nothing does."""
+        own = self._names.get(key)
+        return own or (None if key in self._hidden or key in self._moved else key)
+
+    def columns_of(self, key: str) -> list[Column]:
+        """The columns of what the OD API has under a key, of each kind of list."""
+        own = self.own_key(key)
+        return self.examples.columns_of(own) if own else []
+
+    def column(self, key: str, kind: Kind) -> Column:
+        """The column of one kind of what the OD API has under a key; an empty one for none."""
+        own = self.own_key(key)
+        if own is None:
+            return Column.empty(key, kind, len(self))
+        return self.examples.column(own, kind)
+
+    @cached_property
+    def other_keys(self) -> list[str]:
+        """The keys of the batch that have no place in a plain Detection, in their order."""
+        used = {self.own_key(key) for key in PLAIN_KEYS} | self._repeating | self._hidden
+        return [key for key in self.examples.columns if key not in used]
+
+    # Texts and numbers of the image
+
+    @cached_property
+    def filenames(self) -> list[str | None]:
+        """Of each image."""
+        return self._texts(keys.FILENAME)
+
+    @cached_property
+    def source_ids(self) -> list[str | None]:
+        """Of each image."""
+        source, name = (self.column(key, Kind.BYTES) for key in (keys.SOURCE_ID, keys.FILENAME))
+        return self.filenames if source is name else self._texts(keys.SOURCE_ID)
+
+    @cached_property
+    def formats(self) -> list[str | None]:
+        """What each record says of its image's format."""
+        return self._texts(keys.FORMAT, recurring=True)
+
+    @cached_property
+    def sha256s(self) -> list[str | None]:
+        """The digests that the records have for their images."""
+        return self._texts(keys.SHA256)
+
+    def _texts(self, key: str, recurring: bool = False) -> list[str | None]:
+        """A feature of one text; None where a record has none, or several."""
+        column = self.column(key, Kind.BYTES)
+        rows, spans = single_values(column)
+        if recurring:
+            codes, firsts = code_spans(column.buffer, spans)
+            known = texts_of(column.buffer, spans[firsts])
+            texts = known and [known[code] for code in codes.tolist()]
+        else:
+            texts = texts_of(column.buffer, spans)
+        if texts is None:
+            texts = [
+                self._decoded(row, column.key, value)
+                for row, value in zip(rows.tolist(), bytes_of(column.buffer, spans), strict=True)
+            ]
+        if len(texts) == len(self):
+            return list(texts)
+        found: list[str | None] = [None] * len(self)
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            found[row] = text
+        return found
+
+    def _decoded(self, row: int, key: str, value: bytes) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            self.note(row, f"{key} is not UTF-8, read as Latin-1")
+            return value.decode("latin-1")
+
+    def note(self, row: int, oddity: str) -> None:
+        """Note what was read with a liberty, once for each record."""
+        if oddity not in self._oddities[row]:
+            self._oddities[row].append(oddity)
+
+    def oddities(self, row: int) -> list[str]:
+        """What was read with a liberty, as short sentences without place."""
+        return self._oddities.get(row, [])
+
+    @cached_property
+    def heights(self) -> list[int | None]:
+        """What each record says of its image's height, pixels; None where it says nothing."""
+        return self._integers(keys.HEIGHT)
+
+    @cached_property
+    def widths(self) -> list[int | None]:
+        """What each record says of its image's width, pixels; None where it says nothing."""
+        return self._integers(keys.WIDTH)
+
+    def _integers(self, key: str) -> list[int | None]:
+        rows, values = single_values(self.column(key, Kind.INT64))
+        if len(rows) == len(self):
+            found: list[int | None] = values.tolist()
+            return found
+        found = [None] * len(self)
+        for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+            found[row] = value
+        return found
+
+    @cached_property
+    def encoded(self) -> np.ndarray:
+        """Start and end of each encoded image in the batch's buffer; -1 where there is none.
+
+        int64 of shape (records, 2).
+        """
+        rows, spans = single_values(self.column(keys.ENCODED, Kind.BYTES))
+        found = np.full((len(self), 2), -1, np.int64)
+        found[rows, 0] = spans[:, 0]
+        found[rows, 1] = spans[:, 0] + spans[:, 1]
+        return found
+
+    @cached_property
+    def headers(self) -> list[PictureHeader | None]:
+        """What the header of each encoded image says; None where there is none."""
+        buffer = self.examples.buffer
+        return [
+            read_picture_header(buffer, start, end) if end > start else None
+            for start, end in self.encoded.tolist()
+        ]
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Height and width of each image in pixels, its header's where the record says none.
+
+        int64 of shape (records, 2); 0 where neither says it.
+        """
+        sizes = zip(self.heights, self.widths, strict=True)
+        found = np.array([(h or 0, w or 0) for h, w in sizes], np.int64).reshape(-1, 2)
+        for row in np.flatnonzero((found <= 0).any(axis=1)).tolist():
+            start, end = self.encoded[row].tolist()
+            header = read_picture_header(self.examples.buffer, start, end) if end > start else None
+            found[row] = (header.height, header.width) if header else (0, 0)
+        return found
+
+    # Objects
+
+    @cached_property
+    def pixel_box(self) -> Column | None:
+        """The column of boxes as x, y, width, height in pixels, where the mapping has such."""
+        box = self.mapping.box
+        return self.examples.column(box[0], Kind.FLOAT) if len(box) == 1 else None
+
+    @cached_property
+    def box_counts(self) -> np.ndarray:
+        """How many objects each record has, int64 of shape (records,)."""
+        if self.pixel_box is not None:
+            counts: np.ndarray = self.pixel_box.counts // 4
+            return counts
+        return self.column(keys.XMIN, Kind.FLOAT).counts
+
+    @cached_property
+    def box_rows(self) -> np.ndarray:
+        """Which records have boxes that can be read, bool of shape (records,)."""
+        found = np.ones(len(self), bool)
+        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
+        return found
+
+    @cached_property
+    def boxes(self) -> np.ndarray:
+        """The boxes of all records that can be read, float32 of shape (n, 4)."""
+        good, counts = self.box_rows, self.box_counts
+        if self.pixel_box is not None:
+            return self._boxes_of_pixels(self.pixel_box, good)
+        sides = []
+        for key in keys.BOX:
+            column = self.column(key, Kind.FLOAT)
+            values = column.values
+            if not good.all():
+                values = values[np.repeat(good, column.counts)]
+            sides.append(values)
+        assert len({len(side) for side in sides}) == 1, counts
+        boxes: np.ndarray = np.stack(sides, axis=1)
+        return boxes
+
+    def _boxes_of_pixels(self, column: Column, good: np.ndarray) -> np.ndarray:
+        values = column.values[np.repeat(good, column.counts)].astype(np.float64).reshape(-1, 4)
+        values[:, 2:] += values[:, :2]
+        height, width = np.repeat(self.sizes[good], column.counts[good] // 4, axis=0).T
+        scaled: np.ndarray = (values / np.stack((width, height, width, height), axis=1)).astype(
+            "<f4"
+        )
+        return scaled
+
+    @cached_property
+    def box_splits(self) -> np.ndarray:
+        """Where the boxes of each record begin in :attr:`boxes`, and the end; int64."""
+        counts = np.where(self.box_rows, self.box_counts, 0)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+
+    @cached_property
+    def class_texts(self) -> tuple[np.ndarray, list[str]]:
+        """Class texts as a dictionary: the code of each value of the column, and the texts."""
+        column = self.column(keys.CLASS_TEXT, Kind.BYTES)
+        codes, firsts = code_spans(column.buffer, column.values)
+        texts = texts_of(column.buffer, column.values[firsts])
+        if texts is None:
+            values = bytes_of(column.buffer, column.values[firsts])
+            texts = [_lenient(one) for one in values]
+            odd = [code for code, one in enumerate(values) if texts[code].encode() != one]
+            places = np.flatnonzero(np.isin(codes, odd))
+            for row in np.searchsorted(column.row_splits, places, "right") - 1:
+                self.note(int(row), f"{column.key} is not UTF-8, read as Latin-1")
+        return codes, texts
+
+    @cached_property
+    def class_text_values(self) -> list[str]:
+        """The class text of every value of the column, by row as its ``row_splits`` say."""
+        codes, texts = self.class_texts
+        return [texts[code] for code in codes.tolist()]
+
+    # Problems
+
+    @cached_property
+    def problems(self) -> list[DetectionProblem]:
+        """What is wrong, in the order of the rows."""
+        return find_problems(self)
+
+    @cached_property
+    def _first_problems(self) -> dict[int, DetectionProblem]:
+        return {one.row: one for one in reversed(self.problems)}
+
+    def error(self, row: int) -> RecordError | None:
+        """The first problem of a record as an exception; None where it has none."""
+        refusal = self.examples.refusal(row)
+        found = self._first_problems.get(row)
+        if refusal is not None or found is None:
+            return refusal
+        return self.examples.error(row, found.cause, feature=found.key, remedy=found.remedy)
+
+    @cached_property
+    def unreadable_extras(self) -> dict[int, str]:
+        """Why ``tfod/attributes`` of a record cannot be understood, by row."""
+        found = {}
+        for row in self.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES).rows.tolist():
+            try:
+                attributes_of(self, row, int(self.box_counts[row]))
+            except ExtraError as error:
+                found[row] = str(error)
+        return found
+
+    # Rows
+
+    def __iter__(self) -> Iterator[Detection]:
+        """The rows, in order.
+
+        Raises:
+            RecordError: one has a problem.
+        """
+        return map(self.__getitem__, range(len(self)))
+
+    @overload
+    def __getitem__(self, row: int) -> Detection: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Detection]: ...
+    def __getitem__(self, row: int | slice) -> Detection | list[Detection]:
+        """A row as a Detection, which copies no images and no masks.
+
+        Raises:
+            RecordError: the row has a problem.
+        """
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        error = self.error(row)
+        if error is not None:
+            raise error
+        return detection_of(self, row)
+
+    def texts_in(self, column: Column, row: int) -> list[str]:
+        """The texts of one record in a column of byte strings."""
+        spans = column[row]
+        texts = texts_of(column.buffer, spans)
+        if texts is None:
+            values = bytes_of(column.buffer, spans)
+            texts = [self._decoded(row, column.key, value) for value in values]
+        return texts
+
+    @cached_property
+    def attribute_keys(self) -> list[str]:
+        """The keys that hold attributes of objects."""
+        known = {attribute.key for attribute in keys.OBJECT_ATTRIBUTES}
+        there = [key for key in known if self.columns_of(key)]
+        return [key for key in self.other_keys if key.startswith(keys.ATTRIBUTE_PREFIX)] + sorted(
+            there
+        )
+
+    # Formats with one record an object
+
+    @cached_property
+    def image_ids(self) -> list[int | str | None]:
+        """Of each image, where records that share one are one image; None where there is none."""
+        key = self.mapping.image_id
+        found: list[int | str | None] = [None] * len(self)
+        for column in self.examples.columns_of(key) if key else ():
+            rows, values = single_values(column)
+            if column.kind is Kind.BYTES:
+                ids = [x.decode("utf-8", "replace") for x in bytes_of(column.buffer, values)]
+            else:
+                ids = values.tolist()
+            for row, one in zip(rows.tolist(), ids, strict=True):
+                found[row] = one
+        return found
+
+    @cached_property
+    def annotation_id_column(self) -> Column | None:
+        """The numbers of the objects, where the mapping has such."""
+        key = self.mapping.annotation_id
+        return self.examples.column(key, Kind.INT64) if key else None
+
+    def annotation_ids(self, row: int) -> list[int]:
+        """The numbers of a record's objects; none where it has none."""
+        column = self.annotation_id_column
+        return column[row].tolist() if column is not None else []
+
+
+def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that have one value, and those values."""
+    counts = np.diff(column.splits)
+    if len(column.values) == len(column.rows) and (counts == 1).all():
+        return column.rows, column.values
+    single = counts == 1
+    return column.rows[single], column.values[column.splits[:-1][single]]
+
+
+def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
+    """Byte strings, copied."""
+    return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
+
+
+def _lenient(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+@functools.lru_cache(16)
+def _usual_keys(mapping: Roles) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
+    """Usual key of each role to its own; keys looked at otherwise, or not at all; all own keys."""
+    if mapping == OD_API:
+        return {}, frozenset(), frozenset()
+    names: dict[str, str] = {}
+    hidden = [*keys.BOX, *mapping.box]
+    for role, own in mapping.by_name.items():
+        usual = _USUAL_KEYS[role]
+        if usual is None:
+            hidden += [own] if own else []
+        elif own:
+            names[usual] = own
+        elif role in _FIRST_ROLES:  # the format has none, whatever is under the usual key
+            hidden.append(usual)
+    if len(mapping.box) == len(keys.BOX):
+        names.update(zip(keys.BOX, mapping.box, strict=True))
+    return names, frozenset(hidden).difference(names), frozenset(names.values())
+
+
+PLAIN_KEYS = (
+    *(keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256, keys.HEIGHT, keys.WIDTH),
+    *(keys.ENCODED, *keys.BOX, keys.CLASS_TEXT, keys.CLASS_LABEL),
+)
+"""Keys that nearly every record has."""

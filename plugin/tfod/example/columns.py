@@ -1,0 +1,310 @@
+"""Records as columns: of each feature key the values of all records of a batch.
+
+A column is what TensorFlow calls a ragged tensor: values, and ``row_splits`` that say where the
+values of each record begin and end. Byte strings are not copied: a value is start and length in the
+batch's buffer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfod.errors import RecordError
+from tfod.example.spelling import Spelling, spelling_of
+from tfod.example.wire import Kind
+from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
+from tfod.tfrecord.records import RecordBatch
+
+if TYPE_CHECKING:
+    from tfod.example.example import Example
+
+KIND_OF_LIST: Mapping[ListKind, Kind | None] = {
+    ListKind.NONE: None,
+    ListKind.BYTES: Kind.BYTES,
+    ListKind.FLOAT: Kind.FLOAT,
+    ListKind.INT64: Kind.INT64,
+}
+_NO_VALUES = {
+    Kind.BYTES: np.empty((0, 2), np.int64),
+    Kind.FLOAT: np.empty(0, "<f4"),
+    Kind.INT64: np.empty(0, np.int64),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The values of one feature key in a batch of records.
+
+    Attributes:
+        key: the feature key.
+        kind: the list that holds the values; None for features without any list.
+        rows: which records have such a list, ascending, int64 of shape (r,).
+        splits: where the values of each of these begin, and the end, int64 of shape (r + 1,).
+        values: float32 or int64 of shape (n,); of byte strings start and length in ``buffer``,
+            int64 of shape (n, 2).
+        length: how many records the batch has.
+        buffer: holds the byte strings.
+    """
+
+    key: str
+    kind: Kind | None
+    rows: np.ndarray
+    splits: np.ndarray
+    values: np.ndarray
+    length: int
+    buffer: bytes | bytearray
+
+    @classmethod
+    def empty(cls, key: str, kind: Kind, length: int) -> Column:
+        """A column that no record has."""
+        values = _NO_VALUES[kind]
+        return cls(key, kind, np.empty(0, np.int64), np.zeros(1, np.int64), values, length, b"")
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How many values each record has, 0 without such a list; int64 of shape (length,)."""
+        found = np.diff(self.splits)
+        if len(self.rows) == self.length:
+            return found
+        counts = np.zeros(self.length, np.int64)
+        counts[self.rows] = found
+        return counts
+
+    @cached_property
+    def row_splits(self) -> np.ndarray:
+        """Where the values of each record begin, and the end; int64 of shape (length + 1,)."""
+        if len(self.rows) == self.length:
+            return self.splits
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
+
+    @cached_property
+    def present(self) -> np.ndarray:
+        """Which records have the list, with values or without; bool of shape (length,)."""
+        found = np.zeros(self.length, bool)
+        found[self.rows] = True
+        return found
+
+    def has(self, row: int) -> bool:
+        """Whether a record has the list, with values or without."""
+        if len(self.rows) == self.length:
+            return True
+        place = int(np.searchsorted(self.rows, row))
+        return place < len(self.rows) and int(self.rows[place]) == row
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """The values of one record."""
+        values: np.ndarray = self.values[self.row_splits[row] : self.row_splits[row + 1]]
+        return values
+
+    def byte_strings(self) -> list[bytes]:
+        """All values of byte strings, copied."""
+        buffer = self.buffer
+        ends = (self.values[:, 0] + self.values[:, 1]).tolist()
+        starts = self.values[:, 0].tolist()
+        return [bytes(buffer[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+    def to_arrow(self) -> Any:
+        """As an array of ``pyarrow``: lists of numbers or of binary views; values are not copied.
+
+        Raises:
+            ImportError: there is no pyarrow.
+        """
+        import pyarrow
+
+        offsets = pyarrow.array(self.row_splits)
+        if self.kind is not Kind.BYTES:
+            return pyarrow.LargeListArray.from_arrays(offsets, pyarrow.array(self.values))
+        return pyarrow.LargeListArray.from_arrays(offsets, _binary_views(pyarrow, self))
+
+
+def _binary_views(pyarrow: Any, column: Column) -> Any:
+    """Byte strings as views into the buffer; those of up to 12 bytes lie in the view itself."""
+    views = np.zeros((len(column.values), 4), "<u4")
+    lengths = column.values[:, 1]
+    views[:, 0] = lengths
+    short = lengths <= 12
+    raw = views.view(np.uint8).reshape(-1, 16)
+    data = np.frombuffer(column.buffer, np.uint8)
+    for number in np.flatnonzero(short).tolist():
+        start, length = column.values[number].tolist()
+        raw[number, 4 : 4 + length] = data[start : start + length]
+    long = np.flatnonzero(~short)
+    for byte in range(4):
+        raw[long, 4 + byte] = data[column.values[long, 0] + byte]
+    views[long, 3] = column.values[long, 0]
+    buffers = [None, pyarrow.py_buffer(views), pyarrow.py_buffer(column.buffer)]
+    return pyarrow.Array.from_buffers(pyarrow.binary_view(), len(views), buffers)
+
+
+class Form(enum.Enum):
+    """What is to be said of a record's form."""
+
+    NOT_AN_EXAMPLE = "it cannot be read as a tf.train.Example"
+    SEQUENCE_EXAMPLE = "it is a tf.train.SequenceExample"
+    READ_OTHERWISE = "TensorFlow refuses it, or reads other values than protobuf"
+    REPEATED_KEY = "a key comes more than once: the last one counts"
+
+
+@dataclass(frozen=True)
+class FormProblem:
+    """Something that is to be said of the form of one record; ``key`` may be empty."""
+
+    row: int
+    form: Form
+    reason: str
+    key: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleBatch:
+    """Consecutive records of one shard as columns.
+
+    Attributes:
+        records: the records: shard, numbers, offsets, buffer.
+        columns: by feature key. A key that holds lists of several kinds in this batch has the
+            column of the kind that came first; :meth:`column` gives each.
+        refused: the records that cannot be read and have no values, by row.
+        form: what else is to be said of the form of records, in the order of the rows.
+    """
+
+    records: RecordBatch
+    columns: Mapping[str, Column]
+    others: Mapping[tuple[str, Kind | None], Column]
+    refused: Mapping[int, FormProblem]
+    form: Sequence[FormProblem]
+
+    @classmethod
+    def of(cls, records: RecordBatch) -> ExampleBatch:
+        """Parse records; those that cannot be read are refused, and have no values."""
+        parsed = parse_examples(records.buffer, records.starts, records.lengths)
+        refused, form = _form(records, parsed.problems)
+        unread = [row for row, one in refused.items() if one.reason is not _MALFORMED]
+        if unread:  # they have values, but not for everybody: read as empty records
+            lengths = records.lengths.copy()
+            lengths[unread] = 0
+            parsed = parse_examples(records.buffer, records.starts, lengths)
+        columns: dict[str, Column] = {}
+        others: dict[tuple[str, Kind | None], Column] = {}
+        for one in parsed.columns:
+            if not len(one.rows):
+                continue
+            key, kind = one.key.decode(), KIND_OF_LIST[one.kind]
+            splits = np.concatenate((np.zeros(1, np.int64), one.ends.astype(np.int64)))
+            rows = one.rows.astype(np.int64)
+            column = Column(key, kind, rows, splits, one.values, len(records), records.buffer)
+            if columns.setdefault(key, column) is not column:
+                others[key, kind] = column
+        return cls(records, columns, others, refused, form)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Example]:
+        """The records one by one.
+
+        Raises:
+            RecordError: one is not a ``tf.train.Example``.
+        """
+        from tfod.example.example import Example  # a view of a row, which needs this module
+
+        return (Example(self, row) for row in range(len(self)))
+
+    @property
+    def buffer(self) -> bytearray:
+        """Holds the byte strings."""
+        return self.records.buffer
+
+    def column(self, key: str, kind: Kind) -> Column:
+        """The column of one key and one kind of list; an empty one where no record has it."""
+        found = self.columns.get(key)
+        if found is not None and found.kind is kind:
+            return found
+        return self.others.get((key, kind)) or Column.empty(key, kind, len(self))
+
+    def columns_of(self, key: str) -> list[Column]:
+        """The columns of one key, of each kind of list that it has in this batch."""
+        first = self.columns.get(key)
+        if first is None:
+            return []
+        return [first, *(one for (name, _), one in self.others.items() if name == key)]
+
+    def error(
+        self, row: int, cause: str, *, feature: str | None = None, remedy: str = ""
+    ) -> RecordError:
+        """An error that names one of the records."""
+        records = self.records
+        return RecordError(
+            cause,
+            shard=records.shard,
+            record=records.first + row,
+            offset=int(records.offsets[row]),
+            feature=feature,
+            remedy=remedy,
+        )
+
+    def refusal(self, row: int) -> RecordError | None:
+        """The error of a record that is not a ``tf.train.Example``; None for any other."""
+        found = self.refused.get(row)
+        if found is None:
+            return None
+        return self.error(row, f"the record is not a tf.train.Example ({found.reason})")
+
+
+_MALFORMED = "its bytes are not a message of protobuf"
+_SEQUENCE = "it has the feature lists of a SequenceExample"
+
+
+def _form(
+    records: RecordBatch, problems: Sequence[Problem]
+) -> tuple[dict[int, FormProblem], list[FormProblem]]:
+    """Which records cannot be read, and what else is to be said of the form of records."""
+    refused: dict[int, FormProblem] = {}
+    form: list[FormProblem] = []
+    unusual: set[int] = set()
+    for one in problems:
+        row = one.row
+        if one.code is ProblemCode.MALFORMED:
+            refused[row] = FormProblem(row, Form.NOT_AN_EXAMPLE, _MALFORMED)
+        elif one.code is ProblemCode.SEQUENCE_EXAMPLE:
+            refused[row] = FormProblem(row, Form.SEQUENCE_EXAMPLE, _SEQUENCE)
+        elif one.code is ProblemCode.REPEATED_KEY:
+            key = (one.key or b"").decode()
+            form.append(FormProblem(row, Form.REPEATED_KEY, "comes more than once", key))
+        elif row not in unusual and row not in refused:
+            unusual.add(row)
+            start = int(records.starts[row])
+            spelling, reason = spelling_of(records.buffer, start, start + int(records.lengths[row]))
+            if spelling is Spelling.WRONG_TYPE:
+                refused[row] = FormProblem(row, Form.NOT_AN_EXAMPLE, reason)
+            elif spelling is Spelling.OTHERWISE:
+                form.append(FormProblem(row, Form.READ_OTHERWISE, reason))
+    return refused, [one for one in form if one.row not in refused]
+
+
+def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
+    """Byte strings as texts; None where one of them is not UTF-8.
+
+    Args:
+        buffer: holds them.
+        spans: start and length of each, int64 of shape (n, 2).
+    """
+    if not len(spans):
+        return []
+    joined = gather_spans(buffer, spans, b"\0")
+    try:
+        texts = joined.decode().split("\0")
+    except UnicodeDecodeError:
+        return None
+    if len(texts) == len(spans):
+        return texts
+    starts, ends = spans[:, 0].tolist(), spans.sum(axis=1).tolist()  # some hold zero bytes
+    return [bytes(buffer[a:b]).decode() for a, b in zip(starts, ends, strict=True)]
