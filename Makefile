@@ -7,10 +7,10 @@ COVERAGE = -m coverage
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-STAGES = check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
+STAGES = check fuzz-kernel test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
 
-.PHONY: serve demo test check test-new test-cvat-2.15 test-old coverage test-lowest test-pythons \
-	test-spark benchmarks docs clean
+.PHONY: serve demo test check fuzz-kernel test-new test-cvat-2.15 test-old coverage test-lowest \
+	test-pythons test-spark benchmarks docs clean
 
 serve: $(VENV)/serve.installed
 	$(BIN)/tfod serve
@@ -27,11 +27,17 @@ test:
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi; \
 	echo "make test: every stage passed ($(STAGES))"
 
-# Style and types.
+# Style and types, and what only Rust sees of the kernel.
 check: $(VENV)/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	! command -v cargo || cargo test --quiet --offline --target-dir build/kernel \
+		--manifest-path plugin/tfod/kernel/Cargo.toml
+
+# 40 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
+fuzz-kernel: $(VENV)/test.installed
+	tests/kernel/fuzz
 
 # Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tfod.kernel import (
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 
 from tests.conftest import CORPUS, encode, frame, objects, picture
+from tests.mutants.make import all_mutants
+from tests.mutants.registry import Content, Link
 
 SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
 MALFORMED = ProblemCode.MALFORMED
@@ -146,25 +149,72 @@ def test_protobuf_agrees(payload: bytes) -> None:
     assert repr(sorted(values_of(columns, payload, 0).items())) == repr(sorted(expected.items()))
 
 
+def same_as_tensorflow(payloads: list[bytes]) -> None:
+    """TensorFlow's fast parser reads the same from each record of which nothing is to be said."""
+    tf = pytest.importorskip("tensorflow")
+    dtypes = {ListKind.BYTES: tf.string, ListKind.FLOAT: tf.float32, ListKind.INT64: tf.int64}
+    columns = both(payloads)
+    buffer = b"".join(payloads)
+    for row in set(range(len(payloads))) - {one.row for one in columns.problems}:
+        found = values_of(columns, buffer, row)
+        described = {
+            key.decode(): tf.io.RaggedFeature(dtypes[kind])
+            for key, (kind, _) in found.items()
+            if kind and key
+        }
+        if described:
+            parsed = tf.io.parse_single_example(payloads[row], described)
+            for key, tensor in parsed.items():
+                assert repr(tensor.numpy().tolist()) == repr(found[key.encode()][1])
+
+
 @pytest.mark.tensorflow
 @settings(max_examples=200)
 @given(records())
 def test_tensorflow_parses_what_has_no_problem(payload: bytes) -> None:
-    tf = pytest.importorskip("tensorflow")
-    columns = both([payload])
-    found = values_of(columns, payload, 0)
-    if columns.problems or not found:
-        return
-    dtypes = {ListKind.BYTES: tf.string, ListKind.FLOAT: tf.float32, ListKind.INT64: tf.int64}
-    described = {
-        key.decode(): tf.io.RaggedFeature(dtypes[kind])
-        for key, (kind, _) in found.items()
-        if kind and key
-    }
-    if described:
-        parsed = tf.io.parse_single_example(payload, described)
-        for key, tensor in parsed.items():
-            assert repr(tensor.numpy().tolist()) == repr(found[key.encode()][1])
+    same_as_tensorflow([payload])
+
+
+def files_of(content: Content) -> Iterator[bytes]:
+    """The bytes of a mutant's files."""
+    if isinstance(content, bytes):
+        yield content
+    elif not isinstance(content, Link):
+        for one in content.values():
+            yield from files_of(one)
+
+
+@pytest.mark.tensorflow
+def test_every_mutant() -> None:
+    """Both walk alike; both parse, with TensorFlow, whatever has the frame of a record."""
+    payloads: dict[bytes, None] = {}
+    for data in {one for mutant in all_mutants() for one in files_of(mutant.content)}:
+        same_walk(data)
+        framed = reference.find_records(np.frombuffer(data, np.uint8), len(data), False)
+        for start, length in zip(framed.starts, framed.lengths, strict=True):
+            payloads[data[start : start + length]] = None
+    assert len(payloads) > 200
+    same_as_tensorflow(list(payloads))
+
+
+def write_seeds(folder: Path) -> None:
+    """What tests/kernel/fuzz begins with."""
+    for number, seed in enumerate([*SEEDS, frame(*SEEDS[1:4])]):
+        (folder / str(number)).write_bytes(seed)
+
+
+def test_what_was_fuzzed() -> None:
+    """Both agree on every input that has reached something new: whole, in halves, and beyond."""
+    folder = os.environ.get("TFOD_FUZZED")
+    if folder is None:
+        pytest.skip("tests/kernel/fuzz says where that is")
+    inputs = sorted(Path(folder).iterdir())
+    assert len(inputs) > 100
+    for path in inputs:
+        data = path.read_bytes()
+        same_walk(data)
+        both([data])
+        both([data[: len(data) // 2], data[len(data) // 2 :], b"", data])
 
 
 @pytest.mark.parametrize("shard", SHARDS, ids=lambda path: str(path.relative_to(CORPUS)))

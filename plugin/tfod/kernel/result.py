@@ -70,7 +70,7 @@ class FoundRecords:
     end: WalkEnd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeyColumn:
     """The values of one key and kind of list.
 
@@ -90,7 +90,7 @@ class KeyColumn:
     values: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something to be said of a row; ``key`` is None where no feature is concerned."""
 

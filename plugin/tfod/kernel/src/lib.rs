@@ -2,7 +2,8 @@
 //! gathered, behind a plain C interface.
 //!
 //! It knows bytes, not meaning, and never trusts a length: whatever a record claims, memory stays
-//! below 64 times the bytes that are handed in, and time is linear in them. All logic is safe Rust,
+//! below 128 times the bytes that are handed in (for real records it is about twice), and time is
+//! linear in them. All logic is safe Rust,
 //! but for the processor's instructions in [`crc`]; this file alone touches raw pointers, which its
 //! caller (`compiled.py`) has made from arrays.
 
