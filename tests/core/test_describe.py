@@ -11,6 +11,8 @@ import pytest
 from tfod.cli import describe_command
 from tfod.cli import main as cli
 from tfod.detection.describe import describe
+from tfod.kernel import WHY_NOT_COMPILED
+from tfod.version import __version__
 
 from tests.conftest import objects, picture
 
@@ -120,6 +122,17 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main([])
     assert caught.value.code == 2
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-    assert capsys.readouterr().out.startswith("tfod ")
+
+
+@pytest.mark.parametrize("chosen", ["", "0"])
+def test_version_says_which_kernel(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv("TFOD_KERNEL", chosen)
+    command = [sys.executable, "-m", "tfod.cli.main", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    line = f"tfod {__version__} "
+    if chosen == "0":
+        assert done.stdout == line + "(Python kernel, slower: TFOD_KERNEL=0)\n"
+    elif WHY_NOT_COMPILED:
+        assert done.stdout == line + f"(Python kernel, slower: {WHY_NOT_COMPILED})\n"
+    else:
+        assert done.stdout == line + "(compiled kernel)\n"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import CORPUS, require
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,3 +70,50 @@ def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_p
     )
     assert done.stdout.startswith(str(tmp_path))
     assert "'coco'" in done.stdout and "_tfod_import_hook" in done.stdout
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """The command of an environment that has the wheel; what it needs is the one's that runs."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
+    subprocess.run([*command, "--no-index", str(wheel)], check=True, capture_output=True)
+    return folder / "bin" / "tfod"
+
+
+def run(*command: str | Path) -> str:
+    environment = {"PATH": "", "TFOD_ACTIVATE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_wheel_has_the_compiled_kernel(wheel: Path, tmp_path: Path) -> None:
+    """It is of this platform, of any Python 3, and reads."""
+    require("cargo", shutil.which("cargo") is not None)
+    assert wheel.name.startswith("tfod-") and "-py3-none-" in wheel.name
+    assert not wheel.name.endswith("-any.whl")
+    tfod = installed(wheel, tmp_path / "environment")
+    assert run(tfod, "--version").endswith(" (compiled kernel)\n")
+    shard = CORPUS / "blood-cells" / "test.record"
+    assert run(tfod, "describe", shard).startswith("1 shard, ")
+
+
+def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="builds with the tools of the main environment only")
+    command = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "-w", str(tmp_path), str(ROOT)],
+        env={**os.environ, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = [line.strip() for line in done.stdout.splitlines() if "the kernel is" in line]
+    assert said == ["tfod: the kernel is not compiled (no cargo): slower, same results"]
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    tfod = installed(wheel, tmp_path / "environment")
+    slower = "(Python kernel, slower: not compiled when tfod was installed)"
+    assert run(tfod, "--version").endswith(f" {slower}\n")

@@ -36,12 +36,24 @@ EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
 
+class _Version(argparse.Action):
+    """Shows the version, and who takes records apart."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from tfod.kernel import WHY_NOT_COMPILED
+
+        slower = f"Python kernel, slower: {WHY_NOT_COMPILED}"
+        print(f"tfod {__version__} ({slower if WHY_NOT_COMPILED else 'compiled kernel'})")
+        parser.exit()
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Build the parser of all subcommands, or of the one that is typed and those beside it."""
     parser = argparse.ArgumentParser(
         prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
     )
-    parser.add_argument("--version", action="version", version=f"tfod {__version__}")
+    said = "show program's version number and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, help=said)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
     for name in dict.fromkeys(wanted):
