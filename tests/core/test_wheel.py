@@ -106,7 +106,8 @@ def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
     done = subprocess.run(
         [*command, "-w", str(tmp_path), str(ROOT)],
         env={**os.environ, "PATH": ""},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=True,
     )
