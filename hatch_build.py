@@ -7,6 +7,7 @@ Python does the kernel's work; one line says so.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -39,9 +40,17 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.copyfile(built, f"{installed}.new")
             os.replace(f"{installed}.new", installed)
         else:
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data |= {"pure_python": False, "tag": f"py3-none-{platform}"}
+            build_data |= {"pure_python": False, "tag": f"py3-none-{_platform()}"}
             build_data["force_include"][str(built)] = f"tfod/kernel/{built.name}"
+
+
+def _platform() -> str:
+    """What the wheel is for: cargo builds for one machine, where macOS's Python may be of two."""
+    name = sysconfig.get_platform()
+    if sys.platform == "darwin":
+        machine = platform.machine()
+        name = f"macosx-{'11.0' if machine == 'arm64' else '10.12'}-{machine}"  # Rust's oldest
+    return name.replace("-", "_").replace(".", "_")
 
 
 def _compile(source: Path, target: Path) -> str:
