@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     )
     from tfod.example.wire import Kind
     from tfod.tfrecord.compression import Compression
+    from tfod.tfrecord.label_files import find_label_map
     from tfod.tfrecord.publishing import WriteError
     from tfod.tfrecord.records import Record, read_record_stream, read_records
     from tfod.tfrecord.shard_file import ByteSpan, RecordIndex
-    from tfod.tfrecord.shards import ShardSet, find_label_map, find_shards
+    from tfod.tfrecord.shards import ShardSet, find_shards
     from tfod.tfrecord.writer import RecordWriter, ShardSetWriter, write_records
 
 __all__ = [
@@ -126,10 +127,11 @@ _NAMES_OF_MODULES = {
         "parse_label_map",
         "read_label_map",
     ),
+    "tfod.tfrecord.label_files": ("find_label_map",),
     "tfod.tfrecord.publishing": ("WriteError",),
     "tfod.tfrecord.records": ("Record", "read_record_stream", "read_records"),
     "tfod.tfrecord.shard_file": ("ByteSpan", "RecordIndex"),
-    "tfod.tfrecord.shards": ("ShardSet", "find_label_map", "find_shards"),
+    "tfod.tfrecord.shards": ("ShardSet", "find_shards"),
     "tfod.detection.stream": (
         "decode_detection",
         "read_batches",

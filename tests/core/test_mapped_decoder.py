@@ -14,13 +14,14 @@ from tfod.detection import roles
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
 from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import LabelMapItem
-from tfod.detection.labels_file import find_labels, labels_text, read_labels
+from tfod.detection.labels_file import labels_text, read_labels
 from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.counted_names import FileName, file_names, parse_file_name
+from tfod.tfrecord.label_files import find_labels
 
 from tests.conftest import encode, objects, picture
 from tests.picture_kinds import HEIGHT, WIDTH, saved

@@ -16,9 +16,10 @@ import tfod
 from tfod.detection.describe import describe
 from tfod.detection.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
-from tfod.tfrecord.shards import find_label_map, find_shards
+from tfod.tfrecord.shards import find_shards
 
 from tests.conftest import encode, frame, objects, picture
 from tests.zip_forge import Item, forge

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tfod.errors import ShardsNotFoundError
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
     PictureFolders,
@@ -16,7 +17,6 @@ from tfod.tfrecord.naming import (
 )
 from tfod.tfrecord.shards import (
     ShardName,
-    find_label_map,
     find_shards,
     looks_like_shard,
     parse_shard_name,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tfod.kernel import (
     WHY_NOT_COMPILED,
     code_spans,
+    copy_spans,
     find_records,
     gather_spans,
     hash_spans,
@@ -313,6 +314,14 @@ def test_the_reference_agrees_on_spans(
     parts = [buffer[a : a + n] if 0 <= a <= a + n <= len(buffer) else b"" for a, n in numbers]
     assert gather_spans(buffer, found, separator) == separator.join(parts)
     assert reference.gather_spans(array, found, separator) == separator.join(parts)
+    joined = b"".join(parts)
+    for copy, source in ((copy_spans, buffer), (reference.copy_spans, array)):
+        room = np.zeros(len(joined) + 1, np.uint8)
+        copy(source, found, room[:-1])
+        assert room.tobytes() == joined + b"\0"
+        with pytest.raises(ValueError, match="do not fit"):
+            copy(source, found, room)
+        assert room.tobytes() == joined + b"\0"
     expected = [google_crc32c.value(part) << 32 | zlib.crc32(part) for part in parts]
     assert hash_spans(buffer, found).tolist() == expected
     assert reference.hash_spans(array, found).tolist() == expected

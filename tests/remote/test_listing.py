@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from tfod.detection.label_map import load_label_map
-from tfod.detection.labels_file import find_labels, load_classes
+from tfod.detection.labels_file import load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
+from tfod.tfrecord.label_files import find_label_map, find_labels
 from tfod.tfrecord.remote import (
     RemoteError,
     RemoteFile,
@@ -26,7 +27,7 @@ from tfod.tfrecord.remote import (
 )
 from tfod.tfrecord.remote_shards import look_for_shards
 from tfod.tfrecord.shard_file import RecordIndex
-from tfod.tfrecord.shards import find_label_map, find_shards
+from tfod.tfrecord.shards import find_shards
 
 from tests.conftest import require
 from tests.remote.conftest import Bucket

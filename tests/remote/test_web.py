@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tfod.errors import ShardsNotFoundError
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.remote import RemoteError, is_pattern, list_remote, set_patience
 from tfod.tfrecord.remote_stream import RemoteReadError, RemoteStream
-from tfod.tfrecord.shards import find_label_map, find_shards
+from tfod.tfrecord.shards import find_shards
 
 from tests.conftest import frame
 from tests.remote.servers import Proxy, Web, silent_server

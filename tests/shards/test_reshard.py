@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.shards.rearrange.reshard import reshard
 from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
-from tfod.tfrecord.shards import find_label_map, find_shards, parse_shard_name, similar_file_names
+from tfod.tfrecord.shards import find_shards, parse_shard_name, similar_file_names
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import frame

@@ -23,8 +23,9 @@ from tfod.detection.schema import IMAGE_LABEL, FeatureSpec
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
 from tfod.example.wire import Kind
 from tfod.tensorflow import dataset, feature_description, locating_damage
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_label_map, find_shards
+from tfod.tfrecord.shards import find_shards
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects

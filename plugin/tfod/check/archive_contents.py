@@ -18,8 +18,9 @@ from tfod.check.collector import Collector
 from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
 from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
+from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.records import is_record_header
-from tfod.tfrecord.shards import LabelMapFinder, ShardSet, group_shards, looks_like_shard
+from tfod.tfrecord.shards import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, protobuf_texts_in
 from tfod.tfrecord.remote import absolute, folder_of, is_url, name_of
-from tfod.tfrecord.shards import LabelMapFinder, files_below, is_named_label_map, protobuf_texts_in
+from tfod.tfrecord.shards import files_below
 
 LABEL_MAP_ENDING = ".pbtxt"
 

@@ -17,11 +17,11 @@ from tfod.check.rules.dataset import EmptySource
 from tfod.detection.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.publishing import require_published
 from tfod.tfrecord.remote import folder_of, is_url
 from tfod.tfrecord.remote_shards import look_for_shards
 from tfod.tfrecord.shards import (
-    LabelMapFinder,
     ShardSet,
     files_below,
     find_shards,

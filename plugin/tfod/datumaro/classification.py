@@ -21,13 +21,13 @@ from tfod.datumaro.options import (
 from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
-from tfod.detection.labels_file import LABELS_FILE, find_labels, labels_text
+from tfod.detection.labels_file import labels_text
 from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.roles import classification_roles
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
+from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
 from tfod.tfrecord.shard_layout import OptionError
-from tfod.tfrecord.shards import LabelMapFinder
 from tfod.tfrecord.writer import ShardSetWriter
 
 # What follows from the picture, or from the label: channels, size, a vector of zeros and a one.

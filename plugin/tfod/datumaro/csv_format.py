@@ -32,6 +32,7 @@ from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.label_map import LabelMap, load_label_map
 from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
+from tfod.tfrecord.label_files import find_label_map, is_named_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
     PictureFolders,
@@ -39,7 +40,7 @@ from tfod.tfrecord.naming import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.shards import find_label_map, find_shards, is_named_label_map, stem_of_subset
+from tfod.tfrecord.shards import find_shards, stem_of_subset
 
 _log = logging.getLogger(__name__)
 _MOST_EXAMPLES = 3

@@ -28,6 +28,7 @@ from tfod.detection.roles import Roles
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.example.example import Example
+from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
     PictureFolders,
@@ -39,12 +40,7 @@ from tfod.tfrecord.opening import shard_size
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.shard_file import ShardIdentity, identify
 from tfod.tfrecord.shard_sources import require_content
-from tfod.tfrecord.shards import (
-    LabelMapFinder,
-    ShardSet,
-    find_shards,
-    is_named_label_map,
-)
+from tfod.tfrecord.shards import ShardSet, find_shards
 
 _log = logging.getLogger(__name__)
 

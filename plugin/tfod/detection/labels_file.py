@@ -12,44 +12,10 @@ from collections.abc import Iterable
 
 from tfod.detection.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
 from tfod.errors import LabelMapError, ShardError
-from tfod.tfrecord.opening import open_shard, shard_size, zip_member
-from tfod.tfrecord.remote import RemoteError, files_in_folder, folder_of, is_url, name_of
+from tfod.tfrecord.opening import open_shard, shard_size
 
-LABELS_FILE = "labels.txt"
 _LONGEST = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
-
-
-def find_labels(shard: str) -> str | None:
-    """The ``labels.txt`` that goes with a shard: beside it, or one folder up; None without one.
-
-    Raises:
-        ShardError: the shard is in a zip that is damaged.
-    """
-    return labels_for_folder(folder_of(shard))
-
-
-def labels_for_folder(folder: str) -> str | None:
-    """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
-    for where in dict.fromkeys((folder, folder_of(folder))):
-        if is_url(where):
-            found = _remote_labels(where)
-        else:
-            path = os.path.join(where, LABELS_FILE)
-            is_there = os.path.isfile(path) or zip_member(path) is not None
-            found = path if is_there else None
-        if found is not None:
-            return found
-    return None
-
-
-def _remote_labels(folder: str) -> str | None:
-    """The file in a remote folder; one that cannot be listed has none."""
-    try:
-        files = files_in_folder(folder)
-    except RemoteError:
-        return None
-    return next((one.url for one in files if name_of(one.url) == LABELS_FILE), None)
 
 
 def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
@@ -123,7 +89,7 @@ def labels_text(items: Iterable[LabelMapItem]) -> str:
     for item in items:
         if len(item.class_name.splitlines()) > 1 or item.class_name.endswith("\n"):
             raise LabelMapError(
-                f"the class {item.class_name!r} has a line break, which {LABELS_FILE} cannot hold; "
+                f"the class {item.class_name!r} has a line break, which labels.txt cannot hold; "
                 "rename it"
             )
         lines.append(f"{item.id}:{item.class_name}\n")

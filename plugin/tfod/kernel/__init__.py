@@ -33,6 +33,7 @@ __all__ = [
     "ProblemCode",
     "WalkEnd",
     "code_spans",
+    "copy_spans",
     "find_records",
     "gather_spans",
     "hash_spans",
@@ -122,6 +123,20 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
     """
     found: bytes = _kernel.gather_spans(_bytes(buffer), spans, separator)
     return found
+
+
+def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
+    """Write the bytes of the spans one behind the other.
+
+    Args:
+        buffer: bytes that hold the spans.
+        spans: start and length of each, int64 of shape (n, 2), within the buffer.
+        out: where to, uint8 of shape (m,), of just so many bytes.
+
+    Raises:
+        ValueError: it is not of just so many bytes.
+    """
+    _kernel.copy_spans(_bytes(buffer), spans, out)
 
 
 def _bytes(buffer: Bytes) -> np.ndarray:

@@ -178,3 +178,12 @@ def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> byt
     found = np.empty(_counted(_library.tfod_gather_spans(*addressed, byte, None, 0)), np.uint8)
     _counted(_library.tfod_gather_spans(*addressed, byte, _at(found), len(found)))
     return found.tobytes()
+
+
+def copy_spans(buffer: np.ndarray, spans: np.ndarray, out: np.ndarray) -> None:
+    """Write the bytes of the spans; see :func:`tfod.kernel.copy_spans`."""
+    spans = np.ascontiguousarray(spans, "<i8")
+    addressed = _addressed(buffer, spans)
+    needed = _counted(_library.tfod_gather_spans(*addressed, -1, _at(out), len(out)))
+    if needed != len(out):
+        raise ValueError(f"{needed} bytes do not fit into {len(out)}")

@@ -333,3 +333,11 @@ def code_spans(buffer: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nd
 def gather_spans(buffer: np.ndarray, spans: np.ndarray, separator: bytes) -> bytes:
     """The bytes of the spans, joined; see :func:`tfod.kernel.gather_spans`."""
     return separator.join(_parts(buffer, spans))
+
+
+def copy_spans(buffer: np.ndarray, spans: np.ndarray, out: np.ndarray) -> None:
+    """Write the bytes of the spans; see :func:`tfod.kernel.copy_spans`."""
+    gathered = gather_spans(buffer, spans, b"")
+    if len(gathered) != len(out):
+        raise ValueError(f"{len(gathered)} bytes do not fit into {len(out)}")
+    out[:] = np.frombuffer(gathered, np.uint8)

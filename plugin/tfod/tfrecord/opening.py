@@ -23,7 +23,7 @@ def zip_member(path: str) -> ZipMember | None:
     Raises:
         ShardError: the zip is damaged, or the entry is one that should not be read.
     """
-    if is_url(path) or os.path.lexists(path):
+    if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
     from tfod.tfrecord.shard_zip import find_member, require_readable  # needed for zips alone
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 import google_crc32c
 import numpy as np
 
-from tfod.kernel import gather_spans
+from tfod.kernel import copy_spans
 from tfod.tfrecord.compression import Compression, Deflater
 from tfod.tfrecord.publishing import WriteError, absent_folders, hidden_path, publish_together
 from tfod.tfrecord.records import RecordBatch, masked_crc32c
@@ -21,8 +21,9 @@ from tfod.tfrecord.remote import require_local
 from tfod.tfrecord.shards import shard_file_names
 
 _crc32c = google_crc32c.value
-# Not more: for one large write the kernel looks for large pages, and took 5 times as long.
 _BUFFER_BYTES = 1 << 17
+# Not more: for one large write the system looks for large pages, and took up to 10 times as long.
+_LARGEST_WRITE = 1 << 18
 _ALL = slice(None)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
@@ -59,7 +60,12 @@ class AtomicFile:
             WriteError: the disk does not take them; so do the methods below.
         """
         try:
-            self.stream.write(data)
+            if len(data) <= _LARGEST_WRITE:
+                self.stream.write(data)
+                return
+            view = memoryview(data)
+            for start in range(0, len(view), _LARGEST_WRITE):
+                self.stream.write(view[start : start + _LARGEST_WRITE])
         except OSError as error:
             raise self._failure(error) from None
 
@@ -186,6 +192,9 @@ class ShardSetWriter:
         self._writers: list[RecordWriter] = []
         self._written = 0
         self._in_turn = True
+        self._room = np.empty(
+            0, np.uint8
+        )  # allocating it again and again takes longer than to fill it
         self.count = 0
         try:
             for _ in range(num_shards):
@@ -219,9 +228,12 @@ class ShardSetWriter:
             self._copy_by_size(buffer, spans, self._shard_size)
             return
         turns = len(self._writers)
-        for first in range(min(turns, len(spans))):
-            writer = self._writers[(self.count + first) % turns]
-            writer.copy(_joined(buffer, spans[first::turns]))
+        shards = (self.count + np.arange(len(spans))) % turns
+        joined = self._joined(buffer, spans[np.argsort(shards, kind="stable")])
+        ends = np.bincount(shards, spans[:, 1], turns).astype(np.int64).cumsum()
+        for shard in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+            start = int(ends[shard - 1]) if shard else 0
+            self._writers[shard].copy(joined[start : int(ends[shard])])
         self.count += len(spans)
 
     def complete(self) -> None:
@@ -282,10 +294,21 @@ class ShardSetWriter:
                 self._next_shard()
                 continue
             stop = max(stop, first + 1)  # larger than a shard: it gets one of its own
-            self._writers[-1].copy(_joined(buffer, spans[first:stop]))
+            self._writers[-1].copy(self._joined(buffer, spans[first:stop]))
             self._written += int(ends[stop - 1]) - before
             self.count += stop - first
             first, before = stop, int(ends[stop - 1])
+
+    def _joined(self, buffer: bytearray, spans: np.ndarray) -> memoryview:
+        """The bytes of some spans one behind the other, until the next call."""
+        starts, stops = spans[:, 0], spans.sum(axis=1)
+        if (starts[1:] == stops[:-1]).all():  # they lie so
+            return memoryview(buffer)[starts[0] : stops[-1]] if len(spans) else memoryview(b"")
+        size = int(spans[:, 1].sum())
+        if size > len(self._room):
+            self._room = np.empty(size, np.uint8)
+        copy_spans(buffer, spans, self._room[:size])
+        return self._room.data[:size]
 
     def _next_shard(self) -> None:
         self.complete()  # closes the full ones: a process may only hold so many files open
@@ -296,14 +319,6 @@ class ShardSetWriter:
         self._files.append(file)
         self._writers.append(RecordWriter(file, self._compression))
         self._written = 0
-
-
-def _joined(buffer: bytearray, spans: np.ndarray) -> bytes | memoryview:
-    """The bytes of some spans one behind the other; not copied where they lie so."""
-    starts, stops = spans[:, 0], spans.sum(axis=1)
-    if (starts[1:] == stops[:-1]).all():
-        return memoryview(buffer)[starts[0] : stops[-1]]
-    return gather_spans(buffer, spans)
 
 
 def write_records(

@@ -11,14 +11,14 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.label_map import load_label_map
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
 from tfod.shards.rearrange.merged_classes import MergedClasses
-from tfod.shards.rearrange.sound_shards import missing_shards, sound_batches, sound_examples
+from tfod.shards.rearrange.sound_shards import missing_shards, sound_examples
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.records import RecordBatch
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.shard_sources import find_all_shards
 from tfod.tfrecord.writer import ShardSetWriter
@@ -127,9 +127,10 @@ def merge(
             out.require_free(one.subset)
         for one in sets:
             for path in one.paths:
-                for example in sound_examples(path):
-                    classes.see(example)
-                    equal.see(example, one.subset)
+                for batch in sound_examples(path):
+                    for example in batch:
+                        classes.see(example)
+                        equal.see(example, one.subset)
         merged = classes.finish()
         out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
         equal.find()
@@ -137,7 +138,7 @@ def merge(
         for one in sets:
             writer = out.add_subset(one.subset, layout or ShardLayout())
             for path in one.paths:
-                for batch in sound_batches(path):
+                for batch in sound_examples(path):
                     run.copy(batch, writer)
             writer.complete()
             run.records[one.subset] = writer.count
@@ -202,11 +203,10 @@ class _Run:
     _number: int = 0
     _kept: dict[int, set[bytes]] = field(default_factory=dict)
 
-    def copy(self, batch: RecordBatch, writer: ShardSetWriter) -> None:
+    def copy(self, batch: ExampleBatch, writer: ShardSetWriter) -> None:
         """Write the next records but those to be left out."""
         first = 0  # of the rows that are written as they are
-        for row, record in enumerate(batch.records()):
-            example = Example.of(record, batch.shard)
+        for row, example in enumerate(batch):
             if self._number == self.equal.count:
                 raise example.error("was not there a moment ago", remedy="try again")
             changes = self.classes.changes(example)
@@ -215,12 +215,12 @@ class _Run:
             self._number += 1
             if payload is None and not dropped:
                 continue
-            writer.copy(batch, slice(first, row))
+            writer.copy(batch.records, slice(first, row))
             first = row + 1
             if payload is not None and not dropped:
                 writer.write(payload)
                 self.rewritten += 1
-        writer.copy(batch, slice(first, None))
+        writer.copy(batch.records, slice(first, None))
 
     def _is_repeated(self, example: Example, payload: bytes | None) -> bool:
         """Whether to leave a record out; what is equal is counted and listed."""

@@ -12,7 +12,7 @@ from tfod.errors import LabelMapError
 from tfod.example.example import Example, int64_feature
 from tfod.shards.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, classes_of
 from tfod.shards.rearrange.sound_shards import several_label_maps
-from tfod.tfrecord.shards import LabelMapFinder
+from tfod.tfrecord.label_files import LabelMapFinder
 
 _ID_LISTS = tuple(keys.IMAGE_ATTRIBUTES.values())
 

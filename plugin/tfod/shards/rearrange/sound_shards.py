@@ -6,15 +6,19 @@ import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfod.errors import LabelMapError, RecordError, ShardError
-from tfod.example.example import Example
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.label_files import LabelMapFinder, labels_for_folder
 from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.records import RecordBatch, read_record_batches, shard_compression
 from tfod.tfrecord.remote import folder_of
-from tfod.tfrecord.shards import LabelMapFinder, ShardSet
+from tfod.tfrecord.shards import ShardSet
+
+if TYPE_CHECKING:
+    from tfod.example.columns import ExampleBatch
 
 
 @contextlib.contextmanager
@@ -43,11 +47,11 @@ def sound_batches(path: str) -> Iterator[RecordBatch]:
         yield from read_record_batches(path)
 
 
-def sound_examples(path: str) -> Iterator[Example]:
-    """Every record of a shard as an Example; errors as :func:`sound_batches`, and RecordError."""
-    for batch in sound_batches(path):
-        for record in batch.records():
-            yield Example.of(record, path)
+def sound_examples(path: str) -> Iterator[ExampleBatch]:
+    """The same as columns."""
+    from tfod.example.columns import ExampleBatch  # who copies records does not look into them
+
+    return map(ExampleBatch.of, sound_batches(path))
 
 
 def compression_of(path: str) -> Compression:
@@ -75,7 +79,7 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
         LabelMapError: they have several that differ.
     """
     finder = LabelMapFinder()
-    labels_for = functools.cache(_labels_for_folder)
+    labels_for = functools.cache(labels_for_folder)
     found: dict[str, None] = {}
     for path in paths:
         label_map, rivals = finder.find(path)
@@ -93,12 +97,6 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
         first, second = list(contents.values())[:2]
         raise LabelMapError(f"{first} and {second} differ; tfod merge makes one of them")
     return next((FoundLabelMap(path, content) for content, path in contents.items()), None)
-
-
-def _labels_for_folder(folder: str) -> str | None:
-    from tfod.detection.labels_file import labels_for_folder  # loads protobuf, which most need not
-
-    return labels_for_folder(folder)
 
 
 def several_label_maps(path: str, rivals: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import LabelMap
-from tfod.detection.labels_file import LABELS_FILE, read_classes
+from tfod.detection.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.example import Example
 from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
@@ -24,6 +24,7 @@ from tfod.shards.rearrange.sound_shards import (
     sound_examples,
 )
 from tfod.shards.rearrange.stratification import LabelCounts, stratify
+from tfod.tfrecord.label_files import LABELS_FILE
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.tfrecord.remote import name_of
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
@@ -99,8 +100,9 @@ def split(
             out.add_text(name if name == LABELS_FILE else LABEL_MAP_FILE, label_map.content)
         survey = _Survey(read_classes(label_map.path)[0] if label_map else None)
         for path in paths:
-            for example in sound_examples(path):
-                survey.see(example)
+            for batch in sound_examples(path):
+                for example in batch:
+                    survey.see(example)
         if not survey.count:
             raise ShardsNotFoundError(f"{paths[0]}: there is no record to split")
         part_of = survey.deal(_capacities(parts, survey.count), seed)
@@ -111,11 +113,11 @@ def split(
         writers = [out.add_subset(part, layout or ShardLayout()) for part in parts]
         number = 0
         for path in paths:
-            for batch in sound_batches(path):
-                parts_here = part_of[number : number + len(batch)]
+            for copied in sound_batches(path):
+                parts_here = part_of[number : number + len(copied)]
                 for part in np.unique(parts_here).tolist():
-                    writers[part].copy(batch, np.flatnonzero(parts_here == part))
-                number += len(batch)
+                    writers[part].copy(copied, np.flatnonzero(parts_here == part))
+                number += len(copied)
         if number != len(part_of):
             raise ShardError("was changed while it was read", shard=paths[0], remedy="try again")
     names, boxes = survey.boxes(part_of, len(parts))

@@ -1,0 +1,132 @@
+"""Which file beside a shard names its classes: a label map, or a ``labels.txt``."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from tfod.tfrecord.opening import zip_member
+from tfod.tfrecord.remote import RemoteError, files_in_folder, folder_of, is_url, name_of
+from tfod.tfrecord.shards import ShardName, parse_shard_name
+
+LABELS_FILE = "labels.txt"
+_LABEL_MAP = "label_map"
+
+
+def protobuf_texts_in(folder: str) -> list[str]:
+    """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip or a URL.
+
+    A remote folder that cannot be listed has none: many servers list nothing at all.
+    """
+    if is_url(folder):
+        try:
+            return [one.url for one in files_in_folder(folder) if one.url.endswith(".pbtxt")]
+        except RemoteError:
+            return []
+    if os.path.isdir(folder):
+        return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
+    from tfod.tfrecord.shard_zip import files_in  # needed for zips alone
+
+    return sorted(path for path in files_in(folder) if path.endswith(".pbtxt"))
+
+
+def find_label_map(shard: str) -> tuple[str | None, list[str]]:
+    """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
+    found, rivals = LabelMapFinder().find(shard)
+    return found, list(rivals)
+
+
+class LabelMapFinder:
+    """Finds the label maps of many shards; what a folder holds is looked at once.
+
+    Args:
+        texts_in: lists a folder's ``.pbtxt`` files.
+    """
+
+    def __init__(self, texts_in: Callable[[str], Sequence[str]] = protobuf_texts_in) -> None:
+        self._texts_in = texts_in
+        self._folders: dict[str, _Candidates] = {}
+
+    def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
+        """Find the label map that goes with a shard: beside it, or one folder up.
+
+        In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
+        ``*label*map*.pbtxt``, another ``*.pbtxt``.
+
+        Returns:
+            Its path or None, and the candidates of equal rank when there are several (then None).
+        """
+        folder = folder_of(shard)
+        name = parse_shard_name(shard) or ShardName(os.path.splitext(name_of(shard))[0])
+        places = [folder, folder_of(folder)]
+        # A zip is the top; so is a bucket.
+        for where in places[:1] if os.path.isfile(folder) else dict.fromkeys(places):
+            if where not in self._folders:
+                self._folders[where] = _Candidates(self._texts_in(where))
+            best = self._folders[where].best(name.stem.lower())
+            if best:
+                return (best[0], ()) if len(best) == 1 else (None, best)
+        return None, ()
+
+
+class _Candidates:
+    """The label maps that lie in one folder, by what their names say."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        by_name: dict[str, list[str]] = {}
+        named: list[str] = []
+        others: list[str] = []
+        for path in paths:
+            root = name_of(path).lower()[: -len(".pbtxt")]
+            plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
+            by_name.setdefault(plain, []).append(path)
+            if "label" in plain and "map" in plain:
+                named.append(path)
+            # pipeline and graph files are protobuf text too
+            elif not re.search(r"graph|pipeline|config|solver|train_val", root):
+                others.append(path)
+        self._by_name = {name: tuple(found) for name, found in by_name.items()}
+        self._of_any = self._by_name.get(_LABEL_MAP) or tuple(named or others)
+
+    def best(self, stem: str) -> tuple[str, ...]:
+        """Those that fit a shard of this stem best; of all stems without one the same tuple."""
+        return self._by_name.get(f"{stem}_{_LABEL_MAP}") or self._of_any
+
+
+def is_named_label_map(path: str) -> bool:
+    """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
+    return "label" in os.path.basename(path).lower()
+
+
+def find_labels(shard: str) -> str | None:
+    """The ``labels.txt`` that goes with a shard: beside it, or one folder up; None without one.
+
+    Raises:
+        ShardError: the shard is in a zip that is damaged.
+    """
+    return labels_for_folder(folder_of(shard))
+
+
+def labels_for_folder(folder: str) -> str | None:
+    """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
+    for where in dict.fromkeys((folder, folder_of(folder))):
+        if is_url(where):
+            found = _remote_labels(where)
+        else:
+            path = os.path.join(where, LABELS_FILE)
+            is_there = os.path.isfile(path) or zip_member(path) is not None
+            found = path if is_there else None
+        if found is not None:
+            return found
+    return None
+
+
+def _remote_labels(folder: str) -> str | None:
+    """The file in a remote folder; one that cannot be listed has none."""
+    try:
+        files = files_in_folder(folder)
+    except RemoteError:
+        return None
+    return next((one.url for one in files if name_of(one.url) == LABELS_FILE), None)
