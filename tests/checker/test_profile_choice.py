@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tfod.check.profile import READY
-from tfod.check.profile_choice import Sample, choose_profile, sample_of
+from tfod.check.profile_choice import Sample, choose_profile, samples_of
 from tfod.detection.keys import BOX, OBJECT_ATTRIBUTES
-from tfod.detection.stream import read_examples
+from tfod.detection.stream import read_batches
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
@@ -39,7 +39,7 @@ KERAS = {
 def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> Sample:
     """The sample of a record made of these features."""
     features = {key: value for part in parts for key, value in part.items() if key not in without}
-    return sample_of(Example.from_bytes(encode(features)))
+    return samples_of(Example.from_bytes(encode(features)).batch)[0]
 
 
 SIZE = {"image/height": 1, "image/width": 1}
@@ -255,6 +255,6 @@ def test_real_shards(corpus: Path, folder: str, profile: str | None) -> None:
     shards = sorted({*corpus.joinpath(folder).rglob("*.*record")})
     assert shards
     for shard in shards:
-        chosen = choose_profile([sample_of(example) for example in read_examples(shard)])
+        chosen = choose_profile([one for batch in read_batches(shard) for one in samples_of(batch)])
         assert (chosen and chosen[0].name) == profile, shard
         assert chosen is None or chosen[1].startswith("best fit: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import random
 import shutil
@@ -573,6 +574,11 @@ class TestShards:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(list(dataset(folder))) == 3
+
+    def test_a_compressed_one_without_records(self, tmp_path: Path) -> None:
+        write_records(tmp_path, "s", [record(str(n)) for n in range(2)])
+        (tmp_path / "a.tfrecord").write_bytes(gzip.compress(b""))
+        assert len(list(dataset(tmp_path, batch_size=2, decode=False))) == 1
 
     def test_in_a_zip(self, tmp_path: Path) -> None:
         (path,) = write_records(tmp_path, "s", [record()])

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
+
 from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
@@ -19,7 +21,7 @@ from tfod.check.profile import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.records import read_record_stream
+from tfod.tfrecord.records import read_record_batch_stream
 
 MOST_DECODED = 1000
 """So many images are decoded unless another number is asked for: 5 s for images of a megapixel."""
@@ -136,29 +138,35 @@ class _Counter:
             size = location.known_size() or 0
             if location.remote:
                 records += size // _REMOTE_RECORD
-            for end in ends:
-                records += 1
-                at = done + end
-                if at > _MOST_COUNTED or (records > enough and at > _COUNTED_WHOLE):
-                    return records * max(total, at) // at
+            for batch in ends:
+                at, counts = done + batch, records + np.arange(1, len(batch) + 1)
+                stops = (at > _MOST_COUNTED) | ((counts > enough) & (at > _COUNTED_WHOLE))
+                if stops.any():
+                    row = int(stops.argmax())
+                    read = int(at[row])
+                    return int(counts[row]) * max(total, read) // read
+                records += len(batch)
             done += size
         return records
 
-    def _files(self) -> Iterator[tuple[Location, Iterator[int]]]:
-        """Each file, and how many of its bytes have been read after each of its records."""
+    def _files(self) -> Iterator[tuple[Location, Iterator[np.ndarray]]]:
+        """Each file, and how many of its bytes have been read after each of its records.
+
+        The records of a file come in batches, int64 of shape (n,) each.
+        """
         for shard in self._inventory.shards:
             location = shard.location
             yield location, iter(()) if location.remote else self._ends_in_shard(location)
         for location in self._inventory.archives:
             yield location, self._ends_in_archive(location)
 
-    def _ends_in_shard(self, location: Location) -> Iterator[int]:
+    def _ends_in_shard(self, location: Location) -> Iterator[np.ndarray]:
         with suppress(OSError), location.open() as stream:
-            for end in self._ends(stream, location.name):
+            for ends in self._ends(stream, location.name):
                 # A compressed shard has been read less far than the records reach.
-                yield min(end, stream.tell())
+                yield np.minimum(ends, stream.tell())
 
-    def _ends_in_archive(self, location: Location) -> Iterator[int]:
+    def _ends_in_archive(self, location: Location) -> Iterator[np.ndarray]:
         silent = Collector(Policy(), 0)
         done = 0
         with (
@@ -168,14 +176,16 @@ class _Counter:
             contents = look_through(archive, silent, needs_label_map=False)
             for entry in contents.shards.values():
                 with suppress(ArchiveDamageError), archive.open(entry) as stream:
-                    for end in self._ends(stream, location.name):
-                        yield done + min(end, entry.size) * entry.packed_size // max(entry.size, 1)
+                    for ends in self._ends(stream, location.name):
+                        read = np.minimum(ends, entry.size).astype(object)  # it may be > 2**63
+                        read = done + read * entry.packed_size // max(entry.size, 1)
+                        yield read.astype(np.int64)
                 done += entry.packed_size
 
-    def _ends(self, stream: ReadableStream, name: str) -> Iterator[int]:
+    def _ends(self, stream: ReadableStream, name: str) -> Iterator[np.ndarray]:
         """Where each record ends, in the bytes of the stream as they are unpacked."""
         most = self._max_record_bytes
-        for record in read_record_stream(
+        for records in read_record_batch_stream(
             stream, name, on_damage=lambda _: None, max_record_bytes=most
         ):
-            yield record.offset + record.length
+            yield records.offsets + records.lengths

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from tfod.check.profile import READY, Profile
 from tfod.detection import keys
-from tfod.example.example import Example
+from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 
 Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
@@ -24,21 +26,18 @@ _KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
 """Keys that a record of detection may have, with or without objects."""
 
 
-def sample_of(example: Example) -> Sample:
-    """What :func:`choose_profile` needs of a record.
-
-    Raises:
-        RecordError: a feature is damaged.
-    """
-    found = {}
-    for key in example:
-        kind = example.kind(key)
-        if kind is Kind.BYTES:
-            has_values = any(end > start for start, end in example.byte_spans(key))
-        else:
-            has_values = kind is not None and example.value_count(key) > 0
-        found[key] = (kind, has_values)
-    return found
+def samples_of(examples: ExampleBatch) -> list[Sample]:
+    """What :func:`choose_profile` needs of each record; of one that cannot be read, no keys."""
+    found: list[dict[str, tuple[Kind | None, bool]]] = [{} for _ in range(len(examples))]
+    for key in examples.columns:
+        for column in examples.columns_of(key):
+            values = column.counts
+            if column.kind is Kind.BYTES:
+                rows = np.repeat(column.rows, np.diff(column.splits))
+                values = np.bincount(rows[column.values[:, 1] > 0], minlength=len(examples))
+            for row in column.rows.tolist():
+                found[row][key] = (column.kind, bool(values[row]))
+    return list(found)
 
 
 def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:

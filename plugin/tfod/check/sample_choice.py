@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from tfod.check.archive import Archive, ArchiveDamageError
 from tfod.check.archive_contents import look_through
@@ -18,11 +18,12 @@ from tfod.check.samples import Sample
 from tfod.check.sources import Inventory, Location
 from tfod.detection.roles import Roles
 from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.headers import ShardPart
-from tfod.tfrecord.records import Record, is_record_header, read_record_stream
+from tfod.tfrecord.records import RecordBatch, is_record_header, read_record_batch_stream
 from tfod.tfrecord.remote_stream import RemoteStream
 
 _LARGEST_RECORD = 64 << 20
@@ -89,16 +90,18 @@ def choose_samples(
         roles = roles_of(shard)
         wanted = {one.place.record: one for one in offences}
         try:
-            with _records_of(shard, offences, inventory) as records:
-                left = len(wanted)
-                for record in records:
-                    offence_here = wanted.get(record.number)
-                    if offence_here is not None:
-                        sample = _sample(Example.of(record, shard), offence_here, roles)
+            with _batches_of(shard, offences, inventory) as batches:
+                for records in batches:
+                    here = [number for number in records.numbers.tolist() if number in wanted]
+                    if not here:
+                        continue
+                    examples = ExampleBatch.of(records)
+                    for number in here:
+                        example = Example(examples, number - records.first)
+                        sample = _sample(example, wanted.pop(number), roles)
                         # Without picture and boxes there is nothing to be seen.
                         samples += [sample] if sample.picture or len(sample.boxes) else []
-                        left -= 1
-                    if not left:
+                    if not wanted:
                         break
         except (OSError, TfodError):
             continue
@@ -118,10 +121,11 @@ def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[S
     """Images with boxes from the beginning of each shard."""
     for location in inventory.locations:
         try:
-            for shard, records in _shards_of(location, inventory):
+            for shard, batches in _shards_of(location, inventory):
                 roles = roles_of(shard)
-                for record in islice(records, _FIRST_RECORDS):
-                    example = Example.of(record, shard)
+                examples = chain.from_iterable(map(ExampleBatch.of, batches))
+                for example in islice(examples, _FIRST_RECORDS):
+                    record = example.record
                     place = Place(shard, record.number, record.offset, read_name(example, roles))
                     sample = read_sample(example, place, roles)
                     if sample.picture and len(sample.boxes):
@@ -130,11 +134,13 @@ def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[S
             continue
 
 
-def _shards_of(location: Location, inventory: Inventory) -> Iterator[tuple[str, Iterator[Record]]]:
+def _shards_of(
+    location: Location, inventory: Inventory
+) -> Iterator[tuple[str, Iterator[RecordBatch]]]:
     """The shards of a file, which may be a zip, and their records."""
     if location not in inventory.archives:
         with location.open() as stream:
-            yield location.name, _records(stream, location.name)
+            yield location.name, _batches(stream, location.name)
         return
     silent = Collector(Policy(), 0)
     with Archive(location.path, location.name, silent) as archive:
@@ -142,11 +148,13 @@ def _shards_of(location: Location, inventory: Inventory) -> Iterator[tuple[str, 
         for entry in contents.shards.values():
             with archive.open(entry) as stream:
                 shard = archive.place(entry).shard
-                yield shard, _records(stream, shard)
+                yield shard, _batches(stream, shard)
 
 
-def _records(stream: ReadableStream, shard: str) -> Iterator[Record]:
-    return read_record_stream(stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD)
+def _batches(stream: ReadableStream, shard: str) -> Iterator[RecordBatch]:
+    return read_record_batch_stream(
+        stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
+    )
 
 
 def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
@@ -172,9 +180,9 @@ def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
 
 
 @contextmanager
-def _records_of(
+def _batches_of(
     shard: str, offences: Sequence[_Offence], inventory: Inventory
-) -> Iterator[Iterator[Record]]:
+) -> Iterator[Iterator[RecordBatch]]:
     """Those records of a shard that are wanted, and perhaps others between them."""
     location = next((one for one in inventory.locations if one.name == shard), None)
     if location is not None and location not in inventory.archives:
@@ -191,29 +199,29 @@ def _records_of(
         if not entries:
             raise ArchiveDamageError(f"{shard}: not found again")
         with archive.open(entries[0]) as stream:
-            yield _records(stream, shard)
+            yield _batches(stream, shard)
 
 
-def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[Record]:
+def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[RecordBatch]:
     with location.open() as stream:
         has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
         if not has_places:
             stream.seek(0)
-            yield from _records(stream, location.name)
+            yield from _batches(stream, location.name)
             return
         size = stream.size if isinstance(stream, RemoteStream) else location.size()
         for start, first, last in _runs(offences):
             stream.seek(start)
-            records = read_record_stream(
+            batches = read_record_batch_stream(
                 stream,
                 location.name,
                 part=ShardPart(start, size or 0, first),
                 on_damage=_ignore,
                 max_record_bytes=_LARGEST_RECORD,
             )
-            for record in records:
-                yield record
-                if record.number >= last:
+            for records in batches:
+                yield records
+                if records.first + len(records) > last:
                     break
 
 

@@ -9,16 +9,15 @@ from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Place
 from tfod.check.profile import OFF, Policy, Profile
-from tfod.check.profile_choice import Sample, choose_profile, sample_of
+from tfod.check.profile_choice import Sample, choose_profile, samples_of
 from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources import Inventory
 from tfod.detection import keys
 from tfod.detection.roles import Roles
-from tfod.errors import ShardError
-from tfod.example.example import Example
+from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.records import read_record_stream
+from tfod.tfrecord.records import read_record_batch_stream
 
 _SAMPLES = 64
 _SAMPLES_OF_A_SHARD = 32
@@ -110,19 +109,18 @@ def _read_samples(
 ) -> Iterator[tuple[str, list[Sample]]]:
     found: list[Sample] = []
     tried = 0
-    records = read_record_stream(stream, name, on_damage=lambda _: None, max_record_bytes=limit)
+    batches = read_record_batch_stream(
+        stream, name, on_damage=lambda _: None, max_record_bytes=limit
+    )
     try:
-        for record in records:
-            tried += 1
-            try:
-                sample = sample_of(Example.of(record, name))
-            except ShardError:
-                sample = {}
+        for records in batches:
+            samples = samples_of(ExampleBatch.of(records))[: _MOST_TRIED - tried]
+            tried += len(samples)
             # What has no features at all says nothing about the others.
-            found += [sample] if sample else []
-            if len(found) == _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
+            found += filter(None, samples)
+            if len(found) >= _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
                 break
     except (OSError, ArchiveDamageError):
         pass  # found again, and told, when the records are examined
     if tried:
-        yield name, found
+        yield name, found[:_SAMPLES_OF_A_SHARD]

@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tfod.detection import keys
+from tfod.detection.columns import bytes_of, single_values
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_source
-from tfod.example.example import Example
+from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
+from tfod.kernel import code_spans
 from tfod.tfrecord.opening import shard_size
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.records import read_record_batches
 from tfod.tfrecord.shard_sources import find_all_shards
 
 _LIST_PREFIXES = ("image/object/", "image/class/")
@@ -27,12 +31,13 @@ class KeySummary:
     shortest: int = 1 << 62
     longest: int = 0
 
-    def add(self, kind: Kind | None, count: int) -> None:
-        """Count one record's feature of ``count`` values."""
-        self.kinds[kind] += 1
-        self.records += 1
-        self.shortest = min(self.shortest, count)
-        self.longest = max(self.longest, count)
+    def add(self, column: Column) -> None:
+        """Count the records of a batch that have such a list."""
+        counts = np.diff(column.splits)
+        self.kinds[column.kind] += len(counts)
+        self.records += len(counts)
+        self.shortest = min(self.shortest, int(counts.min()))
+        self.longest = max(self.longest, int(counts.max()))
 
 
 @dataclass
@@ -74,32 +79,41 @@ def describe(source: str | os.PathLike[str]) -> Description:
     for path in (path for one in find_all_shards(source) for path in one.paths):
         found.shards += 1
         found.file_bytes += shard_size(path)
-        for record in read_records(path):
-            _add(found, Example.of(record, path))
+        for records in read_record_batches(path):
+            _add(found, ExampleBatch.of(records))
     return found
 
 
-def _add(found: Description, example: Example) -> None:
-    found.records += 1
-    found.payload_bytes += example.record.length
-    found.largest_record = max(found.largest_record, example.record.length)
-    for key in example:
-        kind = example.kind(key)
-        found.keys.setdefault(key, KeySummary()).add(kind, example.value_count(key))
-    if example.kind(keys.XMIN) is Kind.FLOAT:
-        found.boxes += len(example.floats(keys.XMIN))
-    if example.kind(keys.CLASS_TEXT) is Kind.BYTES:
-        texts = example.byte_strings(keys.CLASS_TEXT)
-        found.class_text.update(text.decode("utf-8", "replace") for text in texts)
-    if example.kind(keys.CLASS_LABEL) is Kind.INT64:
-        found.class_label.update(example.ints(keys.CLASS_LABEL))
-    if example.kind(keys.FORMAT) is Kind.BYTES:
-        texts = example.byte_strings(keys.FORMAT)
-        found.formats.update(text.decode("utf-8", "replace") for text in texts)
-    if example.kind(keys.HEIGHT) is example.kind(keys.WIDTH) is Kind.INT64:
-        height, width = example.ints(keys.HEIGHT), example.ints(keys.WIDTH)
-        if len(height) == len(width) == 1:
-            found.picture_sizes[height[0], width[0]] += 1
+def _add(found: Description, examples: ExampleBatch) -> None:
+    """Count a batch.
+
+    Raises:
+        RecordError: one of its records is not an Example.
+    """
+    refusal = examples.refusal(min(examples.refused, default=-1))
+    if refusal is not None:
+        raise refusal
+    lengths = examples.records.lengths
+    found.records += len(examples)
+    found.payload_bytes += int(lengths.sum())
+    found.largest_record = max(found.largest_record, int(lengths.max(initial=0)))
+    for column in (*examples.columns.values(), *examples.others.values()):
+        found.keys.setdefault(column.key, KeySummary()).add(column)
+    found.boxes += len(examples.column(keys.XMIN, Kind.FLOAT).values)
+    found.class_label.update(examples.column(keys.CLASS_LABEL, Kind.INT64).values.tolist())
+    _count_texts(found.class_text, examples.column(keys.CLASS_TEXT, Kind.BYTES))
+    _count_texts(found.formats, examples.column(keys.FORMAT, Kind.BYTES))
+    sides = (single_values(examples.column(key, Kind.INT64)) for key in (keys.HEIGHT, keys.WIDTH))
+    heights, widths = (dict(zip(*map(np.ndarray.tolist, side), strict=True)) for side in sides)
+    both = (row for row in heights if row in widths)
+    found.picture_sizes.update((heights[row], widths[row]) for row in both)
+
+
+def _count_texts(counts: Counter[str], column: Column) -> None:
+    codes, firsts = code_spans(column.buffer, column.values)
+    texts = bytes_of(column.buffer, column.values[firsts])
+    for text, count in zip(texts, np.bincount(codes).tolist(), strict=True):
+        counts[text.decode("utf-8", "replace")] += count
 
 
 _NOTHING: dict[Kind, Value] = {Kind.BYTES: b"", Kind.INT64: 0, Kind.FLOAT: 0.0}

@@ -38,10 +38,7 @@ class Example:
     @classmethod
     def of(cls, record: Record, shard: str) -> Example:
         """View one record by itself; many are read faster as a batch."""
-        start, length = np.array([record.start]), np.array([record.length])
-        base = record.payload_offset - record.start
-        records = RecordBatch(shard, record.number, base, record.buffer, start, length)
-        return cls(ExampleBatch.of(records), 0)
+        return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
 
     @classmethod
     def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:

@@ -95,6 +95,13 @@ class RecordBatch:
     starts: np.ndarray
     lengths: np.ndarray
 
+    @classmethod
+    def of(cls, record: Record, shard: str) -> RecordBatch:
+        """One record by itself."""
+        base = record.payload_offset - record.start
+        start, length = np.array([record.start]), np.array([record.length])
+        return cls(shard, record.number, base, record.buffer, start, length)
+
     def __len__(self) -> int:
         return len(self.starts)
 

@@ -14,10 +14,11 @@ from tfod.check.profile import Policy, Profile
 from tfod.check.sampling import profile_of
 from tfod.check.shard_walk import WalkedShard, walk_shards
 from tfod.check.sources import Inventory
-from tfod.errors import RecordError, TfodError
-from tfod.example.example import Example
+from tfod.detection.columns import Detections
+from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.shards.sheet.tile import Tile, make_tile
-from tfod.tfrecord.records import read_record_stream
+from tfod.tfrecord.records import read_record_batch_stream
 
 _LARGEST_RECORD = 256 << 20
 _MOST_NAMES = 8
@@ -118,8 +119,8 @@ class _Walk:
         silent = Collector(Policy(), 0)
         for shard in walk_shards(self.inventory, self.label_map, silent):
             seen.shards += 1
-            for example in _examples(shard, seen):
-                tile = make_tile(example, self.profile, shard.label_map)
+            for detections, row in self._rows(shard, seen):
+                tile = make_tile(detections, row, shard.label_map)
                 if self._fits(tile, seen):
                     yield tile
 
@@ -163,25 +164,24 @@ class _Walk:
             seen.classes |= names
         return self.class_name in names
 
+    def _rows(self, shard: WalkedShard, seen: Seen) -> Iterator[tuple[Detections, int]]:
+        """The records of a shard that can be read."""
 
-def _examples(shard: WalkedShard, seen: Seen) -> Iterator[Example]:
-    """The records of a shard that can be read."""
-
-    def damaged(_: object) -> None:
-        seen.unreadable += 1
-
-    with shard.open() as stream:
-        records = read_record_stream(
-            stream, shard.name, shard.size, on_damage=damaged, max_record_bytes=_LARGEST_RECORD
-        )
-        try:
-            for record in records:
-                seen.records += 1
-                try:
-                    example = Example.of(record, shard.name)
-                except RecordError:
-                    seen.unreadable += 1
-                    continue
-                yield example
-        except ArchiveDamageError:
+        def damaged(_: object) -> None:
             seen.unreadable += 1
+
+        with shard.open() as stream:
+            batches = read_record_batch_stream(
+                stream, shard.name, shard.size, on_damage=damaged, max_record_bytes=_LARGEST_RECORD
+            )
+            try:
+                for records in batches:
+                    detections = Detections(ExampleBatch.of(records), self.profile.roles)
+                    for row in range(len(records)):
+                        seen.records += 1
+                        if row in detections.examples.refused:
+                            seen.unreadable += 1
+                        else:
+                            yield detections, row
+            except ArchiveDamageError:
+                seen.unreadable += 1

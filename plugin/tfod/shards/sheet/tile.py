@@ -13,15 +13,14 @@ import numpy as np
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
-from tfod.check.profile import Profile
 from tfod.check.render.drawn import Colour
 from tfod.check.render.pictures import FARTHEST, MOST_DRAWN
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample, fits_into_memory
+from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.label_map import LabelMap
-from tfod.detection.mapped import decode_mapped
 from tfod.detection.picture import sniff_format
 from tfod.errors import RecordError
 from tfod.example.example import Example
@@ -62,9 +61,16 @@ class Tile:
         return Counter(zip(self.sample.classes, self.colours, strict=False))
 
 
-def make_tile(example: Example, profile: Profile, label_map: LabelMapFile | None) -> Tile:
-    """Find what is to be seen of a record; what cannot be read is left out."""
-    roles, record = profile.roles, example.record
+def make_tile(detections: Detections, row: int, label_map: LabelMapFile | None) -> Tile:
+    """Find what is to be seen of a record; what cannot be read is left out.
+
+    Args:
+        detections: a batch, read by the roles of a profile.
+        row: the record; it is an Example.
+        label_map: of its shard; None where there is none.
+    """
+    example = Example(detections.examples, row)
+    roles, record = detections.mapping, example.record
     place = Place(example.shard, record.number, record.offset, read_name(example, roles))
     sample = read_sample(example, place, roles)
     if sample.picture and sniff_format(sample.picture[:16]) is None:
@@ -74,7 +80,7 @@ def make_tile(example: Example, profile: Profile, label_map: LabelMapFile | None
     sample = replace(sample, classes=names)
     detection, notes = Detection(), list(_notes(sample))
     try:
-        detection = decode_mapped(example, roles).detection
+        detection = detections[row]
     except RecordError as error:
         notes.insert(0, f"{error.feature or ''} {error.cause}".strip())
     return Tile(

@@ -14,7 +14,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.opening import zip_member
-from tfod.tfrecord.records import read_records, shard_compression
+from tfod.tfrecord.records import read_record_batches, shard_compression
 from tfod.training.training_input import shards_to_read
 
 _COMPRESSION_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
@@ -71,10 +71,10 @@ def are_small(paths: Sequence[str]) -> bool:
     """
     for path in filter(os.path.getsize, paths):
         try:
-            next(read_records(path, max_record_bytes=_SMALL_BYTES))
+            for _ in read_record_batches(path, max_record_bytes=_SMALL_BYTES):
+                return True
         except ShardError:  # too large; or damaged, which will show later
             return False
-        return True
     return False
 
 
@@ -116,7 +116,7 @@ def _first_damage(source: str | os.PathLike[str]) -> ShardError | None:
     # What TensorFlow takes for a shard without records is not what it stumbled over.
     for path in filter(os.path.getsize, shards_to_read(source)):
         try:
-            for _ in read_records(path):
+            for _ in read_record_batches(path):
                 pass  # the walk verifies the checksums
         except ShardError as error:
             return error

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.records import Record, read_records
+from tfod.tfrecord.records import Record, RecordBatch, read_record_batches
 from tfod.tfrecord.shard_file import RecordIndex
 from tfod.training.torch.samples import SampleMaker, Transform
 from tfod.training.training_input import LabelMapLike, shards_to_read
@@ -90,17 +90,22 @@ class Detections(IterableDataset):
         worker = get_worker_info()
         count, number = (worker.num_workers, worker.id) if worker else (1, 0)
         workers, place = count * self._world_size, self._rank * count + number
-        records: Iterable[tuple[int, Record]] = (
-            (shard, record)
+        batches = (
+            (shard, records, np.flatnonzero(records.numbers % of == part).tolist())
             for shard, of, part in _share(shards, workers, place)
-            for record in read_records(self._paths[shard])
-            if record.number % of == part
+            for records in read_record_batches(self._paths[shard])
         )
         if self._buffer:
             random_order.seed(f"{self._seed} {int(self._epoch)} {place}")
-            records = _shuffled(records, self._buffer, random_order)
-        for shard, record in records:
-            yield self._samples.make(shard, record)
+            waiting = (
+                (shard, records.record(row)) for shard, records, rows in batches for row in rows
+            )
+            batches = (
+                (shard, RecordBatch.of(record, self._paths[shard]), [0])
+                for shard, record in _shuffled(waiting, self._buffer, random_order)
+            )
+        for batch in batches:
+            yield from self._samples.make(*batch)
 
 
 class DetectionsByIndex(Dataset):
@@ -136,7 +141,8 @@ class DetectionsByIndex(Dataset):
         place = number - self._ends[shard] + len(index)
         payload = bytearray(index[place])
         offset = index.span(place).offset - HEADER_BYTES
-        return self._samples.make(shard, Record(place, offset, payload, 0, len(payload)))
+        record = Record(place, offset, payload, 0, len(payload))
+        return next(self._samples.make(shard, RecordBatch.of(record, index.path)))
 
 
 def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from tfod.detection import keys
+from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
-from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError, how_to_install
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.records import Record
+from tfod.tfrecord.records import RecordBatch
 from tfod.training.training_input import UNKNOWN, ClassIds, LabelMapLike, label_map_for
 
 Transform = Callable[[Any, dict[str, Any]], Any]
@@ -36,14 +37,17 @@ class SampleMaker:
         self._masks = masks
         self._transform = transform
 
-    def make(self, shard: int, record: Record) -> Any:
-        """Decode a record of the shard of this number.
+    def make(self, shard: int, records: RecordBatch, rows: Iterable[int] = (0,)) -> Iterator[Any]:
+        """Decode some records of a batch of the shard of this number.
 
         Raises:
-            RecordError: it is no sound Example, or has no picture that can be decoded.
+            RecordError: one is not a sound Example, or has no image that can be decoded.
         """
-        example = Example.of(record, self._paths[shard])
-        detection = decode_detection(example)
+        detections = Detections(ExampleBatch.of(records))
+        for row in rows:
+            yield self._element(shard, detections[row], Example(detections.examples, row))
+
+    def _element(self, shard: int, detection: Detection, example: Example) -> Any:
         pixels = _decode(detection.encoded, "RGB", example, keys.ENCODED)
         height, width = pixels.shape[:2]
         scale = np.array([width, height, width, height], np.float32)
@@ -51,7 +55,7 @@ class SampleMaker:
         target = {
             "boxes": boxes,
             "labels": torch.tensor(self._labels(detection, example), dtype=torch.int64),
-            "image_id": (shard << 32) + record.number,
+            "image_id": (shard << 32) + example.record.number,
             "area": _area(detection, boxes),
             "iscrowd": _is_crowd(detection),
             "source_id": detection.source_id or "",
