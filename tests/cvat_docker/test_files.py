@@ -43,6 +43,7 @@ def test_bases_are_pinned_and_are_the_pythons_of_cvat() -> None:
     assert tags["BASE"].startswith("3.12-slim-") and tags["OLDER_BASE"].startswith("3.10-slim-")
     assert re.fullmatch(r"v\d+\.\d+\.\d+", tags["CVAT"])
     assert list(stages().items()) == [
+        ("wheel", "${BASE}"),
         ("builder", "${BASE}"),
         ("compiled", "${OLDER_BASE}"),
         ("server", "${CVAT}"),

@@ -41,7 +41,8 @@ fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// A batch as a caller reads it: columns and problems, what lies in the buffer as bytes.
-type Found = (Vec<(Vec<u8>, i64, Vec<u32>, Vec<i64>, Vec<Vec<u8>>)>, Vec<(i64, i64, Option<Vec<u8>>)>);
+type Found =
+    (Vec<(Vec<u8>, i64, Vec<u32>, Vec<i64>, Vec<Vec<u8>>)>, Vec<(i64, i64, Option<Vec<u8>>)>);
 
 fn read(buffer: &[u8], starts: &[i64], lengths: &[i64]) -> Found {
     let bytes: i64 = lengths.iter().filter(|length| **length as u64 <= buffer.len() as u64).sum();
@@ -56,7 +57,8 @@ fn read(buffer: &[u8], starts: &[i64], lengths: &[i64]) -> Found {
         let at = 8 * at as usize;
         i64::from_le_bytes(block[at..at + 8].try_into().unwrap())
     };
-    let bytes = |start: i64, length: i64| buffer[start as usize..(start + length) as usize].to_vec();
+    let bytes =
+        |start: i64, length: i64| buffer[start as usize..(start + length) as usize].to_vec();
     let columns = (0..sizes[0] as i64).map(|number| {
         let head: Vec<i64> = (0..8).map(|place| word(8 * number + place)).collect();
         let (kind, rows, count) = (head[2], head[3], head[4]);
@@ -112,8 +114,10 @@ pub unsafe extern "C" fn LLVMFuzzerTestOneInput(data: *const u8, size: usize) ->
         let number = |at: usize| i64::from_le_bytes(word[at..at + 8].try_into().unwrap());
         list.push([number(0), number(8)]);
     }
-    let (mut codes, mut firsts, mut hashes) = (vec![0; list.len()], vec![0; list.len()], vec![0; list.len()]);
-    let known = within(size + 16 * list.len(), || spans::code(data, &list, &mut codes, &mut firsts));
+    let (mut codes, mut firsts, mut hashes) =
+        (vec![0; list.len()], vec![0; list.len()], vec![0; list.len()]);
+    let known =
+        within(size + 16 * list.len(), || spans::code(data, &list, &mut codes, &mut firsts));
     spans::hash(data, &list, &mut hashes);
     for (number, code) in codes.iter().enumerate() {
         let first = firsts[..known][*code as usize];

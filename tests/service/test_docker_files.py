@@ -43,8 +43,8 @@ def test_the_last_stage_runs_as_a_user_by_number() -> None:
     assert last.index("USER") < last.index("ENTRYPOINT")
 
 
-def test_both_stages_are_of_one_pinned_base() -> None:
-    assert [line.split()[0] for line in instructions("FROM")] == ["${BASE}", "${BASE}"]
+def test_all_stages_are_of_one_pinned_base() -> None:
+    assert [line.split()[0] for line in instructions("FROM")] == ["${BASE}"] * 3
     (base,) = instructions("ARG")
     assert re.fullmatch(r"3\.1[0-3]-slim-\w+", tag_of(base))
 

@@ -218,7 +218,8 @@ impl<'a> Columns<'a> {
                 *begin = word as i64;
                 word += padded(length) / 8;
             }
-            let (name, count) = (span(buffer, self.keys[column.key as usize].name), column.rows.len());
+            let (name, count) =
+                (span(buffer, self.keys[column.key as usize].name), column.rows.len());
             let (kind, values) = (i64::from(column.kind), column.count() as i64);
             let [rows_at, ends_at, values_at] = begins;
             let head = [name[0], name[1], kind, count as i64, values, rows_at, ends_at, values_at];

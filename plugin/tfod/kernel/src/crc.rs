@@ -52,9 +52,10 @@ fn by_tables(tables: &Tables, mut crc: u32, data: &[u8]) -> u32 {
             crc ^= tables[15 - place][byte as usize];
         }
     }
-    blocks.remainder().iter().fold(crc, |crc, byte| {
-        crc >> 8 ^ tables[0][((crc ^ u32::from(*byte)) & 0xFF) as usize]
-    })
+    blocks
+        .remainder()
+        .iter()
+        .fold(crc, |crc, byte| crc >> 8 ^ tables[0][((crc ^ u32::from(*byte)) & 0xFF) as usize])
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -63,7 +63,9 @@ mod tests {
     #[test]
     fn spans_beyond_the_buffer_are_empty() {
         let max = i64::MAX;
-        for span in [[-1, 2], [0, 4], [4, 0], [3, 1], [2, -1], [max, max], [i64::MIN, max], [0, max]] {
+        for span in
+            [[-1, 2], [0, 4], [4, 0], [3, 1], [2, -1], [max, max], [i64::MIN, max], [0, max]]
+        {
             assert_eq!(bytes(b"abc", span), b"");
         }
         assert_eq!(bytes(b"abc", [1, 2]), b"bc");
