@@ -221,21 +221,11 @@ class TfDetectionApiExporter(ShardExporter):
             )
         objects = self._objects.build(item.annotations, size or (1, 1))
         attributes = dict(item.attributes)
-        filename = self._pictures.filename(item, media, encoded)
+        filename = source_id = self._pictures.filename(item, media, encoded)
         objects, size = self._turned_back(objects, size, encoded, filename)
-        if attributes.get("filename") == filename:
-            del attributes["filename"]
-        # create_coco writes COCO's number of the picture, the other scripts its file name.
-        number = attributes.pop("id", None) if "source_id" not in attributes else None
-        source_id = attributes.pop("source_id", filename if number is None else number)
-        image_attributes = {
-            name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
-            for name in keys.IMAGE_ATTRIBUTES
-            if name in attributes
-        }
-        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
-            del attributes[name]
-            self._objects.not_carried_attributes[f"{name} (of the picture)"] += 1
+        image_attributes: dict[str, list[int]] = {}
+        if attributes:
+            source_id, image_attributes = self._take_known(attributes, filename)
         return Detection(
             filename=filename,
             source_id=None if source_id is None else str(source_id),
@@ -257,6 +247,28 @@ class TfDetectionApiExporter(ShardExporter):
             image_attributes=image_attributes,
             image_extra=attributes,
         )
+
+    def _take_known(
+        self, attributes: dict[str, Any], filename: str
+    ) -> tuple[Any, dict[str, list[int]]]:
+        """Take the source id and the lists of classes out of an image's attributes.
+
+        What the format cannot carry goes, too, and is counted.
+        """
+        if attributes.get("filename") == filename:
+            del attributes["filename"]
+        # create_coco writes COCO's number of the picture, the other scripts its file name.
+        number = attributes.pop("id", None) if "source_id" not in attributes else None
+        source_id = attributes.pop("source_id", filename if number is None else number)
+        image_attributes = {
+            name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
+            for name in keys.IMAGE_ATTRIBUTES
+            if name in attributes
+        }
+        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
+            del attributes[name]
+            self._objects.not_carried_attributes[f"{name} (of the picture)"] += 1
+        return source_id, image_attributes
 
     def _turned_back(
         self,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.datumaro.categories import ExportClasses
-from tfod.datumaro.lines import AnnotationType, decode_image, encode_image
+from tfod.datumaro.categories import ExportClass, ExportClasses
+from tfod.datumaro.lines import AnnotationType, annotation, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
@@ -46,8 +48,7 @@ class ExportedObject:
     points: Any = None
 
 
-@dataclass(frozen=True)
-class ExportedObjects:
+class ExportedObjects(NamedTuple):
     """The objects of one picture, as the fields of a Detection."""
 
     boxes: np.ndarray
@@ -57,15 +58,14 @@ class ExportedObjects:
     keypoints: Keypoints | None
     attributes: dict[str, list[AttributeValue]]
     image_labels: list[ImageLabel]
-    captions: list[str] = field(default_factory=list)
+    captions: Sequence[str] = ()
 
     def turned_back(self, orientation: int) -> ExportedObjects:
         """The objects of an image as its EXIF orientation shows it, on its stored pixels."""
         masks = self.masks
         if masks is not None:
             masks = [one and _mask_turned_back(one, orientation) for one in masks]
-        return replace(
-            self,
+        return self._replace(
             boxes=boxes_turned_back(self.boxes, orientation).astype(np.float32),
             masks=masks,
             keypoints=keypoints_turned_back(self.keypoints, orientation),
@@ -84,6 +84,7 @@ class ObjectBuilder:
 
     def __init__(self, classes: ExportClasses, save_masks: bool, report: ReportAnnotation) -> None:
         self._classes = classes
+        self._unlabelled = ExportClass("", classes.unlabelled_id)
         self._save_masks = save_masks
         self._report = report
         self.not_carried: Counter[str] = Counter()
@@ -120,15 +121,18 @@ class ObjectBuilder:
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
         """Make the objects of a picture of this height and width."""
         annotations = list(annotations)
-        rows = None if self._save_masks else _plain_boxes(annotations)
-        if rows is not None:  # nearly always
-            labels = [one.label for one in annotations]
-            own = [one.attributes for one in annotations]
-            return self._assemble(rows, labels, own, [], size)
+        if not self._save_masks and _are_plain_boxes(annotations, size):  # nearly always
+            return self._assemble(
+                [one.points for one in annotations],
+                [one.label for one in annotations],
+                [one.attributes for one in annotations],
+                [],
+                size,
+            )
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
         assembled = self._assemble_objects(found, image_labels, size)
-        return replace(assembled, captions=self._captions(annotations))
+        return assembled._replace(captions=self._captions(annotations))
 
     def objects(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
         """The objects of a picture, in pixels, and the classes of the whole picture."""
@@ -237,8 +241,10 @@ class ObjectBuilder:
         image_labels: list[ImageLabel],
         size: tuple[int, int],
     ) -> ExportedObjects:
+        corners = [one.corners for one in found]
+        self.count_outside(corners, size)
         assembled = self._assemble(
-            [one.corners for one in found],
+            corners,
             [one.label for one in found],
             [one.attributes for one in found],
             image_labels,
@@ -247,7 +253,7 @@ class ObjectBuilder:
         masks: list[PngMask | None] | None = None
         if self._save_masks:
             masks = [self._mask(one, size) for one in found]
-        return replace(assembled, masks=masks or None, keypoints=self._keypoints(found, size))
+        return assembled._replace(masks=masks or None, keypoints=self._keypoints(found, size))
 
     def _assemble(
         self,
@@ -258,39 +264,23 @@ class ObjectBuilder:
         size: tuple[int, int],
     ) -> ExportedObjects:
         """Objects of corners in pixels, labels and attributes alone."""
-        height, width = size
-        corners = np.array(rows, np.float64).reshape(-1, 4)
-        boxes = corners / np.array((width, height, width, height), np.float64)
-        self._count_outside(boxes)
-        texts, ids = [], []
-        for label in labels:
-            if label is None:
-                self.unlabelled += 1
-                texts.append("")
-                ids.append(self._classes.unlabelled_id)
-            else:
-                known = self._classes.of(label)
-                texts.append(known.text)
-                ids.append(known.label)
+        boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
+        self.unlabelled += labels.count(None)
+        known = [self._unlabelled if label is None else self._classes.of(label) for label in labels]
         return ExportedObjects(
             boxes=boxes.astype(np.float32),
-            class_text=texts,
-            class_label=ids,
+            class_text=[one.text for one in known],
+            class_label=[one.label for one in known],
             masks=None,
             keypoints=None,
-            attributes=self._attributes(attributes),
+            attributes=self._attributes(attributes) if any(attributes) else {},
             image_labels=image_labels,
         )
 
     def count_outside(self, rows: Sequence[Corners], size: tuple[int, int]) -> None:
         """Count the boxes that reach outside their picture."""
-        height, width = size
-        corners = np.array(rows, np.float64).reshape(-1, 4)
-        self._count_outside(corners / (width, height, width, height))
-
-    def _count_outside(self, boxes: np.ndarray) -> None:
-        if len(boxes) and (boxes.min() < 0 or boxes.max() > 1):
-            self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
+        boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
+        self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
@@ -329,9 +319,7 @@ class ObjectBuilder:
     def _attributes(
         self, attributes: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[AttributeValue]]:
-        names: dict[str, None] = {}
-        for one in attributes:
-            names.update(dict.fromkeys(one))
+        names = dict.fromkeys(itertools.chain.from_iterable(attributes))
         carried: dict[str, list[AttributeValue]] = {}
         for name in names:
             values = [_scalar(one.get(name)) for one in attributes]
@@ -367,15 +355,23 @@ def counts(counter: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
-def _plain_boxes(annotations: Sequence[Any]) -> list[Sequence[float]] | None:
-    """Corners of annotations that are all boxes, neither turned nor in a group, and sound."""
-    rows = []
-    box = AnnotationType.bbox
+@functools.lru_cache(1024)
+def _scale(size: tuple[int, int]) -> np.ndarray:
+    """What a box's corners are divided by."""
+    height, width = size
+    return np.array((width, height, width, height), np.float64)
+
+
+def _are_plain_boxes(annotations: Sequence[Any], size: tuple[int, int]) -> bool:
+    """Whether all are boxes inside the image, neither turned nor in a group."""
+    height, width = size
     for one in annotations:
-        if one.type is not box or one.group or "rotation" in one.attributes:
-            return None
-        rows.append(one.points)
-    return rows if all(map(_are_corners, rows)) else None
+        if type(one) is not annotation.Bbox or one.group or "rotation" in one.attributes:
+            return False
+        left, top, right, bottom = one.points
+        if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
+            return False
+    return True
 
 
 def _are_corners(corners: Sequence[float]) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
 from tfod.detection import keys
 from tfod.detection.attributes import Corrections, encode_attribute
 from tfod.detection.detection import Detection, Keypoints
@@ -26,7 +30,7 @@ def encode_detection(detection: Detection) -> bytes:
     features: dict[str, bytes] = {}
     for key, size in ((keys.HEIGHT, detection.height), (keys.WIDTH, detection.width)):
         if size is not None:
-            features[key] = int64_feature([size])
+            features[key] = _side_feature(size)
     for key, text in (
         (keys.FILENAME, detection.filename),
         (keys.SOURCE_ID, detection.source_id),
@@ -42,14 +46,26 @@ def encode_detection(detection: Detection) -> bytes:
         features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
     for name, ids in detection.image_attributes.items():
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
-    corrections = Corrections(dict(detection.image_extra))
     if len(detection.boxes):
         _encode_objects(detection, features)
+    if detection.attributes or detection.image_extra:
+        _encode_attributes(detection, features)
+    return encode_example(features)
+
+
+@functools.lru_cache(1024, typed=True)
+def _side_feature(side: int) -> bytes:
+    """Of a height or a width, which recur."""
+    return int64_feature([side])
+
+
+def _encode_attributes(detection: Detection, features: dict[str, bytes]) -> None:
+    corrections = Corrections(dict(detection.image_extra))
+    if len(detection.boxes):
         for name in detection.attributes:
             encode_attribute(name, detection.attributes, features, corrections)
     if corrections:
         features[keys.EXTRA_ATTRIBUTES] = bytes_feature([corrections.to_json()])
-    return encode_example(features)
 
 
 def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> None:
@@ -67,8 +83,8 @@ def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> No
 
 
 def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
-    for side, key in enumerate(keys.BOX):
-        features[key] = float_feature(detection.boxes[:, side])
+    for key, side in zip(keys.BOX, np.ascontiguousarray(detection.boxes.T, "<f4"), strict=True):
+        features[key] = float_feature(side)
     if detection.class_text is not None:
         features[keys.CLASS_TEXT] = text_feature(detection.class_text)
     if detection.class_label is not None:

@@ -166,14 +166,17 @@ class Example:
 
 def bytes_feature(values: Iterable[bytes]) -> bytes:
     """Encode a Feature that holds a bytes_list."""
-    return _feature(
-        b"\x0a", b"".join([part for v in values for part in (b"\n", encode_varint(len(v)), v)])
-    )
+    values = list(values)
+    if len(values) == 1:
+        return _feature_head(b"\x0a", len(values[0])) + values[0]
+    parts = [part for v in values for part in (b"\n", encode_varint(len(v)), v)]
+    return b"".join((b"\x0a", encode_varint(sum(map(len, parts))), *parts))
 
 
 def text_feature(values: Iterable[str]) -> bytes:
     """Encode a Feature that holds a bytes_list of texts that recur, such as class names."""
-    return _feature(b"\x0a", b"".join(map(_text_entry, values)))
+    entries = b"".join(map(_text_entry, values))
+    return b"\x0a" + encode_varint(len(entries)) + entries
 
 
 @functools.lru_cache(4096)
@@ -184,7 +187,8 @@ def _text_entry(text: str) -> bytes:
 
 def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
     """Encode a Feature that holds a float_list; the values are rounded to float32."""
-    return _feature(b"\x12", _packed_field(np.asarray(values, "<f4").tobytes()))
+    numbers = np.asarray(values, "<f4").tobytes()
+    return _feature_head(b"\x12", len(numbers)) + numbers if numbers else b"\x12\0"
 
 
 def int64_feature(values: Iterable[int]) -> bytes:
@@ -194,22 +198,26 @@ def int64_feature(values: Iterable[int]) -> bytes:
         OverflowError: a value needs more than 64 bits.
     """
     values = list(values)
-    if values and min(values) >= 0 and max(values) < 0x80:  # ids and flags: a byte each
-        return _feature(b"\x1a", _packed_field(bytes(values)))
-    parts = []
-    for value in values:
-        if not -(1 << 63) <= value < 1 << 63:
-            raise OverflowError(f"{value} does not fit into an int64_list")
-        parts.append(encode_varint(value & 0xFFFFFFFFFFFFFFFF))
-    return _feature(b"\x1a", _packed_field(b"".join(parts)))
+    try:
+        numbers = bytes(values)  # ids and flags: a byte each
+    except ValueError:
+        numbers = b"\x80"
+    if not numbers.isascii():
+        numbers = b"".join(map(_int64_varint, values))
+    return _feature_head(b"\x1a", len(numbers)) + numbers if numbers else b"\x1a\0"
 
 
-def _packed_field(numbers: bytes) -> bytes:
-    return b"\n" + encode_varint(len(numbers)) + numbers if numbers else b""
+def _int64_varint(value: int) -> bytes:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"{value} does not fit into an int64_list")
+    return encode_varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
-def _feature(tag: bytes, content: bytes) -> bytes:
-    return tag + encode_varint(len(content)) + content
+@functools.lru_cache(4096)
+def _feature_head(tag: bytes, length: int) -> bytes:
+    """A feature up to its one byte string, or its numbers, of so many bytes."""
+    head = b"\n" + encode_varint(length)
+    return tag + encode_varint(len(head) + length) + head
 
 
 def encode_example(features: Mapping[str, bytes]) -> bytes:
@@ -217,17 +225,11 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
 
     Keys are written in the mapping's order, so that equal input gives equal bytes.
     """
-    parts: list[bytes] = [b""]
+    parts: list[bytes] = []
     for key, feature in features.items():
-        length = len(feature)
-        # Pictures have all lengths, and would drive the short ones out of the memory.
-        head = _known_head(key, length) if length < _RECURRING else _entry_head(key, length)
-        parts += (head, feature)
-    parts[0] = b"\n" + encode_varint(sum(map(len, parts)))
-    return b"".join(parts)
-
-
-_RECURRING = 1024
+        parts.append(_entry_head(key, len(feature)))
+        parts.append(feature)
+    return b"".join((b"\n", encode_varint(sum(map(len, parts))), *parts))
 
 
 def encode_entry(key: str, feature: bytes) -> bytes:
@@ -235,11 +237,9 @@ def encode_entry(key: str, feature: bytes) -> bytes:
     return _entry_head(key, len(feature)) + feature
 
 
+@functools.lru_cache(4096)
 def _entry_head(key: str, length: int) -> bytes:
     """A map entry up to its value, a feature of so many bytes."""
     name = key.encode()
     entry = b"\n" + encode_varint(len(name)) + name + b"\x12" + encode_varint(length)
     return b"\n" + encode_varint(len(entry) + length) + entry
-
-
-_known_head = functools.lru_cache(4096)(_entry_head)
