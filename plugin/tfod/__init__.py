@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tfod.version import __version__
 
 if TYPE_CHECKING:
+    from tfod.detection.columns import Detections
     from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
     from tfod.detection.detection_encoder import encode_detection
     from tfod.detection.label_map import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ShardsNotFoundError,
         TfodError,
     )
+    from tfod.example.columns import Column, ExampleBatch
     from tfod.example.example import (
         Example,
         bytes_feature,
@@ -60,9 +62,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ByteSpan",
+    "Column",
     "Compression",
     "Detection",
+    "Detections",
     "Example",
+    "ExampleBatch",
     "ImageLabel",
     "Keypoints",
     "Kind",
@@ -103,6 +108,7 @@ __all__ = [
 
 _NAMES_OF_MODULES = {
     "tfod.tfrecord.compression": ("Compression",),
+    "tfod.detection.columns": ("Detections",),
     "tfod.detection.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
     "tfod.detection.detection_encoder": ("encode_detection",),
     "tfod.errors": (
@@ -112,6 +118,7 @@ _NAMES_OF_MODULES = {
         "ShardsNotFoundError",
         "TfodError",
     ),
+    "tfod.example.columns": ("Column", "ExampleBatch"),
     "tfod.example.example": (
         "Example",
         "bytes_feature",

@@ -1,4 +1,4 @@
-"""The pages of docs/recipes, and docs/library.md, typed as they are written."""
+"""The pages of docs/recipes, docs/library.md and docs/columns.md, typed as they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.recipes.page import Step, run, steps_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
-LIBRARY = ROOT / "docs" / "library.md"
+SESSIONS = {"library.md": 7, "columns.md": 7}
+"""Pages of docs that are one session, and how many blocks of Python each has."""
 _PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
 
 
@@ -53,17 +54,18 @@ def test_page(page: Path, desk: Path) -> None:
         assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
 
 
-def test_library_page_is_one_session(desk: Path) -> None:
+@pytest.mark.parametrize(("name", "scripts"), SESSIONS.items())
+def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
     """Its blocks are typed in their order: commands as they come, Python goes on where it was."""
     session = ""
-    steps = list(steps_of(LIBRARY.read_text(encoding="utf-8")))
-    assert sum(step.script for step in steps) == 7
+    steps = list(steps_of((ROOT / "docs" / name).read_text(encoding="utf-8")))
+    assert sum(step.script for step in steps) == scripts
     for step in steps:
         if step.script:
             session += "\n" * (step.line - 1 - session.count("\n")) + step.command
             step = replace(step, command=session)
         wrong = run(step, desk, _environment(desk))
-        assert wrong is None, f"library.md:{step.line}: {step.command}{wrong}"
+        assert wrong is None, f"{name}:{step.line}: {step.command}{wrong}"
 
 
 def test_the_demo_shows_what_is_said_of_a_broken_shard(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ _NO_VALUES = {
     Kind.FLOAT: np.empty(0, "<f4"),
     Kind.INT64: np.empty(0, np.int64),
 }
+_PYARROW = 19
+_SHORT = 12
+"""Arrow's binary views hold byte strings of up to so many bytes themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,34 +118,41 @@ class Column:
     def to_arrow(self) -> Any:
         """As an array of ``pyarrow``: lists of numbers or of binary views; values are not copied.
 
+        A record without such a list is null.
+
         Raises:
-            ImportError: there is no pyarrow.
+            ImportError: there is no pyarrow, or one older than 19, whose views take no buffers.
         """
-        import pyarrow
+        try:
+            import pyarrow
 
+            is_there = int(pyarrow.__version__.partition(".")[0]) >= _PYARROW
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            raise ImportError(f"Column.to_arrow needs pyarrow: pip install 'pyarrow>={_PYARROW}'")
+        values = pyarrow.array(self.values) if self.kind is not Kind.BYTES else self._views(pyarrow)
+        is_null = None if self.present.all() else pyarrow.array(~self.present)
         offsets = pyarrow.array(self.row_splits)
-        if self.kind is not Kind.BYTES:
-            return pyarrow.LargeListArray.from_arrays(offsets, pyarrow.array(self.values))
-        return pyarrow.LargeListArray.from_arrays(offsets, _binary_views(pyarrow, self))
+        return pyarrow.LargeListArray.from_arrays(offsets, values, mask=is_null)
 
+    def _views(self, pyarrow: Any) -> Any:
+        """Byte strings as binary views into the buffer.
 
-def _binary_views(pyarrow: Any, column: Column) -> Any:
-    """Byte strings as views into the buffer; those of up to 12 bytes lie in the view itself."""
-    views = np.zeros((len(column.values), 4), "<u4")
-    lengths = column.values[:, 1]
-    views[:, 0] = lengths
-    short = lengths <= 12
-    raw = views.view(np.uint8).reshape(-1, 16)
-    data = np.frombuffer(column.buffer, np.uint8)
-    for number in np.flatnonzero(short).tolist():
-        start, length = column.values[number].tolist()
-        raw[number, 4 : 4 + length] = data[start : start + length]
-    long = np.flatnonzero(~short)
-    for byte in range(4):
-        raw[long, 4 + byte] = data[column.values[long, 0] + byte]
-    views[long, 3] = column.values[long, 0]
-    buffers = [None, pyarrow.py_buffer(views), pyarrow.py_buffer(column.buffer)]
-    return pyarrow.Array.from_buffers(pyarrow.binary_view(), len(views), buffers)
+        A view is its length, then either up to 12 bytes, or 4 bytes, the number of the buffer and
+        the place there. Source: Arrow's columnar format, "Variable-size Binary View Layout".
+        """
+        starts, lengths = self.values.T
+        views = np.zeros((len(starts), 4), "<u4")
+        views[:, 0] = lengths
+        is_long = lengths > _SHORT
+        views[is_long, 3] = starts[is_long]
+        data, inside = np.frombuffer(self.buffer, np.uint8), views.view(np.uint8)[:, 4:]
+        for byte in range(_SHORT):
+            rows = np.flatnonzero((lengths > byte) & (~is_long if byte >= 4 else True))
+            inside[rows, byte] = data[starts[rows] + byte]
+        buffers = [None, pyarrow.py_buffer(views), pyarrow.py_buffer(self.buffer)]
+        return pyarrow.Array.from_buffers(pyarrow.binary_view(), len(views), buffers)
 
 
 class Form(enum.Enum):

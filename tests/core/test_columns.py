@@ -1,0 +1,256 @@
+"""Columns hold the values of each record, and a batch of records says what each says alone."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfod.detection import keys
+from tfod.detection.columns import Detections
+from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.roles import KERAS_COCO, Roles
+from tfod.errors import RecordError
+from tfod.example.columns import Column, ExampleBatch
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+)
+from tfod.example.wire import Kind
+from tfod.tfrecord.records import read_record_batch_stream
+
+from tests.conftest import encode, frame, objects, picture
+
+ENCODERS: Mapping[Kind, Any] = {
+    Kind.BYTES: bytes_feature,
+    Kind.FLOAT: float_feature,
+    Kind.INT64: int64_feature,
+}
+TEXTS = st.binary(max_size=20)
+LISTS: Mapping[Kind, st.SearchStrategy[Any]] = {
+    Kind.BYTES: TEXTS,
+    Kind.FLOAT: st.floats(width=32, allow_nan=False),
+    Kind.INT64: st.integers(-(1 << 63), (1 << 63) - 1),
+}
+
+
+def features(kinds: list[Kind]) -> st.SearchStrategy[tuple[Kind, list[Any]]]:
+    """A list of one of these kinds."""
+    return st.sampled_from(kinds).flatmap(
+        lambda kind: st.tuples(st.just(kind), st.lists(LISTS[kind], max_size=4))
+    )
+
+
+RECORDS = st.lists(
+    st.dictionaries(st.sampled_from("abc"), features(list(Kind)), max_size=3), max_size=6
+)
+
+
+def batch_of(*payloads: bytes) -> ExampleBatch:
+    """Records of a shard in one batch, none of them the first."""
+    data = frame(b"", *payloads)
+    (records,) = read_record_batch_stream(io.BytesIO(data), "s", len(data))
+    return ExampleBatch.of(records)
+
+
+def written(record: Mapping[str, tuple[Kind, list[Any]]]) -> bytes:
+    return encode_example({key: ENCODERS[kind](values) for key, (kind, values) in record.items()})
+
+
+def values_of(column: Column, row: int) -> list[Any]:
+    values = column[row].tolist()
+    if column.kind is Kind.BYTES:
+        return [bytes(column.buffer[start : start + length]) for start, length in values]
+    return values
+
+
+class TestColumn:
+    @given(RECORDS)
+    def test_it_holds_what_each_record_has(self, records: list[Any]) -> None:
+        batch = batch_of(*map(written, records))
+        records = [{}, *records]
+        assert batch.columns.keys() == {key for record in records for key in record}
+        for key in "abc":
+            there = {one.kind for one in batch.columns_of(key)}
+            assert there == {record[key][0] for record in records if key in record}
+            for kind in Kind:
+                mine = [(key in one and one[key][0] is kind, one.get(key)) for one in records]
+                wanted = [found[1] if is_here else [] for is_here, found in mine]
+                column = batch.column(key, kind)
+                assert len(column) == len(batch) == len(wanted)
+                assert [values_of(column, row) for row in range(len(column))] == wanted
+                assert column.counts.tolist() == [len(one) for one in wanted]
+                assert np.diff(column.row_splits).tolist() == column.counts.tolist()
+                assert column.row_splits[0] == 0 and column.row_splits[-1] == len(column.values)
+                present = [is_here for is_here, _ in mine]
+                assert column.present.tolist() == present
+                assert [column.has(row) for row in range(len(column))] == present
+                assert column.rows.tolist() == np.flatnonzero(present).tolist()
+                if kind is Kind.BYTES:
+                    assert column.byte_strings() == [one for some in wanted for one in some]
+
+    @given(RECORDS)
+    def test_as_arrow(self, records: list[Any]) -> None:
+        pytest.importorskip("pyarrow")
+        batch = batch_of(*map(written, records))
+        records = [{}, *records]
+        for key in "abc":
+            for kind in Kind:
+                array = batch.column(key, kind).to_arrow()
+                array.validate(full=True)
+                assert array.to_pylist() == [
+                    one[key][1] if key in one and one[key][0] is kind else None for one in records
+                ]
+
+    def test_arrow_shares_the_memory(self) -> None:
+        pytest.importorskip("pyarrow")
+        longest = 13 * "x"
+        batch = batch_of(*[encode({"f": [0.5, 1.5], "i": [1, 2], "b": ["x", longest]})] * 3)
+        for key in "fi":
+            column = batch.columns[key]
+            values = column.to_arrow().values
+            assert values.buffers()[1].address == column.values.ctypes.data
+        views, buffer = batch.columns["b"].to_arrow().values.buffers()[1:]
+        assert buffer.address == np.frombuffer(batch.buffer, np.uint8).ctypes.data
+        place = np.frombuffer(views, "<u4").reshape(-1, 4)[1, 3]
+        assert bytes(batch.buffer[place : place + 13]) == longest.encode()
+
+    def test_a_column_without_lists_as_arrow(self) -> None:
+        pytest.importorskip("pyarrow")
+        batch = batch_of(encode_example({"a": b""}))
+        assert batch.columns["a"].to_arrow().to_pylist() == [None, []]
+
+    def test_without_arrow(self) -> None:
+        code = (
+            "import sys; sys.modules['pyarrow'] = None; import tfod;"
+            "tfod.Column.empty('a', tfod.Kind.FLOAT, 1).to_arrow()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert done.stderr.splitlines()[-1] == (
+            "ImportError: Column.to_arrow needs pyarrow: pip install 'pyarrow>=19'"
+        )
+
+
+OBJECT_LISTS = {
+    **dict.fromkeys(keys.BOX, [Kind.FLOAT] * 5 + [Kind.INT64]),
+    keys.CLASS_TEXT: [Kind.BYTES, Kind.BYTES, Kind.INT64],
+    keys.CLASS_LABEL: [Kind.INT64, Kind.INT64, Kind.FLOAT],
+    keys.MASK: [Kind.BYTES, Kind.FLOAT],
+    keys.KEYPOINT_X: [Kind.FLOAT],
+    keys.KEYPOINT_Y: [Kind.FLOAT],
+    keys.KEYPOINT_VISIBILITY: [Kind.INT64],
+    keys.AREA: list(Kind),
+    "image/object/difficult": [Kind.INT64],
+    f"{keys.ATTRIBUTE_PREFIX}colour": list(Kind),
+    "image/class/text": [Kind.BYTES],
+    "image/class/label": [Kind.INT64],
+    "bbox": [Kind.FLOAT],
+    "category_id": [Kind.INT64],
+    "id": [Kind.INT64],
+    "own": list(Kind),
+}
+SIZES = {keys.KEYPOINT_X: 2, keys.KEYPOINT_Y: 2, keys.KEYPOINT_VISIBILITY: 2, "bbox": 4}
+SINGLES = {
+    keys.FILENAME: Kind.BYTES,
+    keys.SOURCE_ID: Kind.BYTES,
+    keys.FORMAT: Kind.BYTES,
+    keys.HEIGHT: Kind.INT64,
+    keys.WIDTH: Kind.INT64,
+    keys.ENCODED: Kind.BYTES,
+    keys.EXTRA_ATTRIBUTES: Kind.BYTES,
+    "image": Kind.BYTES,
+    "image_id": Kind.INT64,
+}
+VALUES: Mapping[Kind, st.SearchStrategy[Any]] = {
+    Kind.BYTES: st.sampled_from([b"", b"cat", b"dog", b"\xff", b"a\0b", b"{}"]),
+    Kind.FLOAT: st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+    Kind.INT64: st.integers(0, 3),
+}
+MAPPINGS = [Roles(), KERAS_COCO, Roles(filename="own", box=("bbox",), image_id="image_id")]
+
+
+@st.composite
+def payloads(draw: st.DrawFn) -> bytes:
+    """A record of detection, mostly sound; now and then one that is not an Example."""
+    if draw(st.integers(0, 12)) == 7:
+        return draw(st.sampled_from([b"", b"\xff", b"\x12\x00"]))
+    count, is_sound = draw(st.integers(0, 2)), draw(st.booleans())
+    found = {}
+    wanted = draw(st.sets(st.sampled_from(sorted(OBJECT_LISTS)))) | set(keys.BOX)
+    for key in wanted if is_sound else draw(st.sets(st.sampled_from(sorted(wanted)))):
+        size = count * SIZES.get(key, 1)
+        if not is_sound:
+            size = draw(st.sampled_from([size] * 6 + [4 * size, 0, 1]))
+        kind = OBJECT_LISTS[key][0] if is_sound else draw(st.sampled_from(OBJECT_LISTS[key]))
+        found[key] = (kind, draw(st.lists(VALUES[kind], min_size=size, max_size=size)))
+    for key in draw(st.sets(st.sampled_from(sorted(SINGLES)), max_size=6)):
+        size = 1 if is_sound else draw(st.sampled_from([1] * 8 + [0, 2]))
+        kind = SINGLES[key]
+        found[key] = (kind, draw(st.lists(VALUES[kind], min_size=size, max_size=size)))
+    return written(found)
+
+
+def plain(value: Any) -> Any:
+    """Something to compare, to the bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Keypoints | Detection):
+        return {key: plain(one) for key, one in vars(value).items()}
+    if isinstance(value, memoryview):
+        return bytes(value)
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def said(detections: Detections, row: int) -> Any:
+    """A row, or why there is none."""
+    try:
+        found = plain(detections[row])
+    except RecordError as error:
+        return str(error)
+    return {**found, "unread_keys": sorted(found["unread_keys"])}  # their order is the batch's
+
+
+class TestDetections:
+    @settings(max_examples=60)
+    @given(st.lists(payloads(), max_size=5), st.sampled_from(MAPPINGS))
+    def test_a_batch_says_of_each_record_what_it_says_alone(
+        self, records: list[bytes], mapping: Roles
+    ) -> None:
+        batch = batch_of(*records)
+        together = Detections(batch, mapping)
+        problems = [(one.row, one.wrong, one.key, one.cause) for one in together.problems]
+        boxes = []
+        for row, record in enumerate(batch.records.records()):
+            alone = Detections(ExampleBatch.of(type(batch.records).of(record, "s")), mapping)
+            assert said(together, row) == said(alone, 0)
+            mine = [(row, one.wrong, one.key, one.cause) for one in alone.problems]
+            assert [one for one in problems if one[0] == row] == mine
+            for name in ("filenames", "formats", "heights", "headers", "image_ids"):
+                assert getattr(together, name)[row] == getattr(alone, name)[0]
+            assert together.sizes[row].tolist() == alone.sizes[0].tolist()
+            assert together.box_counts[row] == alone.box_counts[0]
+            assert together.annotation_ids(row) == alone.annotation_ids(0)
+            first, end = together.box_splits[row : row + 2]
+            boxes.append(alone.boxes)
+            assert plain(together.boxes[first:end]) == plain(alone.boxes)
+        assert together.boxes.tobytes() == b"".join(one.tobytes() for one in boxes)
+
+    def test_what_is_generated_has_boxes_and_problems(self) -> None:
+        """Or the property would hold of nothing."""
+        sound = encode(picture() | objects([(0, 0, 1, 1)], text=["cat"]))
+        found = Detections(batch_of(sound, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"]))))
+        assert [one.row for one in found.problems] == [2, 3]
+        assert found.box_splits.tolist() == [0, 0, 1, 1, 2]
+        assert found[1].class_text == ["cat"]
+        with pytest.raises(RecordError, match=r"record 3, .* holds 2 values for 1 boxes"):
+            _ = found[3]
