@@ -133,7 +133,7 @@ def test_masks_of_numbers_and_names_of_points_said_once() -> None:
     found = Example.from_bytes(payload)
     assert np.array_equal(found.floats(keys.MASK), masks[1].reshape(-1))
     assert found.floats(keys.KEYPOINT_X).tolist() == np.array([0.3, 0.4], "f4").tolist()
-    assert found.texts(keys.KEYPOINT_TEXT) == ["nose", "tail"]
+    assert found.byte_strings(keys.KEYPOINT_TEXT) == [b"nose", b"tail"]
 
 
 def test_the_last_object_leaves_empty_lists() -> None:

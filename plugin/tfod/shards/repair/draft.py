@@ -56,7 +56,7 @@ class Draft:
         self.repeated = repeated
         self.said = said
         self._changes: dict[str, bytes | None] = {}
-        self._overlay = Example.from_bytes(b"", example.shard)
+        self._changed: dict[str, Example] = {}  # of each key what it is now
         # The evidence is taken before anything is changed.
         self.size_is_doubtful = self._is_size_doubtful()
 
@@ -73,10 +73,8 @@ class Draft:
 
     def names(self) -> list[str]:
         """All keys, in the order of the record, new ones behind."""
-        # A key that is no UTF-8 cannot be asked for.
-        old = [key for key in self.example if key in self.example]
-        new = [key for key in self._overlay if key not in self.example]
-        return [key for key in old if self._changes.get(key, b"") is not None] + new
+        keys = dict.fromkeys([*self.example, *self._changes])
+        return [key for key in keys if self._changes.get(key, b"") is not None]
 
     def kind(self, key: str | None) -> Kind | None:
         """Which list a feature holds; None when it is absent or holds none."""
@@ -119,13 +117,13 @@ class Draft:
     def set(self, key: str, feature: bytes | None) -> None:
         """Replace, add or (None) remove a feature."""
         self._changes[key] = feature
-        there = {name: one for name, one in self._changes.items() if one is not None}
-        self._overlay = Example.from_bytes(encode_example(there), self.example.shard)
+        features = {} if feature is None else {key: feature}
+        self._changed[key] = Example.from_bytes(encode_example(features), self.example.shard)
         for known in ("objects", "boxes_are_sound", "facts", "texts", "labels"):
             vars(self).pop(known, None)
 
-    def _view(self, key: str | None) -> Example:
-        return self._overlay if key in self._changes else self.example
+    def _view(self, key: str) -> Example:
+        return self._changed.get(key, self.example)
 
     # The picture
 

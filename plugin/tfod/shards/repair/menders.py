@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TypeAlias
 
-from tfod.errors import RecordError
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.draft import Draft
 
@@ -26,7 +25,7 @@ def mends(code: str) -> Callable[[Mender], Mender]:
     """Declare what mends the findings of a rule in one record.
 
     The function changes the draft, and yields what it did. What it cannot be certain of it leaves
-    alone; a feature that cannot be decoded may raise RecordError.
+    alone.
 
     Args:
         code: the rule's.
@@ -62,10 +61,7 @@ def _round(draft: Draft, codes: frozenset[str]) -> Iterator[Change]:
     """Mend once; what is mended may show more, as two objects that are the same only now."""
     for code, mender in all_menders():
         if code in codes and not _is_settled(draft, code):
-            try:
-                yield from mender(draft)
-            except RecordError:
-                continue  # what cannot be decoded is left, and told as a finding
+            yield from mender(draft)
 
 
 def _is_settled(draft: Draft, code: str) -> bool:
