@@ -77,21 +77,23 @@ class ClassTable:
         self._mapped = len(self._items)
         return scope
 
-    def resolve(self, scope: LabelScope, text: str | None, label: int | None) -> int | None:
-        """The provisional number of an object's class; None when it has none.
+    def resolve(
+        self, scope: LabelScope, text: str | None, label: int | None, times: int = 1
+    ) -> int | None:
+        """The provisional number of the class of so many objects; None when they have none.
 
         A text that the map lacks makes a class of its own; so does an id without a text.
         """
         if text:
             number = scope.by_text.get(text)
             if number is None:
-                return self._unknown_text(scope, text, label)
+                return self._unknown_text(scope, text, label, times)
             if text in scope.display_only:
                 self._uses_display.add(number)
             elif text in scope.name_only:
                 self._uses_name.add(number)
             if label is not None and scope.by_id.get(label, number) != number:
-                self.contradictions[Contradiction(text, label)] += 1
+                self.contradictions[Contradiction(text, label)] += times
             return number
         if label is None:
             return None
@@ -101,7 +103,7 @@ class ClassTable:
         # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
         if label < 0 or (label == 0 and text is not None):
             return None
-        return self._unknown_id(scope, label)
+        return self._unknown_id(scope, label, times)
 
     def finish(self) -> tuple[LabelMap, list[str], list[int]]:
         """Put the classes in order.
@@ -137,20 +139,20 @@ class ClassTable:
         self._by_text.setdefault(item.class_name, number)
         return number
 
-    def _unknown_text(self, scope: LabelScope, text: str, label: int | None) -> int:
+    def _unknown_text(self, scope: LabelScope, text: str, label: int | None, times: int) -> int:
         number = self._by_text.get(text)
         if number is None:
             free = label is not None and 0 <= label <= _MAX_ID and label not in self._by_id
             number = self._add(LabelMapItem(label if free and label else 0, text), free)
         if scope.label_map is not None and number >= self._mapped:
-            self.unknown_texts[text] += 1
+            self.unknown_texts[text] += times
         else:
             scope.by_text[text] = number
         return number
 
-    def _unknown_id(self, scope: LabelScope, label: int) -> int:
+    def _unknown_id(self, scope: LabelScope, label: int, times: int) -> int:
         if scope.label_map is not None:
-            self.unknown_ids[label] += 1
+            self.unknown_ids[label] += times
         number = self._by_bare_id.get(label)
         if number is None:
             number = len(self._items)

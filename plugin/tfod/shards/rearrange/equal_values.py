@@ -6,9 +6,6 @@ import hashlib
 
 import numpy as np
 
-from tfod.detection import keys
-from tfod.example.example import Example
-
 _DIGEST_BYTES = 16
 
 
@@ -36,9 +33,3 @@ class EqualValues:
         firsts = np.empty(len(order), np.int64)
         firsts[order] = order[begins][np.cumsum(begins) - 1]
         return firsts
-
-
-def picture_bytes(example: Example) -> bytes | None:
-    """The bytes of a record's picture; None when it has none."""
-    spans = [span for span in example.byte_spans(keys.ENCODED) if span[0] < span[1]]
-    return b"".join(bytes(example.buffer[start:stop]) for start, stop in spans) or None

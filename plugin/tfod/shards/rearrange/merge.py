@@ -15,8 +15,9 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
+from tfod.shards.rearrange.equal_values import EqualValues
 from tfod.shards.rearrange.merged_classes import MergedClasses
+from tfod.shards.rearrange.record_classes import RecordErrors, bytes_of
 from tfod.shards.rearrange.sound_shards import missing_shards, sound_examples
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.tfrecord.shard_layout import ShardLayout
@@ -128,9 +129,10 @@ def merge(
         for one in sets:
             for path in one.paths:
                 for batch in sound_examples(path):
-                    for example in batch:
-                        classes.see(example)
-                        equal.see(example, one.subset)
+                    errors = RecordErrors(batch)
+                    classes.see(batch, errors)
+                    equal.see(batch, one.subset, errors)
+                    errors.raise_first()
         merged = classes.finish()
         out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
         equal.find()
@@ -165,15 +167,17 @@ class _EqualRecords:
         self._begins: list[int] = []
         self.count = 0
 
-    def see(self, example: Example, subset: str) -> None:
-        """Note the next record."""
-        if example.record.number == 0:
-            self._shards.append(example.shard)
+    def see(self, batch: ExampleBatch, subset: str, errors: RecordErrors) -> None:
+        """Note the next records."""
+        if batch.records.first == 0:
+            self._shards.append(batch.records.shard)
             self._begins.append(self.count)
-        self._pictures.add(picture_bytes(example))
-        name = b"".join(example.byte_strings(keys.FILENAME))
-        self._names.add(subset.encode() + b"\0" + name if name else None)
-        self.count += 1
+        for value in bytes_of(batch, keys.ENCODED, errors):
+            self._pictures.add(value)
+        begin = subset.encode() + b"\0"
+        for name in bytes_of(batch, keys.FILENAME, errors):
+            self._names.add(None if name is None else begin + name)
+        self.count += len(batch)
 
     def find(self) -> None:
         """Find the equal ones, when all records are seen."""
@@ -200,19 +204,26 @@ class _Run:
     equal_names: int = 0
     dropped: int = 0
     listed: list[EqualRecords] = field(default_factory=list)
-    _number: int = 0
+    _begin: int = 0
     _kept: dict[int, set[bytes]] = field(default_factory=dict)
 
     def copy(self, batch: ExampleBatch, writer: ShardSetWriter) -> None:
         """Write the next records but those to be left out."""
+        begin, equal = self._begin, self.equal
+        self._begin += len(batch)
+        if self._begin > equal.count:
+            row = equal.count - begin
+            raise batch.error(row, "was not there a moment ago", remedy="try again")
+        changes = self.classes.changes(batch)
+        numbers = np.arange(begin, self._begin)
+        looked_at = equal.same_picture[equal.first_picture[numbers]] > 1
+        looked_at |= equal.first_name[numbers] != numbers
+        looked_at[list(changes)] = True
         first = 0  # of the rows that are written as they are
-        for row, example in enumerate(batch):
-            if self._number == self.equal.count:
-                raise example.error("was not there a moment ago", remedy="try again")
-            changes = self.classes.changes(example)
-            payload = rewrite_example(example, changes) if changes else None
-            dropped = self._is_repeated(example, payload)
-            self._number += 1
+        for row in np.flatnonzero(looked_at).tolist():
+            example = Example(batch, row)
+            payload = rewrite_example(example, changes[row]) if row in changes else None
+            dropped = self._is_repeated(begin + row, example, payload)
             if payload is None and not dropped:
                 continue
             writer.copy(batch.records, slice(first, row))
@@ -222,9 +233,9 @@ class _Run:
                 self.rewritten += 1
         writer.copy(batch.records, slice(first, None))
 
-    def _is_repeated(self, example: Example, payload: bytes | None) -> bool:
+    def _is_repeated(self, number: int, example: Example, payload: bytes | None) -> bool:
         """Whether to leave a record out; what is equal is counted and listed."""
-        number, equal = self._number, self.equal
+        equal = self.equal
         first = int(equal.first_picture[number])
         if equal.same_picture[first] == 1:
             self._note_name(number)

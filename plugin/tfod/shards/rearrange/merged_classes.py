@@ -5,15 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.errors import LabelMapError
-from tfod.example.example import Example, int64_feature
-from tfod.shards.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, classes_of
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import int64_feature
+from tfod.example.wire import Kind
+from tfod.shards.rearrange.record_classes import (
+    CLASS_KEYS,
+    RecordErrors,
+    column_of,
+    named_classes,
+)
 from tfod.shards.rearrange.sound_shards import several_label_maps
 from tfod.tfrecord.label_files import LabelMapFinder
 
+_AS_IT_WAS = -(1 << 62)  # no label map has this id
 _ID_LISTS = tuple(keys.IMAGE_ATTRIBUTES.values())
 
 
@@ -48,32 +58,35 @@ class MergedClasses:
                 self._scopes[source] = self._table.add_label_map(label_map)
             self._scope_of[path] = self._scopes[source]
 
-    def see(self, example: Example) -> None:
-        """Note the classes of a record.
+    def see(self, batch: ExampleBatch, errors: RecordErrors) -> None:
+        """Note the classes of some records.
 
-        Raises:
-            RecordError: one is only an id, and the label map does not have it; or the record has
-                other keys than those of the OD API.
+        Args:
+            batch: the records.
+            errors: is told of a class that is only an id, which the label map does not have, and of
+                a record that has other keys than those of the OD API.
         """
-        if len(example) and keys.KNOWN_KEYS.isdisjoint(example):
-            raise example.error(
-                f"holds none of {keys.ENCODED}, {keys.CLASS_LABEL}, …, so its classes are unknown",
-                remedy="convert it to the keys of the OD API first, with: datum convert",
-            )
-        scope = self._scope_of[example.shard]
-        for text_key, label_key in (OBJECT_CLASSES, PICTURE_CLASSES):
-            for text, label in classes_of(example, text_key, label_key):
-                if not text and label is not None and not _is_no_class(text, label):
-                    self._require_known(example, label_key, label, scope)
-                number = self._table.resolve(scope, text, label)
-                if number is not None:
-                    self._used.setdefault(number, example.shard)
-                    if text:
-                        self._texts.setdefault((number, text), example.shard)
+        shard = batch.records.shard
+        scope = self._scope_of[shard]
+        _require_known_keys(batch, errors)
+        named = named_classes(batch, errors)
+        times = np.bincount(named.codes, minlength=len(named.names)).tolist()
+        for (text, label), first, count in zip(named.names, named.firsts, times, strict=True):
+            if not text and label is not None and not _is_no_class(text, label):
+                key = CLASS_KEYS[named.pairs[first]][1]
+                self._require_known(errors, int(named.rows[first]), key, label, scope)
+            number = self._table.resolve(scope, text, label, count)
+            if number is not None:
+                self._used.setdefault(number, shard)
+                if text:
+                    self._texts.setdefault((number, text), shard)
         for key in _ID_LISTS:
-            for label in example.ints(key):
-                self._require_known(example, key, label, scope)
-                self._used.setdefault(scope.by_id[label], example.shard)
+            column = column_of(batch, key, Kind.INT64, errors)
+            firsts = np.sort(np.unique(column.values, return_index=True)[1])
+            rows = np.searchsorted(column.row_splits, firsts, side="right") - 1
+            for label, row in zip(column.values[firsts].tolist(), rows.tolist(), strict=True):
+                if self._require_known(errors, row, key, label, scope):
+                    self._used.setdefault(scope.by_id[label], shard)
 
     def finish(self) -> LabelMap:
         """The label map of all records, when all of them are seen.
@@ -106,42 +119,51 @@ class MergedClasses:
             )
         return merged
 
-    def changes(self, example: Example) -> dict[str, bytes | None]:
-        """The features of a record whose ids are others now."""
-        scope = self._scope_of[example.shard]
-        changed: dict[str, bytes | None] = {}
-        for text_key, label_key in (OBJECT_CLASSES, PICTURE_CLASSES):
-            labels = example.ints(label_key)
-            if labels:
-                new = [
-                    self._new_id(scope, text, label, old)
-                    for (text, label), old in zip(
-                        classes_of(example, text_key, label_key), labels, strict=True
-                    )
-                ]
-                if new != labels:
-                    changed[label_key] = int64_feature(new)
-        for key in _ID_LISTS:
-            labels = example.ints(key)
-            new = [self._new_id(scope, None, label, label) for label in labels]
-            if new != labels:
-                changed[key] = int64_feature(new)
+    def changes(self, batch: ExampleBatch) -> dict[int, dict[str, bytes | None]]:
+        """By record the features of a batch whose ids are others now.
+
+        Raises:
+            RecordError: the records are others than those that were seen.
+        """
+        scope = self._scope_of[batch.records.shard]
+        errors = RecordErrors(batch)
+        named = named_classes(batch, errors)
+        id_columns = [(key, column_of(batch, key, Kind.INT64, errors)) for key in _ID_LISTS]
+        errors.raise_first()
+        changed: dict[int, dict[str, bytes | None]] = {}
+        ids = np.array([self._new_id(scope, *name) for name in named.names], np.int64)
+        new = np.where(ids[named.codes] == _AS_IT_WAS, named.labels, ids[named.codes])
+        for pair, (_, key) in enumerate(CLASS_KEYS):
+            here = (named.pairs == pair) & named.has_label
+            _note_changes(changed, key, named.rows[here], named.labels[here], new[here])
+        for key, column in id_columns:
+            labels, codes = np.unique(column.values, return_inverse=True)
+            ids = np.array([self._new_id(scope, None, one) for one in labels.tolist()], np.int64)
+            new = np.where(ids[codes] == _AS_IT_WAS, column.values, ids[codes])
+            rows = np.repeat(np.arange(len(batch)), column.counts)
+            _note_changes(changed, key, rows, column.values, new)
         return changed
 
-    def _new_id(self, scope: LabelScope, text: str | None, label: int | None, old: int) -> int:
+    def _new_id(self, scope: LabelScope, text: str | None, label: int | None) -> int:
         number = self._table.resolve(scope, text, label)
         if number is not None and number >= len(self._new_ids):
             raise LabelMapError("a class is there that was not a moment ago; try again")
-        return old if number is None else self._new_ids[number]
+        return _AS_IT_WAS if number is None else self._new_ids[number]
 
-    def _require_known(self, example: Example, key: str, label: int, scope: LabelScope) -> None:
-        if label not in scope.by_id:
-            where = "its label map does not have" if scope.label_map else "no label map explains"
-            raise example.error(
-                f"holds the id {label}, which {where}, and no text says what it is",
-                feature=key,
-                remedy="put a label map that has it beside the shard, as label_map.pbtxt",
-            )
+    def _require_known(
+        self, errors: RecordErrors, row: int, key: str, label: int, scope: LabelScope
+    ) -> bool:
+        """Whether a label map has an id; an error where it does not."""
+        if label in scope.by_id:
+            return True
+        where = "its label map does not have" if scope.label_map else "no label map explains"
+        errors.add(
+            row,
+            f"holds the id {label}, which {where}, and no text says what it is",
+            feature=key,
+            remedy="put a label map that has it beside the shard, as label_map.pbtxt",
+        )
+        return False
 
     def _id_in_target(self, number: int, item: LabelMapItem) -> int:
         assert self._target is not None
@@ -199,6 +221,35 @@ class MergedClasses:
                     f"{item.class_name}: {one.name} differs between label maps, the first is kept"
                 )
         return dataclasses.replace(item, **more)
+
+
+def _require_known_keys(batch: ExampleBatch, errors: RecordErrors) -> None:
+    """Note the first record that has features, but none under a key of the OD API."""
+    foreign = np.zeros(len(batch), bool)
+    columns = (*batch.columns.values(), *batch.others.values())
+    for is_known in (False, True):
+        for one in columns:
+            if (one.key in keys.KNOWN_KEYS) is is_known:
+                foreign[one.rows] = not is_known
+    if foreign.any():
+        errors.add(
+            int(foreign.argmax()),
+            f"holds none of {keys.ENCODED}, {keys.CLASS_LABEL}, …, so its classes are unknown",
+            remedy="convert it to the keys of the OD API first, with: datum convert",
+        )
+
+
+def _note_changes(
+    changed: dict[int, dict[str, bytes | None]],
+    key: str,
+    rows: np.ndarray,
+    old: np.ndarray,
+    new: np.ndarray,
+) -> None:
+    """Note the new feature of each row in which values differ; ``rows`` are ascending."""
+    for row in np.unique(rows[old != new]).tolist():
+        first, stop = np.searchsorted(rows, (row, row + 1))
+        changed.setdefault(row, {})[key] = int64_feature(new[first:stop].tolist())
 
 
 def _is_no_class(text: str | None, label: int) -> bool:

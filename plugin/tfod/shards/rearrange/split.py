@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.detection import keys
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.example.example import Example
-from tfod.shards.rearrange.equal_values import EqualValues, picture_bytes
-from tfod.shards.rearrange.record_classes import OBJECT_CLASSES, PICTURE_CLASSES, classes_of
+from tfod.example.columns import ExampleBatch
+from tfod.shards.rearrange.equal_values import EqualValues
+from tfod.shards.rearrange.record_classes import RecordErrors, bytes_of, named_classes
 from tfod.shards.rearrange.sound_shards import (
     missing_shards,
     one_label_map,
@@ -101,8 +101,7 @@ def split(
         survey = _Survey(read_classes(label_map.path)[0] if label_map else None)
         for path in paths:
             for batch in sound_examples(path):
-                for example in batch:
-                    survey.see(example)
+                survey.see(batch)
         if not survey.count:
             raise ShardsNotFoundError(f"{paths[0]}: there is no record to split")
         part_of = survey.deal(_capacities(parts, survey.count), seed)
@@ -193,15 +192,24 @@ class _Survey:
         self.count = 0
         self.equal_pictures = 0
 
-    def see(self, example: Example) -> None:
-        """Note the next record."""
-        self._pictures.add(picture_bytes(example))
-        classes = classes_of(example, *OBJECT_CLASSES) or classes_of(example, *PICTURE_CLASSES)
-        numbers = (self._table.resolve(self._scope, text, label) for text, label in classes)
-        found = Counter(number for number in numbers if number is not None)
-        for number, boxes in found.items():
-            self._entries.extend((self.count, number, boxes))
-        self.count += 1
+    def see(self, batch: ExampleBatch) -> None:
+        """Note the next records.
+
+        Raises:
+            RecordError: one is not an Example, or its lists of classes are odd.
+        """
+        errors = RecordErrors(batch)
+        for value in bytes_of(batch, keys.ENCODED, errors):
+            self._pictures.add(value)
+        named = named_classes(batch, errors, objects_first=True)
+        errors.raise_first()
+        numbers = [self._table.resolve(self._scope, *name) for name in named.names]
+        found = np.array([-1 if one is None else one for one in numbers], np.int64)[named.codes]
+        most = int(found.max(initial=0)) + 1
+        entries, boxes = np.unique((named.rows * most + found)[found >= 0], return_counts=True)
+        columns = (entries // most + self.count, entries % most, boxes)
+        self._entries.frombytes(np.stack(columns, axis=1).tobytes())
+        self.count += len(batch)
 
     def deal(self, capacities: list[int], seed: int) -> np.ndarray:
         """The part of each record, int64 of shape (records,)."""
@@ -210,14 +218,16 @@ class _Survey:
         distinct, thing_of = np.unique(firsts, return_inverse=True)
         self.equal_pictures = self.count - len(distinct)
         records, classes, boxes = self._columns()
-        keys, place = np.unique(np.stack((thing_of[records], classes)), axis=1, return_inverse=True)
-        counted = LabelCounts(
-            things=keys[0],
-            labels=keys[1],
-            counts=np.bincount(place.ravel(), boxes, keys.shape[1]).astype(np.int64),
+        pairs, place = np.unique(
+            np.stack((thing_of[records], classes)), axis=1, return_inverse=True
+        )
+        labels = LabelCounts(
+            things=pairs[0],
+            labels=pairs[1],
+            counts=np.bincount(place.ravel(), boxes, pairs.shape[1]).astype(np.int64),
             num_labels=int(classes.max(initial=-1)) + 1,
         )
-        parts = np.array(stratify(np.bincount(thing_of), counted, capacities, seed))
+        parts = np.array(stratify(np.bincount(thing_of), labels, capacities, seed))
         found: np.ndarray = parts[thing_of]
         return found
 
