@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tfod.convert.keras_coco import Annotation, encode_annotations
 from tfod.detection import roles
+from tfod.detection.columns import Detections
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
 from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import LabelMapItem
 from tfod.detection.labels_file import labels_text, read_labels
-from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
@@ -33,8 +33,8 @@ def example(features: Mapping[str, Any]) -> Example:
     return Example.from_bytes(encode(features), "s.tfrecord")
 
 
-def decode(features: Mapping[str, Any], how: Roles, *repeating: str) -> MappedRecord:
-    return decode_mapped(example(features), how, repeating)
+def decode(features: Mapping[str, Any], how: Roles, *repeating: str) -> Detections:
+    return Detections(example(features).batch, how, repeating)
 
 
 def keras(**changes: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TestRoles:
             | objects([(0.1, 0.2, 0.3, 0.4)], text=["cat"], label=[3])
             | {"image/object/difficult": [1], "image/class/label": [2], "image/object/area": [4.5]}
         )
-        by_roles = decode(record, Roles()).detection
+        by_roles = decode(record, Roles())[0]
         usual = decode_detection(example(record))
         assert by_roles.boxes.tolist() == usual.boxes.tolist()
         assert vars(by_roles) | {"boxes": 0} == vars(usual) | {"boxes": 0}
@@ -82,65 +82,63 @@ class TestRoles:
                 class_text="name",
             ),
         )
-        detection = found.detection
+        detection = found[0]
         assert (detection.filename, detection.height, detection.width) == ("a.jpg", 100, 200)
         assert detection.boxes.tolist() == [np.array([0.1, 0.2, 0.3, 0.4], "<f4").tolist()]
         assert detection.class_text == ["cat"] and detection.class_label is None
         assert detection.unread_keys == ["weather"]
-        assert found.image_id is None and not found.annotation_ids
+        assert found.image_ids[0] is None and not found.annotation_ids(0)
 
     def test_a_role_that_is_none_leaves_its_usual_key_out(self) -> None:
         record = picture() | objects([(0, 0, 1, 1)], text=["cat"], label=[3])
-        found = decode(record, Roles(filename=None, class_text=None, class_label=None)).detection
+        found = decode(record, Roles(filename=None, class_text=None, class_label=None))[0]
         assert found.filename is None and found.class_text is None and found.class_label is None
         assert len(found.boxes) == 1 and found.height == 100
-        assert not len(
-            decode(record, Roles(class_text=None, class_label=None, box=())).detection.boxes
-        )
+        assert not len(decode(record, Roles(class_text=None, class_label=None, box=()))[0].boxes)
 
     def test_a_key_that_has_the_usual_name_of_another_role(self) -> None:
         found = decode({"image/filename": "7", "image/source_id": "a"}, Roles.only(
             filename="image/source_id", source_id="image/filename"
-        )).detection  # fmt: skip
+        ))[0]  # fmt: skip
         assert (found.filename, found.source_id) == ("a", "7")
 
     def test_keys_that_only_repeat_what_others_say(self) -> None:
         how = Roles.only(encoded="image_raw", image_class_label="label")
-        found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth").detection
+        found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth")[0]
         assert not found.unread_keys and found.image_labels == [ImageLabel(None, 3)]
         assert bytes(found.encoded or b"") == PNG
 
     def test_errors_name_the_key_of_the_record(self) -> None:
         how = Roles.only(class_label="ids", box=("a", "b", "c", "d"))
         with pytest.raises(RecordError) as said:
-            decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)
+            _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)[0]
         assert str(said.value).startswith("s.tfrecord, record 0, byte 0: ids holds 2 values for 1")
         with pytest.raises(RecordError, match="record 0, byte 0: ids is float_list, expected int"):
-            decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1.5]}, how)
+            _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1.5]}, how)[0]
 
 
 class TestBoxesInPixels:
     def test_size_from_the_header(self) -> None:
         found = decode(keras(), KERAS_COCO)
         corners = np.array([[1 / WIDTH, 2 / HEIGHT, 18 / WIDTH, 12.5 / HEIGHT]], "<f4")
-        assert found.detection.boxes.tolist() == corners.tolist()
-        assert found.detection.attributes == {"area": [12.5]}
-        assert found.detection.class_label == [44] and found.detection.filename == "val/7.png"
-        assert (found.image_id, list(found.annotation_ids)) == (7, [9])
-        assert found.detection.unread_keys == []
+        assert found[0].boxes.tolist() == corners.tolist()
+        assert found[0].attributes == {"area": [12.5]}
+        assert found[0].class_label == [44] and found[0].filename == "val/7.png"
+        assert (found.image_ids[0], found.annotation_ids(0)) == (7, [9])
+        assert found[0].unread_keys == []
 
     def test_size_from_the_record_comes_first(self) -> None:
         how = Roles.only(height="h", width="w", encoded="image", box=("bbox",))
         found = decode({"image": PNG, "h": 50, "w": 100, "bbox": [10.0, 10.0, 40.0, 20.0]}, how)
-        assert found.detection.boxes.tolist() == np.array([[0.1, 0.2, 0.5, 0.6]], "<f4").tolist()
+        assert found[0].boxes.tolist() == np.array([[0.1, 0.2, 0.5, 0.6]], "<f4").tolist()
 
     def test_several_and_none(self) -> None:
         found = decode(
             keras(bbox=[0.0] * 8, category_id=[1, 2], id=[3, 4], area=[1.0, 2.0]), KERAS_COCO
         )
-        assert len(found.detection.boxes) == 2 and list(found.annotation_ids) == [3, 4]
+        assert len(found[0].boxes) == 2 and found.annotation_ids(0) == [3, 4]
         alone = Roles.only(encoded="image", box=("bbox",))
-        assert decode({"image": b"?"}, alone).detection.boxes.shape == (0, 4)
+        assert decode({"image": b"?"}, alone)[0].boxes.shape == (0, 4)
 
     @pytest.mark.parametrize(
         ("changes", "said"),
@@ -156,12 +154,12 @@ class TestBoxesInPixels:
     )
     def test_what_does_not_fit(self, changes: dict[str, Any], said: str) -> None:
         with pytest.raises(RecordError) as error:
-            decode(keras(**changes), KERAS_COCO)
+            _ = decode(keras(**changes), KERAS_COCO)[0]
         assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {said}")
 
     def test_the_picture_may_be_numbered_by_a_text(self) -> None:
-        assert decode(keras(image_id="n01"), KERAS_COCO).image_id == "n01"
-        assert decode({**keras(), "image_id": []}, KERAS_COCO).image_id is None
+        assert decode(keras(image_id="n01"), KERAS_COCO).image_ids[0] == "n01"
+        assert decode({**keras(), "image_id": []}, KERAS_COCO).image_ids[0] is None
 
 
 class TestRecognition:
