@@ -20,6 +20,7 @@ from tfod.kernel import (
     find_records,
     gather_spans,
     hash_spans,
+    lockstep,
     parse_examples,
     reference,
 )
@@ -58,11 +59,15 @@ def spans(payloads: list[bytes]) -> tuple[bytes, np.ndarray, np.ndarray]:
 
 
 def both(payloads: list[bytes]) -> Columns:
-    """The columns, after the reference has agreed."""
-    buffer, starts, lengths = spans(payloads)
-    columns = parse_examples(buffer, starts, lengths)
-    again = reference.parse_examples(np.frombuffer(buffer, np.uint8), starts, lengths)
-    assert plain(columns) == plain(again)
+    """The columns, after all kernels have agreed: Python's reads batches alone in lockstep."""
+    many = payloads * (1 + 16 // max(len(payloads), 1))
+    for batch in (many, payloads):
+        buffer, starts, lengths = spans(batch)
+        array = np.frombuffer(buffer, np.uint8)
+        columns = parse_examples(buffer, starts, lengths)
+        expected = plain(reference.parse_examples(array, starts, lengths))
+        assert plain(columns) == expected
+        assert plain(lockstep.parse_examples(array, starts, lengths)) == expected
     return columns
 
 
@@ -211,11 +216,12 @@ def test_what_was_fuzzed() -> None:
         pytest.skip("tests/kernel/fuzz says where that is")
     inputs = sorted(Path(folder).iterdir())
     assert len(inputs) > 100
-    for path in inputs:
-        data = path.read_bytes()
+    found = [path.read_bytes() for path in inputs]
+    for data in found:
         same_walk(data)
         both([data])
-        both([data[: len(data) // 2], data[len(data) // 2 :], b"", data])
+    halves = [data[: len(data) // 2] for data in found] + [data[len(data) // 2 :] for data in found]
+    both(found + halves)
 
 
 @pytest.mark.parametrize("shard", SHARDS, ids=lambda path: str(path.relative_to(CORPUS)))
@@ -225,7 +231,8 @@ def test_real_shards(shard: Path) -> None:
     assert (found.position, found.end) == (len(data), WalkEnd.BUFFER)
     columns = parse_examples(data, found.starts, found.lengths)
     array = np.frombuffer(data, np.uint8)
-    assert plain(columns) == plain(reference.parse_examples(array, found.starts, found.lengths))
+    for python in (reference, lockstep):
+        assert plain(columns) == plain(python.parse_examples(array, found.starts, found.lengths))
     assert len(columns.columns) > 0 and columns.problems == []
 
 

@@ -1,7 +1,8 @@
 """The kernel: bytes in; spans of records, Examples as columns, and spans hashed or coded, out.
 
 It knows bytes, not meaning, and imports nothing of tfod. It is compiled where it could be built;
-elsewhere :mod:`tfod.kernel.reference` does the same in Python, slower.
+elsewhere :mod:`tfod.kernel.lockstep` does the same in Python, slower. What both have to do is
+written in :mod:`tfod.kernel.reference`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.kernel import reference
+from tfod.kernel import lockstep
 from tfod.kernel.result import (
     Columns,
     FoundRecords,
@@ -40,7 +41,7 @@ __all__ = [
     "parse_examples",
 ]
 
-_kernel: ModuleType = reference
+_kernel: ModuleType = lockstep
 WHY_NOT_COMPILED = ""
 """Why Python does the kernel's work; empty where it is compiled."""
 try:
