@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tfod.convert.keras_coco import Annotation, encode_annotations
 from tfod.detection import roles
-from tfod.detection.columns import Detections
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.columns import Detections
 from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import LabelMapItem
 from tfod.detection.labels_file import labels_text, read_labels
