@@ -37,8 +37,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             if version == "editable":
                 installed.unlink(missing_ok=True)
         elif version == "editable":
-            shutil.copyfile(built, f"{installed}.new")
-            os.replace(f"{installed}.new", installed)
+            new = f"{installed}.{os.getpid()}"  # a running process may have the old one open
+            shutil.copyfile(built, new)
+            os.replace(new, installed)
         else:
             build_data |= {"pure_python": False, "tag": f"py3-none-{_platform()}"}
             build_data["force_include"][str(built)] = f"tfod/kernel/{built.name}"
