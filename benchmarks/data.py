@@ -49,7 +49,8 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     ``pictures`` has 100 kB pictures, ``unpictured`` the same records without them, ``bare`` many
     more records without pictures, ``unhashed`` pictures without their SHA-256, ``many`` numbered
     shards without pictures, ``training`` numbered shards with pictures, ``small`` records of
-    2 kB; ``…_of_peer`` are the first records of these. ``files`` is a folder of JPEG files.
+    2 kB; ``validated`` and ``…_of_peer`` are the first records of these. ``files`` is a folder of
+    JPEG files.
     """
     data = Data(root, sizes)
     pictures = list(distinct_pictures(HEIGHT, WIDTH, PICTURE_BYTES, _DISTINCT_PICTURES))
@@ -60,6 +61,7 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     _write(data, "unpictured_of_peer", _detections(sizes.pictures_of_peer))
     _write(data, "bare", _detections(sizes.bare))
     _write(data, "bare_of_peer", _detections(sizes.bare_of_peer))
+    _write(data, "validated", _detections(sizes.validated))
     unhashed = (replace(one, sha256=None) for one in _detections(sizes.pictures, pictures))
     _write(data, "unhashed", unhashed)
     many = _detections(MANY_SHARDS * sizes.bare)

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,30 +41,39 @@ class Sample:
         records: how many records were handled in that time.
         boxes: how many boxes they had, to see that both sides read the same.
         peak_bytes: the process's highest resident memory meanwhile, mapped files included.
+        cpu_seconds: of all threads, which a busy machine changes less.
     """
 
     seconds: float = 0.0
     records: int = 0
     boxes: int = 0
     peak_bytes: int = 0
-
-    @property
-    def seconds_per_record(self) -> float:
-        """Time for one record."""
-        return self.seconds / self.records
+    cpu_seconds: float = 0.0
 
 
-def best_pass(walk: Walk) -> Sample:
-    """The best of several passes: the first one of TensorFlow builds its graph and tunes itself."""
+class Stopwatch:
+    """Takes wall time, and CPU time of all threads of this process, since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def sample(self, records: int, boxes: int = 0, peak_bytes: int = 0) -> Sample:
+        """What was handled in the time since then."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        return Sample(wall, records, boxes, peak_bytes, cpu)
+
+
+def median_pass(walk: Walk) -> Sample:
+    """The median of the passes but the first: there TensorFlow builds its graph, tunes itself."""
     samples = []
-    for _ in range(_PASSES):
+    for _ in range(1 + _PASSES):
         records = boxes = 0
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for more_records, more_boxes in walk():
             records += more_records
             boxes += more_boxes
-        samples.append(Sample(time.perf_counter() - begin, records, boxes))
-    return min(samples, key=lambda sample: sample.seconds)
+        samples.append(watch.sample(records, boxes))
+    return _median(samples[1:], lambda sample: sample.cpu_seconds)
 
 
 def run(job: Job) -> Sample:
@@ -94,19 +103,22 @@ def run(job: Job) -> Sample:
 def compare(
     ours: Job, theirs: Job, repeats: int, key: Callable[[Sample], float]
 ) -> tuple[Sample, Sample]:
-    """Run two jobs in turn, so that a slow minute of the machine meets both; keep the best.
+    """Run two jobs in turn, so that a slow minute of the machine meets both; keep the medians.
 
-    The best is the one whose ``key`` is smallest.
+    The median is that of ``key``.
 
     Raises:
         TaskFailedError: a job failed, or the records of the two differ.
     """
     pairs = [(run(ours), run(theirs)) for _ in range(repeats)]
-    our_best = min((one for one, _ in pairs), key=key)
-    their_best = min((one for _, one in pairs), key=key)
-    if our_best.boxes * their_best.records != their_best.boxes * our_best.records:
-        raise TaskFailedError(f"{ours} and {theirs} differ: {our_best}, {their_best}")
-    return our_best, their_best
+    our_median, their_median = (_median(samples, key) for samples in zip(*pairs, strict=True))
+    if our_median.boxes * their_median.records != their_median.boxes * our_median.records:
+        raise TaskFailedError(f"{ours} and {theirs} differ: {our_median}, {their_median}")
+    return our_median, their_median
+
+
+def _median(samples: Sequence[Sample], key: Callable[[Sample], float]) -> Sample:
+    return sorted(samples, key=key)[(len(samples) - 1) // 2]
 
 
 def median_peak(job: Job, repeats: int) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 from data import Data
 from measure import Job, Sample, compare, median_peak, run
@@ -10,16 +12,17 @@ from sizes import BOXES, EXPORTED_BOXES, MANY_SHARDS
 from table import Row, Section, at_most, faster, megabytes
 
 _DATUMARO = "Datumaro's own"
+_Call: TypeAlias = "tuple[str, *tuple[int, ...]]"
+_COLUMNS: _Call = ("read_columns_with_tfod",)
+_ONE_BY_ONE: _Call = ("read_eagerly_with_tensorflow",)
 
 
 def import_rows(data: Data) -> Iterator[Section | Row]:
     """Time to import a dataset and walk over it."""
     yield Section("Import, a record", _DATUMARO)
-    for name, what in (("pictures", "100 kB pictures"), ("bare", "no pictures")):
-        ours, theirs = _compare_times(
-            data, _import(data, name), _import(data, f"{name}_of_peer", peer=True)
-        )
-        yield _row(f"{what}, {BOXES} boxes", ours, theirs, 15)
+    for name, what, target in (("pictures", "100 kB pictures", 15), ("bare", "no pictures", 20)):
+        jobs = _import(data, name), _import(data, f"{name}_of_peer", peer=True)
+        yield _row(data, f"{what}, {BOXES} boxes", *jobs, target)
 
 
 def memory_rows(data: Data) -> Iterator[Section | Row]:
@@ -58,57 +61,68 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
             2.5,
         ),
         (f"pictures of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
-        (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 1),
+        (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 3),
     ):
         jobs = Job(task, ours), Job(task, theirs, peer=True)
-        yield _row(what, *compare(*jobs, sizes.repeats_of_exports, _seconds), target)
+        yield _row(data, what, *jobs, target, repeats=sizes.repeats_of_exports)
 
 
 def read_rows(data: Data) -> Iterator[Section | Row]:
     """Time to read records, checksums verified and all features decoded."""
-    yield Section("Read and decode, a record of 100 kB", "tf.data")
-    shard = (str(data.shard("pictures")),)
-    for what, ours, theirs in (
-        ("Examples / tensors", "read_examples_with_tfod", "read_eagerly_with_tensorflow"),
-        ("Detections / tensors", "read_with_tfod", "read_eagerly_with_tensorflow"),
-        ("Detections / NumPy arrays", "read_with_tfod", "read_with_tensorflow"),
-        ("Detections / batches of 64", "read_with_tfod", "read_batches_with_tensorflow"),
+    yield Section("Read to columns, a record", "tf.data")
+    bare, pictures = data.shard("bare"), data.shard("pictures")
+    for what, shard, ours, theirs, target in (
+        (_annotations(data), bare, _COLUMNS, _batches_of(1024), 4),
+        ("100 kB pictures", pictures, _COLUMNS, _batches_of(64), 2),
+        ("100 kB pictures", pictures, _COLUMNS, _ONE_BY_ONE, 5),
+        ("100 kB pictures, as Detections", pictures, ("read_with_tfod",), _ONE_BY_ONE, None),
     ):
-        jobs = Job(ours, shard), Job(theirs, shard, peer=True)
-        yield _row(what, *_compare_times(data, *jobs), 5)
+        yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
 
 
 def check_rows(data: Data) -> Iterator[Section | Row]:
     """Time to check records without decoding images, in one process."""
     yield Section("Check, a record, one process", "tf.data")
-    for name, what, target in (("unhashed", "100 kB pictures", 3), ("bare", "no pictures", 0.25)):
-        shard = str(data.shard(name))
-        tensors = Job("read_eagerly_with_tensorflow", (shard,), peer=True)
-        batches = Job("read_batches_with_tensorflow", (shard,), peer=True)
-        for peer, theirs in (("tensors", tensors), ("batches of 64", batches)):
-            ours = Job("check_with_tfod", (shard, 1, 0))
-            yield _row(f"{what} / {peer}", *_compare_times(data, ours, theirs), target)
-        hashed = _compare_times(data, Job("check_with_tfod", (shard, 1, 1)), tensors)
-        row = _row(f"{what}, sources hashed / tensors", *hashed, 0)
-        yield Row(row.what, row.ours, row.theirs, row.ratio)
+    bare, pictures = data.shard("bare"), data.shard("unhashed")
+    for what, shard, hashed, theirs, target in (
+        (_annotations(data), bare, 0, _batches_of(1024), 1.5),
+        (f"{_annotations(data)}, hashed", bare, 1, _batches_of(1024), None),
+        ("100 kB pictures", pictures, 0, _batches_of(64), 2),
+        ("100 kB pictures, hashed", pictures, 1, _batches_of(64), None),
+        ("100 kB pictures", pictures, 0, _ONE_BY_ONE, 3),
+    ):
+        ours = ("check_with_tfod", 1, hashed)
+        yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
     yield Section("Check, two processes", "one process")
     many = str(data.folder("many"))
     jobs = Job("check_with_tfod", (many, 2, 0)), Job("check_with_tfod", (many, 1, 0))
-    yield _row(f"no pictures, {MANY_SHARDS} shards", *_compare_times(data, *jobs), 1.7)
-    peak = median_peak(Job("check_with_tfod", (str(data.shard("unhashed")), 1, 1)), 1)
+    yield _row(data, f"no pictures, {MANY_SHARDS} shards", *jobs, 1.7, key=_wall)
+    peak = median_peak(Job("check_with_tfod", (str(pictures), 1, 1)), 1)
     yield at_most("memory, 100 kB pictures", megabytes(peak), None, 200, "MB")
     peak = median_peak(Job("check_with_tfod", (many, 1, 1)), 1)
     yield at_most("memory, no pictures, many shards", megabytes(peak), None, 200, "MB")
 
 
+def panlabel_rows(data: Data) -> Iterator[Section | Row]:
+    """A whole process that checks annotations, against one of panlabel (PyPI, in Rust)."""
+    yield Section("Check, a whole process", "panlabel")
+    arguments = str(data.shard("validated")), data.sizes.validated
+    ours, theirs = Job("run_check", arguments), Job("run_panlabel", arguments, peer=True)
+    yield _row(data, _annotations(data), ours, theirs, 1)
+    limit = megabytes(median_peak(theirs, data.sizes.repeats))
+    yield at_most(
+        "    memory", megabytes(median_peak(ours, data.sizes.repeats)), limit, limit, "MB"
+    )
+
+
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
     """Time and memory before anything is read."""
     yield Section("Start-up", "TensorFlow")
-    ours, theirs = _compare_times(
-        data,
+    jobs = (
         Job("import_module", ("tfod.detection.stream",)),
         Job("import_module", ("tensorflow",), peer=True),
     )
+    ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
     # All that reads shards: tfod itself loads nothing before it is used.
     yield at_most(
         "import tfod.detection.stream / tensorflow",
@@ -119,9 +133,8 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
     )
     our_peak, their_peak = (f"{megabytes(one.peak_bytes):.0f} MB" for one in (ours, theirs))
     yield Row("    memory of the process then", our_peak, their_peak)
-    ours, theirs = _compare_times(
-        data, Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
-    )
+    jobs = Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
+    ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
     yield faster("load the format into a running Datumaro", ours.seconds, theirs.seconds, None)
     hook = min(run(Job("run_start_up_hook", peer=True)).seconds for _ in range(5))
     yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
@@ -139,33 +152,31 @@ def training_rows(data: Data) -> Iterator[Section | Row]:
         arguments = str(data.folder(folder)), batch_size, decode, size
         ours = Job("train_with_tfod", arguments)
         theirs = Job("train_with_tensorflow", arguments, peer=True)
-        yield _row(what, *_compare_times(data, ours, theirs), 1)
+        yield _row(data, what, ours, theirs, 1, key=_wall)
     yield Section("Train with PyTorch, a record", "tfrecord package")
     folder = str(data.folder("training"))
     ours = Job("train_with_tfod_torch", (folder,))
     theirs = Job("train_with_tfrecord", (folder,), peer=True)
-    row = _row("pictures, one process", *_compare_times(data, ours, theirs), 0)
     # Both wait for Pillow.
-    yield Row(row.what, row.ours, row.theirs, row.ratio)
+    yield _row(data, "pictures, one process", ours, theirs, None, key=_wall)
 
 
 def reshard_rows(data: Data) -> Iterator[Section | Row]:
     """Time to write records into other shards; within 2 times of a copy is at least 0.5x."""
     yield Section("Reshard, a record", "checked copy")
-    for what, name, records in (
-        ("100 kB", "pictures", data.sizes.pictures),
-        ("2 kB", "small", data.sizes.small),
+    for what, name, records, targets in (
+        ("100 kB", "pictures", data.sizes.pictures, (0.5, 0.5)),
+        ("2 kB", "small", data.sizes.small, (0.7, 0.5)),
     ):
         source = str(data.shard(name)), records
         for shards in (1, 10):
-            for how, ours, theirs in (
-                ("walk", "reshard_with_tfod", "copy_with_checksums"),
-                ("process", "run_reshard", "run_copy"),
+            for how, ours, theirs, target in (
+                ("walk", "reshard_with_tfod", "copy_with_checksums", targets[0]),
+                ("process", "run_reshard", "run_copy", targets[1]),
             ):
                 jobs = Job(ours, (*source, shards)), Job(theirs, source, peer=True)
-                samples = compare(*jobs, data.sizes.repeats_of_exports, _seconds)
-                plural = "shard" if shards == 1 else "shards"
-                yield _row(f"{what}, {shards} {plural}, {how}", *samples, 0.5)
+                row = f"{what}, {shards} {'shard' if shards == 1 else 'shards'}, {how}"
+                yield _row(data, row, *jobs, target, repeats=data.sizes.repeats_of_exports)
 
 
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
@@ -176,7 +187,7 @@ def cvat_rows(data: Data) -> Iterator[Section | Row]:
         Job("export_from_cvat", exported, peer=True),  # as there, without the start-up hook
         Job("export_from_cvat_with_tensorflow", exported, peer=True),
         data.sizes.repeats,
-        _seconds,
+        _wall,
     )
     what = f"export of {data.sizes.from_cvat:,} frames, {EXPORTED_BOXES} boxes, start included"
     yield faster(what, ours.seconds, theirs.seconds, 3)
@@ -193,6 +204,7 @@ SECTIONS = {
     "export": export_rows,
     "read": read_rows,
     "check": check_rows,
+    "panlabel": panlabel_rows,
     "start-up": start_up_rows,
     "training": training_rows,
     "reshard": reshard_rows,
@@ -205,18 +217,47 @@ def _import(data: Data, name: str, peer: bool = False) -> Job:
     return Job("import_dataset", folders, peer)
 
 
-def _compare_times(data: Data, ours: Job, theirs: Job) -> tuple[Sample, Sample]:
-    return compare(ours, theirs, data.sizes.repeats, _seconds)
+def _annotations(data: Data) -> str:
+    """What the records without pictures are called: their size says how much there is to read."""
+    size = data.shard("bare").stat().st_size / data.sizes.bare
+    return f"annotations of {size:.0f} bytes"
 
 
-def _seconds(sample: Sample) -> float:
+def _batches_of(size: int) -> _Call:
+    return "read_batches_with_tensorflow", size
+
+
+def _against_tensorflow(what: str, shard: Path, ours: _Call, theirs: _Call) -> tuple[str, Job, Job]:
+    """A row's text and jobs, each a task and what it is given beside the shard."""
+    jobs = (
+        Job(task, (str(shard), *more), peer)
+        for (task, *more), peer in ((ours, False), (theirs, True))
+    )
+    peer = f"batches of {theirs[1]:,}" if len(theirs) > 1 else "tensors"
+    return f"{what} / {peer}", *jobs
+
+
+def _cpu(sample: Sample) -> float:
+    return sample.cpu_seconds
+
+
+def _wall(sample: Sample) -> float:
     return sample.seconds
 
 
-def _row(what: str, ours: Sample, theirs: Sample, target: float) -> Row:
-    """A row of time per record, which says how many records each side had."""
-    counts = f"{ours.records:,}"
-    if theirs.records != ours.records:
-        counts += f" / {theirs.records:,}"
-    row = faster(what, ours.seconds_per_record, theirs.seconds_per_record, target)
-    return Row(f"{row.what} ({counts})", row.ours, row.theirs, row.ratio, row.target, row.verdict)
+def _row(
+    data: Data,
+    what: str,
+    ours: Job,
+    theirs: Job,
+    target: float | None,
+    *,
+    key: Callable[[Sample], float] = _cpu,
+    repeats: int = 0,
+) -> Row:
+    """Compare the time per record of two jobs; the row says how many records each side had."""
+    one, other = compare(ours, theirs, repeats or data.sizes.repeats, key)
+    counts = f"{one.records:,}"
+    if other.records != one.records:
+        counts += f" / {other.records:,}"
+    return faster(f"{what} ({counts})", key(one) / one.records, key(other) / other.records, target)

@@ -3,8 +3,9 @@
     python benchmarks/run.py [--quick] [--only import ...]
 
 Needs Linux and an environment with tfod, Datumaro 1.13 and TensorFlow, without which Datumaro's
-own plugin does nothing: ``pip install -e .[test]``. Every value comes from a fresh process, tfod
-and the peer in turn, and is the best of several. Exit status 1 when a target is missed.
+own plugin does nothing: ``pip install -e .[test] panlabel``. Every value comes from a fresh
+process, tfod and the peer in turn, and is the median of several. With ``TFOD_KERNEL=0`` tfod does
+without its compiled kernel. Exit status 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from data import Data, make_data
 from rows import SECTIONS
 from sizes import FULL, QUICK
 from table import WIDTH, Row, Verdict, text_of
+from tfod.kernel import WHY_NOT_COMPILED
 
 _NOTES = """
-Times are for one record: the best of {repeats} fresh processes or more, tfod and its peer in
-turn, after a small warm-up. (a / b): tfod had a records, its peer the first b of the same, as it
-is slow; its memory is scaled to all of them. "--folder /dev/shm" leaves the disk out.
+Times are for one record: the median of {repeats} fresh processes or more, tfod and its peer in
+turn, after a warm-up. They are of the processor, all threads together; of start-up, training, two
+processes and CVAT they are of the clock. (a / b): tfod had a records, its peer the first b of the
+same, as it is slow; its memory is scaled to all of them.
 """
 
 
@@ -65,7 +68,7 @@ def _environment() -> str:
             parts.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return ", ".join(parts)
+    return ", ".join([*parts, f"kernel: {WHY_NOT_COMPILED or 'compiled'}"])
 
 
 if __name__ == "__main__":

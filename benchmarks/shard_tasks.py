@@ -1,15 +1,17 @@
-"""Measurements of the chores of shards, against a plain copy with checksums."""
+"""Measurements of commands: reshard against a plain copy with checksums, check against panlabel."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from measure import Sample
+from measure import Sample, Stopwatch
 
+_TFOD = [sys.executable, "-c", "from tfod.cli.main import main; raise SystemExit(main())"]
 _COPY = Path(__file__).with_name("checked_copy.py")
 
 
@@ -19,11 +21,11 @@ def reshard_with_tfod(shard: str, records: int, num_shards: int) -> Sample:
     from tfod.tfrecord.shard_layout import ShardLayout
 
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
+        watch = Stopwatch()
         done = reshard(shard, folder, ShardLayout(num_shards=num_shards))
-        seconds = time.perf_counter() - begin
+        sample = watch.sample(records)
         assert sum(done.records.values()) == records
-        return Sample(seconds, records)
+        return sample
 
 
 def copy_with_checksums(shard: str, records: int) -> Sample:
@@ -31,28 +33,45 @@ def copy_with_checksums(shard: str, records: int) -> Sample:
     from checked_copy import copy
 
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
+        watch = Stopwatch()
         read, written = copy(shard, f"{folder}/copy")
-        seconds = time.perf_counter() - begin
+        sample = watch.sample(records)
         assert read == written
-        return Sample(seconds, records)
+        return sample
 
 
 def run_reshard(shard: str, records: int, num_shards: int) -> Sample:
     """A whole process: ``tfod reshard``."""
     with tempfile.TemporaryDirectory() as folder:
-        program = "from tfod.cli.main import main; raise SystemExit(main())"
-        command = [sys.executable, "-c", program, "reshard", shard, "-o", folder]
-        return _time_of([*command, "--num-shards", str(num_shards)], records)
+        layout = ("-o", folder, "--num-shards", str(num_shards))
+        return _run([*_TFOD, "reshard", shard, *layout], records)
 
 
 def run_copy(shard: str, records: int) -> Sample:
     """A whole process: the copy."""
     with tempfile.TemporaryDirectory() as folder:
-        return _time_of([sys.executable, str(_COPY), shard, f"{folder}/copy"], records)
+        return _run([sys.executable, str(_COPY), shard, f"{folder}/copy"], records)
 
 
-def _time_of(command: list[str], records: int) -> Sample:
-    begin = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return Sample(time.perf_counter() - begin, records)
+def run_check(shard: str, records: int) -> Sample:
+    """A whole process: ``tfod check``."""
+    return _run([*_TFOD, "check", shard, "--jobs", "1"], records)
+
+
+def run_panlabel(shard: str, records: int) -> Sample:
+    """A whole process: ``panlabel validate``."""
+    program = Path(sys.executable).with_name("panlabel")
+    return _run([str(program), "validate", "--format", "tfrecord", shard], records)
+
+
+def _run(command: list[str], records: int) -> Sample:
+    with tempfile.TemporaryFile() as said:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)  # nobody waits again
+        said.seek(0)
+        assert not process.returncode, said.read()[-3000:].decode()
+    cpu = usage.ru_utime + usage.ru_stime
+    return Sample(seconds, records, peak_bytes=usage.ru_maxrss << 10, cpu_seconds=cpu)

@@ -22,6 +22,7 @@ class Sizes:
     Attributes:
         pictures, pictures_of_peer: records with a picture of 100 kB.
         bare, bare_of_peer: records without a picture.
+        validated: records without a picture that are checked by a whole process.
         files, files_of_peer: picture files.
         small: records of 2 kB.
         training: records with a picture, in several shards.
@@ -35,6 +36,7 @@ class Sizes:
     pictures_of_peer: int
     bare: int
     bare_of_peer: int
+    validated: int
     files: int
     files_of_peer: int
     small: int
@@ -50,6 +52,7 @@ FULL = Sizes(
     pictures_of_peer=1000,
     bare=50_000,
     bare_of_peer=2500,
+    validated=20_000,
     files=1000,
     files_of_peer=200,
     small=200_000,
@@ -64,6 +67,7 @@ QUICK = Sizes(
     pictures_of_peer=150,
     bare=10_000,
     bare_of_peer=500,
+    validated=5000,
     files=300,
     files_of_peer=60,
     small=50_000,

@@ -49,7 +49,7 @@ def at_most(what: str, ours: float, theirs: float | None, target: float, unit: s
     """A row of an amount that must not be more than the target, in the target's unit."""
     verdict = Verdict.MET if ours <= target else Verdict.MISSED
     shown = "" if theirs is None else _amount(theirs, unit)
-    return Row(what, _amount(ours, unit), shown, "", f"<= {target:g} {unit}", verdict)
+    return Row(what, _amount(ours, unit), shown, "", f"<= {target:.3g} {unit}", verdict)
 
 
 def duration(seconds: float) -> str:

@@ -19,12 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import Sample, best_pass, forget_peak_memory, peak_memory
+from measure import Sample, Stopwatch, forget_peak_memory, median_pass, peak_memory
 from sizes import BOXES, CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
 FORMAT = "tf_detection_api"
 _OURS, _THEIRS = "tfod.datumaro.", "datumaro.plugins.data_formats.tf_detection_api."
-_BATCH = 64
 _READ_AHEAD = 8 << 20
 
 
@@ -33,9 +32,9 @@ def import_dataset(folder: str, warm_up: str) -> Sample:
     _import_and_walk(warm_up)
     _verify_plugin("importers")
     forget_peak_memory()
-    begin = time.perf_counter()
+    watch = Stopwatch()
     records, boxes = _import_and_walk(folder)
-    return Sample(time.perf_counter() - begin, records, boxes, peak_memory())
+    return watch.sample(records, boxes, peak_memory())
 
 
 def export_files(folder: str, count: int) -> Sample:
@@ -108,31 +107,22 @@ def read_with_tfod(shard: str) -> Sample:
         for detection in tfod.read_detections(shard):
             yield 1, len(detection.boxes)
 
-    return best_pass(walk)
+    return median_pass(walk)
 
 
-def read_examples_with_tfod(shard: str) -> Sample:
-    """Read a shard as Examples: checksums verified, every feature found, boxes decoded."""
+def read_columns_with_tfod(shard: str) -> Sample:
+    """Read a shard to columns: checksums verified, every feature of every record parsed."""
     import tfod
 
     def walk() -> Iterator[tuple[int, int]]:
-        for example in tfod.read_examples(shard):
-            yield 1, len(example.floats(_A_SIDE))
+        for batch in tfod.read_batches(shard):
+            yield len(batch), len(batch.columns[_A_SIDE].values)
 
-    return best_pass(walk)
+    return median_pass(walk)
 
 
 def read_eagerly_with_tensorflow(shard: str) -> Sample:
     """The same with tf.data as its guide iterates: tensors, one record after the other."""
-    return _read_with_tensorflow(shard, in_numpy=False)
-
-
-def read_with_tensorflow(shard: str) -> Sample:
-    """The same with tf.data, handed out in NumPy, which is its quicker way."""
-    return _read_with_tensorflow(shard, in_numpy=True)
-
-
-def _read_with_tensorflow(shard: str, *, in_numpy: bool) -> Sample:
     import tensorflow as tf
 
     features = _tensorflow_features()
@@ -147,13 +137,13 @@ def _read_with_tensorflow(shard: str, *, in_numpy: bool) -> Sample:
     )
 
     def walk() -> Iterator[tuple[int, int]]:
-        for record in dataset.as_numpy_iterator() if in_numpy else dataset:
+        for record in dataset:
             yield 1, len(record[_A_SIDE])
 
-    return best_pass(walk)
+    return median_pass(walk)
 
 
-def read_batches_with_tensorflow(shard: str) -> Sample:
+def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
     """The same as its guide advises for training: batches, parsed in parallel, left as batches."""
     import tensorflow as tf
 
@@ -164,7 +154,7 @@ def read_batches_with_tensorflow(shard: str) -> Sample:
 
     dataset = (
         tf.data.TFRecordDataset(shard, buffer_size=_READ_AHEAD)
-        .batch(_BATCH)
+        .batch(size)
         .map(parse, tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
     )
@@ -173,7 +163,7 @@ def read_batches_with_tensorflow(shard: str) -> Sample:
         for batch in dataset:
             yield batch["image/height"].shape[0], batch[_A_SIDE].shape[0]
 
-    return best_pass(walk)
+    return median_pass(walk)
 
 
 def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
@@ -187,7 +177,7 @@ def check_with_tfod(source: str, jobs: int, hashed: int) -> Sample:
         yield counts.records, counts.boxes
 
     forget_peak_memory()
-    sample = best_pass(walk)
+    sample = median_pass(walk)
     return dataclasses.replace(sample, peak_bytes=peak_memory())
 
 
@@ -259,11 +249,9 @@ def _export(dataset: Any, small: Any, *, save_media: bool) -> Sample:
         small.export(str(folder / "warm-up"), FORMAT, save_media=save_media)
         _verify_plugin("exporters")
         forget_peak_memory()
-        begin = time.perf_counter()
+        watch = Stopwatch()
         dataset.export(str(folder / "out"), FORMAT, save_media=save_media)
-        seconds = time.perf_counter() - begin
-        peak = peak_memory()
-    return Sample(seconds, records, boxes, peak)
+        return watch.sample(records, boxes, peak_memory())
 
 
 def _dataset_of(items: list[Any]) -> Any:

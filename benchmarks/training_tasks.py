@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import Sample, Walk, best_pass
+from measure import Sample, Walk, median_pass
 from sizes import CLASSES
 
 _SIDES = ("ymin", "xmin", "ymax", "xmax")
@@ -27,7 +27,7 @@ def train_with_tfod(folder: str, batch_size: int, decode: int, size: int) -> Sam
     elements = dataset(
         folder, batch_size=batch_size or None, decode=bool(decode), image_size=image_size
     )
-    return best_pass(_walk(elements, batch_size))
+    return median_pass(_walk(elements, batch_size))
 
 
 def train_with_tensorflow(folder: str, batch_size: int, decode: int, size: int) -> Sample:
@@ -84,14 +84,14 @@ def train_with_tensorflow(folder: str, batch_size: int, decode: int, size: int) 
     )
     if batch_size:
         elements = elements.ragged_batch(batch_size)
-    return best_pass(_walk(elements.prefetch(tf.data.AUTOTUNE), batch_size))
+    return median_pass(_walk(elements.prefetch(tf.data.AUTOTUNE), batch_size))
 
 
 def train_with_tfod_torch(folder: str) -> Sample:
     """Walk over ``tfod.torch.Detections`` in this process."""
     from tfod.torch import Detections
 
-    return best_pass(_walk_targets(Detections(folder)))
+    return median_pass(_walk_targets(Detections(folder)))
 
 
 def train_with_tfrecord(folder: str) -> Sample:
@@ -123,7 +123,7 @@ def train_with_tfrecord(folder: str) -> Sample:
         for shard in sorted(Path(folder).glob("*.tfrecord")):
             yield from TFRecordDataset(str(shard), None, description, transform=convert)
 
-    return best_pass(_walk_targets(_Again(records)))
+    return median_pass(_walk_targets(_Again(records)))
 
 
 class _Again:
