@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from types import TracebackType
@@ -31,7 +30,7 @@ class WorkFolder:
     def __init__(self, inside: str | os.PathLike[str]) -> None:
         require_local(os.fspath(inside))
         folder = os.path.abspath(inside)
-        self.path = os.path.join(folder, f".tfod.{secrets.token_hex(8)}.tmp")
+        self.path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
         self._made = absent_folders(folder)
         try:
             os.makedirs(self.path)

@@ -14,7 +14,6 @@ import importlib
 import json
 import os
 import re
-import secrets
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +64,7 @@ def hidden_path(path: str, ending: str = "tmp") -> str:
     folder, name = os.path.split(path)
     # File names may have 255 bytes.
     short = name.encode(errors="ignore")[:200].decode(errors="ignore")
-    return os.path.join(folder, f".{short}.{secrets.token_hex(8)}.{ending}")
+    return os.path.join(folder, f".{short}.{os.urandom(8).hex()}.{ending}")
 
 
 def publish_together(

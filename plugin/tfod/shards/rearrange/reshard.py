@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ from tfod.tfrecord.finished_shards import WorkFolder
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.remote import folder_of, is_url, name_of
-from tfod.tfrecord.shard_file import RecordIndex
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.shard_sources import Sources, find_all_shards
 from tfod.tfrecord.shards import (
@@ -185,7 +183,7 @@ def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
     places = []
     for path in paths:
         if work is not None and is_url(path):
-            place = os.path.join(work.path, f"unpacked-{secrets.token_hex(8)}")
+            place = os.path.join(work.path, f"unpacked-{os.urandom(8).hex()}")
             unpack(path, place)
             path = place
         places.append(path)
@@ -194,6 +192,8 @@ def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
 
 def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
     """The payloads of all records of some shards in random order."""
+    from tfod.tfrecord.shard_file import RecordIndex  # who does not shuffle jumps to no record
+
     with naming_repair():
         indexes = [RecordIndex(path) for path in paths]
         for index in indexes:
