@@ -32,7 +32,7 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	! command -v cargo || cargo test --quiet --offline --target-dir build/kernel \
+	! command -v cargo || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml
 
 # 40 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
