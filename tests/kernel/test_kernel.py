@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +41,31 @@ def test_it_is_compiled_where_there_is_cargo() -> None:
     """CI has it; elsewhere the tests compare the reference with itself."""
     if os.environ.get("TFOD_REQUIRE"):
         assert WHY_NOT_COMPILED == ""
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [(None, "not compiled when tfod was installed"), (b"\x7fELF?", "it cannot be loaded: ")],
+)
+def test_python_stands_in(tmp_path: Path, library: bytes | None, why: str) -> None:
+    """Where the library is not there, or is none of this machine's."""
+    source = Path(reference.__file__).parent
+    shutil.copytree(
+        source, tmp_path / "tfod/kernel", ignore=shutil.ignore_patterns("*tfod_kernel*")
+    )
+    (tmp_path / "tfod/__init__.py").touch()
+    if library is not None:
+        (tmp_path / "tfod/kernel/libtfod_kernel.so").write_bytes(library)
+    code = "from tfod.kernel import *; print(WHY_NOT_COMPILED, find_records(b'').position)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TFOD_KERNEL": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(why) and done.stdout.endswith(" 0\n")
 
 
 def plain(columns: Columns) -> tuple[Any, ...]:
