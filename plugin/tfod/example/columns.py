@@ -131,13 +131,18 @@ class Column:
             is_there = False
         if not is_there:
             raise ImportError(f"Column.to_arrow needs pyarrow: pip install 'pyarrow>={_PYARROW}'")
-        values = pyarrow.array(self.values) if self.kind is not Kind.BYTES else self._views(pyarrow)
-        is_null = None if self.present.all() else pyarrow.array(~self.present)
-        offsets = pyarrow.array(self.row_splits)
-        return pyarrow.LargeListArray.from_arrays(offsets, values, mask=is_null)
+        if self.kind is Kind.BYTES:
+            kind, views, buffer = pyarrow.binary_view(), self._views(), self.buffer
+            values = _arrow(pyarrow, kind, len(views), None, views, buffer)
+        else:
+            kind = pyarrow.from_numpy_dtype(self.values.dtype)
+            values = _arrow(pyarrow, kind, len(self.values), None, self.values)
+        present = None if self.present.all() else np.packbits(self.present, bitorder="little")
+        lists = pyarrow.large_list(kind)
+        return _arrow(pyarrow, lists, self.length, present, self.row_splits, children=[values])
 
-    def _views(self, pyarrow: Any) -> Any:
-        """Byte strings as binary views into the buffer.
+    def _views(self) -> np.ndarray:
+        """Byte strings as Arrow's binary views into the buffer, uint32 of shape (n, 4).
 
         A view is its length, then either up to 12 bytes, or 4 bytes, the number of the buffer and
         the place there. Source: Arrow's columnar format, "Variable-size Binary View Layout".
@@ -151,8 +156,13 @@ class Column:
         for byte in range(_SHORT):
             rows = np.flatnonzero((lengths > byte) & (~is_long if byte >= 4 else True))
             inside[rows, byte] = data[starts[rows] + byte]
-        buffers = [None, pyarrow.py_buffer(views), pyarrow.py_buffer(self.buffer)]
-        return pyarrow.Array.from_buffers(pyarrow.binary_view(), len(views), buffers)
+        return views
+
+
+def _arrow(pyarrow: Any, kind: Any, length: int, *buffers: Any, children: Any = ()) -> Any:
+    """An array of Arrow on buffers of ours; ``pyarrow.array`` would load pandas, if it is there."""
+    wrapped = [None if one is None else pyarrow.py_buffer(one) for one in buffers]
+    return pyarrow.Array.from_buffers(kind, length, wrapped, children=list(children))
 
 
 class Form(enum.Enum):
