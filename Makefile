@@ -61,13 +61,13 @@ coverage: $(VENV)/test.installed
 	$(BIN)/python $(COVERAGE) report --include 'plugin/*' --fail-under 95
 	$(BIN)/python $(COVERAGE) report --include 'validator/*' --fail-under 95
 
-# The core at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
+# The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
 test-lowest: .venv-lowest/installed
-	.venv-lowest/bin/python -m pytest tests/core
+	.venv-lowest/bin/python -m pytest tests/core tests/kernel
 
-# The core and the checker on every other Python from 3.10 to 3.13 that this machine has.
+# The core, the kernel and the checker on every other Python from 3.10 to 3.13 that this machine has.
 test-pythons:
-	tests/every_python tests/core tests/checker
+	tests/every_python tests/core tests/kernel tests/checker
 
 # The pages that are written from the code.
 docs: $(VENV)/test.installed
