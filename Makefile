@@ -35,7 +35,7 @@ check: $(VENV)/test.installed
 	! command -v cargo || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml
 
-# 40 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
+# 30 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
 fuzz-kernel: $(VENV)/test.installed
 	tests/kernel/fuzz
 
