@@ -51,7 +51,8 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
             break
         length, stored = header_at(data, position)
         if known.get(length) != stored:
-            if masked_crc32c(buffer[position : position + 8]) != stored:
+            crc = crc32c(buffer[position : position + 8])
+            if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != stored:
                 end = WalkEnd.LENGTH_CHECKSUM
                 break
             known[length] = stored
@@ -73,12 +74,6 @@ def find_records(buffer: np.ndarray, longest: int, verify: bool = True) -> Found
         position = stop + FOOTER_BYTES
     found = (np.array(starts, np.int64), np.array(lengths, np.int64))
     return FoundRecords(*found, position, end)
-
-
-def masked_crc32c(data: np.ndarray) -> int:
-    """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
-    crc = int(google_crc32c.value(data))
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 class Field(NamedTuple):
