@@ -22,8 +22,7 @@ _SMALL = Dataset(1, 1)
 _FLAT = 1.10
 _LEAST_JUDGED = 10_000
 """Of fewer records the start's own noise is more than what is judged."""
-_FLAT_FROM = 100_000
-"""From so many records on, all buffers of a check are in use."""
+_MOST_SECONDS, _MOST_BYTES = 4e-6, 120e6
 _SEVERAL = 1_000_000
 
 
@@ -120,12 +119,12 @@ def _growth(
         f"{ratio - 1:.0%} apart; flat to {_FLAT - 1:.0%}",
         ratio <= _FLAT,
     )
-    peaks = [cost.peak_bytes for data, cost in single.items() if data.records >= _FLAT_FROM]
-    ratio = max(peaks) / min(peaks)
     yield scale.verdict(
-        f"From {_megabytes(min(peaks))} to {_megabytes(max(peaks))} of memory, from "
-        f"{_FLAT_FROM:,} records on, is {ratio - 1:.0%} apart; at most a quarter",
-        ratio <= 1.25,
+        f"At most {_MOST_SECONDS * 1e6:g} µs a record", max(judged) <= _MOST_SECONDS
+    )
+    peak = max(cost.peak_bytes for cost in single.values())
+    yield scale.verdict(
+        f"{_megabytes(peak)} of memory; at most {_megabytes(_MOST_BYTES)}", peak <= _MOST_BYTES
     )
 
 

@@ -17,11 +17,15 @@ from pathlib import Path
 from measure import forget_peak_memory, peak_memory
 from tfod.check import check, local_check
 from tfod.check.compare_records import examination_of
+from tfod.check.conclusion import conclude
+from tfod.check.datasets import Dataset
+from tfod.check.decoding import choose_decoding
 from tfod.check.hashing import sha256_of
+from tfod.check.receivers import ANY
 from tfod.check.render import render_json
 from tfod.check.row_store import scratch_folder
 from tfod.check.sources import take_inventory
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.records import read_record_batches
 
 STAGES = {
     "list": "list the files, find sets and label maps",
@@ -52,13 +56,20 @@ def main() -> None:
         inventory = listing.__enter__()
     with stage("frame"):
         for shard in inventory.shards:
-            for _ in read_records(shard.location.path):
+            for _ in read_record_batches(shard.location.path):
                 pass
     with stage("hash"):
         for location in inventory.locations:
             sha256_of(location)
     with stage("sample"):
-        run = check._Run(check.Options(hash_sources=False), inventory, time.monotonic())
+        began, options = time.monotonic(), check.Options(hash_sources=False)
+        decoding = choose_decoding(
+            options.decode,
+            inventory,
+            max_record_bytes=options.max_record_bytes,
+            limits=options.archive_limits,
+        )
+        run = check._Run(options, ANY, Dataset("", inventory), decoding)
     with scratch_folder() as folder:
         with stage("examine"):
             found = run.examine(lambda *_: None, folder)
@@ -67,7 +78,8 @@ def main() -> None:
         row_bytes = sum(sum(block.lengths) for block in examination.blocks)
         spilled = sum(path.stat().st_size for path in Path(folder).iterdir())
     with stage("conclude"):
-        report = run.report(examination)
+        judged = [run.judge(examination)]
+        report = conclude(judged, receiver=ANY.name, fail_on=options.fail_on, began=began)
     with stage("render"):
         render_json(report)
     assert report.valid
