@@ -91,18 +91,10 @@ def choose_samples(
         wanted = {one.place.record: one for one in offences}
         try:
             with _batches_of(shard, offences, inventory) as batches:
-                for records in batches:
-                    here = [number for number in records.numbers.tolist() if number in wanted]
-                    if not here:
-                        continue
-                    examples = ExampleBatch.of(records)
-                    for number in here:
-                        example = Example(examples, number - records.first)
-                        sample = _sample(example, wanted.pop(number), roles)
-                        # Without picture and boxes there is nothing to be seen.
-                        samples += [sample] if sample.picture or len(sample.boxes) else []
-                    if not wanted:
-                        break
+                for example, offence in _wanted(batches, wanted):
+                    sample = _sample(example, offence, roles)
+                    # Without picture and boxes there is nothing to be seen.
+                    samples += [sample] if sample.picture or len(sample.boxes) else []
         except (OSError, TfodError):
             continue
     if report.valid:
@@ -111,6 +103,20 @@ def choose_samples(
         sound = (one for one in _sound(inventory, roles_of) if _key(one) not in found)
         samples += islice(sound, max(0, wanted_sound))
     return samples
+
+
+def _wanted(
+    batches: Iterator[RecordBatch], offences: dict[int | None, _Offence]
+) -> Iterator[tuple[Example, _Offence]]:
+    """Those records, each once; what lies behind the last one is not read."""
+    for records in batches:
+        here = [number for number in records.numbers.tolist() if number in offences]
+        if here:
+            examples = ExampleBatch.of(records)
+            for number in here:
+                yield Example(examples, number - records.first), offences.pop(number)
+        if not offences:
+            return
 
 
 def _key(sample: Sample) -> tuple[str, int | None]:
