@@ -23,6 +23,9 @@ def import_rows(data: Data) -> Iterator[Section | Row]:
     for name, what, target in (("pictures", "100 kB pictures", 15), ("bare", "no pictures", 20)):
         jobs = _import(data, name), _import(data, f"{name}_of_peer", peer=True)
         yield _row(data, f"{what}, {BOXES} boxes", *jobs, target)
+    yield Section("Import, a record", "its objects alone")
+    alone = Job("build_datumaro_objects", (str(data.shard("bare")),), peer=True)
+    yield _row(data, _annotations(data), _import(data, "bare"), alone, 0.8)
 
 
 def memory_rows(data: Data) -> Iterator[Section | Row]:

@@ -17,6 +17,7 @@ from PIL import Image as PillowImage
 from tfod.datumaro import lines
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
+from tfod.tfrecord.records import RecordBatch
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects, picture
@@ -491,6 +492,15 @@ class TestObjects:
         assert item.attributes["neg_category_ids"] == [3, 5]
 
 
+def test_captions_beside_classes_that_are_put_in_order(make_shard, load) -> None:
+    record = picture() | objects([BOX] * 2, ["dog", "cat"], [2, 1]) | {"image/caption": ["a yard"]}
+    make_shard("s", record)
+    dataset = load()
+    assert sorted(one[0] for one in boxes(dataset)) == ["cat", "dog"]
+    (item,) = dataset
+    assert [one.caption for one in item.annotations if one.type.name == "caption"] == ["a yard"]
+
+
 class Tolerant(ImportErrorPolicy):
     def __init__(self) -> None:
         self.errors: list[tuple[Any, BaseException]] = []
@@ -499,6 +509,17 @@ class Tolerant(ImportErrorPolicy):
         self.errors.append((error.item_id, error.__cause__))
 
     _handle_annotation_error = _handle_item_error
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_confidence_of_nothing_is_refused(make_shard, load, others: int) -> None:
+    """Whatever the records beside it have."""
+    image_class = {"image/class/label": [1], "image/class/text": ["sun"]}
+    further = [picture() | image_class] * others
+    make_shard("s", picture() | {"image/class/confidence": [0.5]}, *further)
+    policy = Tolerant()
+    assert len(load(error_policy=policy)) == others
+    assert "image/class 0 text, 0 label, 1 confidence" in str(policy.errors[0][1])
 
 
 class TestDefects:
@@ -574,6 +595,21 @@ class TestDefects:
         policy = Tolerant()
         assert len(load(error_policy=policy)) == 2
         assert policy.errors[0][0] == ("record 1", "s")
+
+    def test_no_record_stays_in_memory(self, make_shard, load, tmp_path) -> None:
+        """Neither what was made of records nor what was reported of them keeps their buffers."""
+        mask = {"image/object/mask": [png(np.eye(100, 200))], "image/encoded": jpeg()}
+        good = picture() | objects([BOX], ["x"], [1]) | mask
+        bad = good | {"image/width": [1, 2]}, {"age": 3}, good | objects([BOX[::-1]])
+        shard = make_shard("s", good, *bad)
+        policy = Tolerant()
+        dataset = load(error_policy=policy)
+        assert (len(dataset), len(policy.errors)) == (2, 3)
+        other = make_shard("t", good, folder=tmp_path / "t")
+        not_walked = load(other)
+        batches = [one for one in gc.get_objects() if type(one) is RecordBatch]
+        assert not [one for one in batches if one.shard in (shard, other)]
+        assert len(not_walked) == 1
 
     def test_odd_records_among_good_ones(self, make_shard, load) -> None:
         make_shard("s", picture(), {}, {"age": 3})

@@ -1,8 +1,9 @@
-"""From a Detection to Datumaro's annotations: boxes in pixels, masks, points, labels."""
+"""From detections to Datumaro's annotations: boxes in pixels, masks, points, labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,13 @@ import numpy as np
 
 from tfod.datumaro.lines import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
+from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.detection import Detection
-from tfod.detection.pixel_boxes import BoxTally
+from tfod.detection.columns import Detections
+from tfod.detection.detection import Detection, ImageLabel
+from tfod.detection.pixel_boxes import BoxTally, corners_in_pixels
 from tfod.detection.png import is_box_png
+from tfod.example.wire import Kind
 from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
@@ -30,7 +34,7 @@ ReportBox = Callable[[str], None]
 
 
 class AnnotationBuilder:
-    """Makes the annotations of one record after the other.
+    """Makes the annotations of one batch of records after the other.
 
     Labels are the class table's provisional numbers; the counters and :attr:`keypoint_names` tell
     afterwards what was met.
@@ -40,137 +44,131 @@ class AnnotationBuilder:
         self._classes = classes
         self.clamped_boxes = 0
         self.boxes_in_pixels = 0
-        self._box_tally = BoxTally()
+        self._boxes = 0
+        self._far_boxes = BoxTally()
         self.odd_masks = 0
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
-    def build(
-        self,
-        detection: Detection,
-        size: tuple[int, int] | None,
-        scope: LabelScope,
-        shard: ShardIdentity,
-        record_span: tuple[int, int],
-        report: ReportBox,
-    ) -> list[Any]:
-        """Make the annotations of one picture.
+    def open(self, found: Detections, scope: LabelScope, shard: ShardIdentity) -> None:
+        """Take the columns of a batch.
 
         Args:
-            detection: the record.
-            size: height and width of the picture in pixels; needed when there are boxes.
-            scope: how the record's shard names classes.
+            found: the records.
+            scope: how their shard names classes.
             shard: the file that masks are read from later.
-            record_span: offset and length of the record's payload in it.
+        """
+        self._found, self._scope, self._shard = found, scope, shard
+        counts = np.diff(found.box_splits)
+        sizes = np.repeat(found.sizes, counts, axis=0)
+        corners, clamped = corners_in_pixels(found.boxes, sizes)
+        # Comparisons with NaN are false.
+        plain = (corners == clamped).all(axis=1) & (corners[:, 2:] >= corners[:, :2]).all(axis=1)
+        plain &= (sizes > 0).all(axis=1)
+        self._odd_rows = frozenset(np.repeat(np.arange(len(found)), counts)[~plain].tolist())
+        self._corners = _by_row(round_points(clamped), found.box_splits)
+        texts, ids = (
+            found.column(keys.CLASS_TEXT, Kind.BYTES),
+            found.column(keys.CLASS_LABEL, Kind.INT64),
+        )
+        self._texts = _by_row(found.class_text_values, texts.row_splits)
+        self._ids = _by_row(ids.values.tolist(), ids.row_splits)
+
+    def build(
+        self, row: int, more: Detection, size: tuple[int, int] | None, report: ReportBox
+    ) -> list[Any]:
+        """Make the annotations of one record of the batch.
+
+        Args:
+            row: the record.
+            more: what it says beside its boxes and classes.
+            size: height and width of its image in pixels; needed when there are boxes.
             report: called for each box that is no box; it may raise.
         """
         annotations: list[Any] = []
-        if detection.image_labels:
-            made = (self._image_label(label, scope) for label in detection.image_labels)
+        if more.image_labels:
+            made = (self._image_label(label) for label in more.image_labels)
             annotations = [one for one in made if one is not None]
-        annotations += [annotation.Caption(text) for text in detection.captions]
-        count = len(detection.boxes)
+        annotations += [annotation.Caption(text) for text in more.captions]
+        corners = self._corners[row]
+        count = len(corners)
         if not count:
             return annotations
-        self._box_tally += BoxTally(count)
         assert size is not None
-        labels = self._labels(detection, scope, count)
-        attributes = _attribute_dicts(detection.attributes, count)
-        if not _has_more_than_boxes(detection):
-            sound = _sound_corners(detection.boxes, size)
-            if sound is not None:
-                return annotations + make_boxes(sound, labels, attributes)
-        corners = self._pixels(detection.boxes, size)
-        bad = _bad_boxes(detection.boxes)
-        masks = self._masks(detection, shard, record_span, count)
-        if detection.masks:
-            sizes = (png_size(mask.data) for mask in detection.masks if mask)
-            self.odd_masks += sum(one not in (None, size) for one in sizes)
-        Bbox = annotation.Bbox
-        for index, (x1, y1, x2, y2) in enumerate(corners):
-            if bad and index in bad:
+        self._boxes += count
+        nothing = (None,) * count
+        labels = self._classes.resolve_all(
+            self._scope, self._texts[row] or nothing, self._ids[row] or nothing
+        )
+        bad: Mapping[int, str] = {}
+        if row in self._odd_rows:
+            corners, bad = self._odd_corners(row, more, size)
+        boxes = make_boxes(corners, labels, _attribute_dicts(more.attributes, count))
+        for box, number in zip(boxes, self._found.annotation_ids(row), strict=False):
+            box.id = number
+        if not bad and not _has_more_than_boxes(more):
+            return annotations + boxes
+        masks = self._masks(row, more, size)
+        for index, box in enumerate(boxes):
+            if index in bad:
                 report(f"box {index} {bad[index]}")
                 continue
-            points = self._points(detection, index, labels[index], scope, size)
-            group = index + 1 if points is not None else 0
+            points = self._points(more, index, box.label, size)
+            box.group = index + 1 if points is not None else 0
             mask = masks[index] if masks else None
-            if mask is not None:
-                shape = BoxedMask.make(
-                    mask,
-                    (x1, y1, x2, y2),
-                    label=labels[index],
-                    attributes=attributes[index],
-                    group=group,
-                )
-            else:
-                shape = Bbox(
-                    x1,
-                    y1,
-                    x2 - x1,
-                    y2 - y1,
-                    label=labels[index],
-                    attributes=attributes[index],
-                    group=group,
-                )
-            annotations.append(shape)
+            annotations.append(box if mask is None else _boxed_mask(mask, box, corners[index]))
             if points is not None:
                 annotations.append(points)
         return annotations
 
     def finish_shard(self) -> None:
         """Decide whether the boxes since the last shard's end are in pixels."""
-        self.boxes_in_pixels += self._box_tally.in_pixels
-        self._box_tally = BoxTally()
+        self.boxes_in_pixels += (self._far_boxes + BoxTally(self._boxes)).in_pixels
+        self._boxes, self._far_boxes = 0, BoxTally()
 
-    def _pixels(self, boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]]:
-        """Corners in pixels, clamped to the picture and rounded, as Datumaro's reader does."""
-        height, width = size
-        limits = np.array((width, height, width, height), np.float64)
-        corners = boxes * limits
-        clamped = np.clip(corners, 0.0, limits)
-        outside = (clamped != corners).any(axis=1)  # also true for NaN, which is reported
-        if outside.any():
-            finite = outside & np.isfinite(boxes).all(axis=1)
-            self.clamped_boxes += int(finite.sum())
-            self._box_tally += replace(BoxTally.of(boxes), boxes=0)  # they are counted
+    def _odd_corners(
+        self, row: int, more: Detection, size: tuple[int, int]
+    ) -> tuple[list[list[float]], dict[int, str]]:
+        """Corners where boxes are not all within the image, and why some are no boxes."""
+        first, end = self._found.box_splits[row : row + 2].tolist()
+        boxes = self._found.boxes[first:end]
+        corners, clamped = corners_in_pixels(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
-        return rounded
-
-    def _labels(self, detection: Detection, scope: LabelScope, count: int) -> Sequence[int | None]:
-        texts: Sequence[str | None] = detection.class_text or (None,) * count
-        ids: Sequence[int | None] = detection.class_label or (None,) * count
-        resolve = self._classes.resolve
-        return [resolve(scope, text, label) for text, label in zip(texts, ids, strict=True)]
+        if not _has_more_than_boxes(more) and _are_inside(round_points(corners), size):
+            return rounded, {}
+        outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
+        self.clamped_boxes += int(outside.sum())
+        self._far_boxes += replace(BoxTally.of(boxes), boxes=0)  # they are counted
+        return rounded, _bad_boxes(boxes)
 
     def _masks(
-        self, detection: Detection, shard: ShardIdentity, record: tuple[int, int], count: int
+        self, row: int, detection: Detection, size: tuple[int, int]
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
+            sizes = (png_size(mask.data) for mask in detection.masks if mask)
+            self.odd_masks += sum(one not in (None, size) for one in sizes)
             return [
                 None
                 if mask is None or is_box_png(mask.data)
-                else LazyPngMask(ByteSpan(shard, mask.offset, len(mask.data)))
+                else LazyPngMask(ByteSpan(self._shard, mask.offset, len(mask.data)))
                 for mask in detection.masks
             ]
         if detection.numerical_masks is not None:
-            drawn = np.any(detection.numerical_masks.reshape(count, -1) > 0, axis=1).tolist()
-            span = ByteSpan(shard, *record)
+            numbers = detection.numerical_masks
+            drawn = np.any(numbers.reshape(len(numbers), -1) > 0, axis=1).tolist()
+            record = self._found.examples.records.record(row)
+            span = ByteSpan(self._shard, record.payload_offset, record.length)
             return [
                 LazyNumericalMask(span, index) if has else None for index, has in enumerate(drawn)
             ]
         return None
 
     def _points(
-        self,
-        detection: Detection,
-        index: int,
-        label: int | None,
-        scope: LabelScope,
-        size: tuple[int, int],
+        self, detection: Detection, index: int, label: int | None, size: tuple[int, int]
     ) -> Any:
         keypoints = detection.keypoints
         if keypoints is None:
             return None
-        places, names = self._keypoint_places(detection, index, scope)
+        places, names = self._keypoint_places(detection, index)
         visibility = np.clip(keypoints.visibility[index, places], 0, 2)
         if not visibility.any():
             return None  # padding for an object without keypoints
@@ -182,30 +180,34 @@ class AnnotationBuilder:
             xy.reshape(-1).tolist(), visibility.tolist(), label=label, group=index + 1
         )
 
-    def _keypoint_places(
-        self, detection: Detection, index: int, scope: LabelScope
-    ) -> tuple[list[int], Sequence[str]]:
+    def _keypoint_places(self, detection: Detection, index: int) -> tuple[list[int], Sequence[str]]:
         """Which of the record's keypoints belong to the object's class, and their names."""
         assert detection.keypoints is not None
         count = detection.keypoints.xy.shape[1]
         item = None
-        if scope.label_map is not None:
+        label_map = self._scope.label_map
+        if label_map is not None:
             text = detection.class_text[index] if detection.class_text else ""
-            item = scope.label_map.find(text) if text else None
+            item = label_map.find(text) if text else None
             if item is None and detection.class_label:
-                item = scope.label_map.find_id(detection.class_label[index])
+                item = label_map.find_id(detection.class_label[index])
         places = [point.id for point in item.keypoints] if item else []
         if item is not None and places and min(places) >= 0 and max(places) < count:
             return places, [point.label for point in item.keypoints]
         names = detection.keypoints.names or [f"point_{i}" for i in range(count)]
         return list(range(count)), names
 
-    def _image_label(self, label: Any, scope: LabelScope) -> Any:
-        number = self._classes.resolve(scope, label.text, label.label)
+    def _image_label(self, label: ImageLabel) -> Any:
+        number = self._classes.resolve(self._scope, label.text, label.label)
         if number is None:
             return None
         attributes = {} if label.confidence is None else {"score": label.confidence}
         return annotation.Label(number, attributes=attributes)
+
+
+def _by_row(values: list[Any], splits: np.ndarray) -> list[list[Any]]:
+    """The values of a column as one list for each record."""
+    return [values[start:end] for start, end in itertools.pairwise(splits.tolist())]
 
 
 def _has_more_than_boxes(detection: Detection) -> bool:
@@ -216,38 +218,33 @@ def _has_more_than_boxes(detection: Detection) -> bool:
     )
 
 
-def _sound_corners(boxes: np.ndarray, size: tuple[int, int]) -> list[list[float]] | None:
-    """Corners in pixels where all boxes are sound and inside the picture; None otherwise."""
+def _boxed_mask(mask: Callable[[], np.ndarray], box: Any, corners: Sequence[float]) -> BoxedMask:
+    left, top, right, bottom = corners
+    return BoxedMask.make(
+        mask,
+        (left, top, right, bottom),
+        id=box.id,
+        label=box.label,
+        attributes=box.attributes,
+        group=box.group,
+    )
+
+
+def _are_inside(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
     height, width = size
-    limits = np.array((width, height, width, height), np.float64)
-    corners: list[list[float]] = round_points(boxes * limits)
-    # Quicker than NumPy for the few boxes of a picture. Comparisons with NaN are false.
-    for left, top, right, bottom in corners:
-        if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
-            return None
-    return corners
-
-
-def sound_boxes(boxes: np.ndarray) -> np.ndarray:
-    """Which boxes become annotations, bool of shape (n,): those that are finite and upright."""
-    # False for NaN as well: one pass finds both.
-    upright = (boxes[:, 2] >= boxes[:, 0]) & (boxes[:, 3] >= boxes[:, 1])
-    sound: np.ndarray = upright & np.isfinite(boxes).all(axis=1)
-    return sound
+    return all(0 <= x1 <= x2 <= width and 0 <= y1 <= y2 <= height for x1, y1, x2, y2 in corners)
 
 
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     """Number of each box that is none, with the reason."""
-    sound = sound_boxes(boxes)
-    if sound.all():
-        return {}
+    finite = np.isfinite(boxes).all(axis=1)
+    # False for NaN as well.
+    upright = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
     found = {}
-    for index, box in enumerate(boxes):
-        values = ", ".join(f"{value:g}" for value in box)
-        if not np.isfinite(box).all():
-            found[index] = f"is no box of finite numbers (xmin, ymin, xmax, ymax = {values})"
-        elif not sound[index]:
-            found[index] = f"is inverted (xmin, ymin, xmax, ymax = {values})"
+    for index in np.flatnonzero(~(finite & upright)).tolist():
+        what = "is inverted" if finite[index] else "is no box of finite numbers"
+        values = ", ".join(f"{value:g}" for value in boxes[index])
+        found[index] = f"{what} (xmin, ymin, xmax, ymax = {values})"
     return found
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.counted_shards import CountedShardsBase
@@ -21,10 +23,11 @@ from tfod.datumaro.options import (
 from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.columns import Detections
 from tfod.detection.labels_file import labels_text
-from tfod.detection.mapped import MappedRecord, decode_mapped
-from tfod.detection.roles import classification_roles
+from tfod.detection.roles import Roles, classification_roles
 from tfod.errors import ShardError, TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
 from tfod.tfrecord.shard_layout import OptionError
@@ -51,19 +54,24 @@ class ImageClassificationBase(CountedShardsBase):
         labels = find_labels(shard)
         return (labels, ()) if labels else super()._find_label_map(shard, finder)
 
-    def _decode(self, example: Example) -> MappedRecord:
-        if self._roles is None:
-            self._roles = classification_roles(example)
-            if self._roles is None:
-                there = ", ".join(sorted(example)[:6]) or "no features"
-                raise ShardError(
-                    f"is no classification shard: record {example.record.number} holds {there}; "
-                    "expected a picture under image_raw, image or image_bytes and its label under "
-                    "label or class",
-                    shard=example.shard,
-                    remedy="read it as tf_detection_api with a profile that says what its keys are",
-                )
-        return decode_mapped(example, self._roles, _REPEATING)
+    def _detections(self, examples: ExampleBatch) -> Detections:
+        first = next((row for row in range(len(examples)) if row not in examples.refused), None)
+        if self._roles is None and first is not None:
+            self._roles = classification_roles(Example(examples, first))
+        return Detections(examples, self._roles or Roles(), _REPEATING)
+
+    def _is_of_format(self, found: Detections) -> np.ndarray:
+        return np.full(len(found), self._roles is not None)
+
+    def _refuse_format(self, example: Example) -> TfodError:
+        there = ", ".join(sorted(example)[:6]) or "no features"
+        return ShardError(
+            f"is no classification shard: record {example.record.number} holds {there}; "
+            "expected a picture under image_raw, image or image_bytes and its label under "
+            "label or class",
+            shard=example.shard,
+            remedy="read it as tf_detection_api with a profile that says what its keys are",
+        )
 
 
 class ImageClassificationImporter(ShardImporter):

@@ -10,11 +10,11 @@ from typing import Protocol
 
 from tfod.detection import keys
 from tfod.errors import ShardsNotFoundError
-from tfod.example.example import Example
+from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.publishing import publish_together, recover
-from tfod.tfrecord.records import read_records, shard_compression
+from tfod.tfrecord.records import read_record_batches, shard_compression
 from tfod.tfrecord.shards import SHARD_EXTENSIONS, find_shards
 from tfod.tfrecord.writer import AtomicFile
 
@@ -136,10 +136,10 @@ def holds_pictures(paths: Iterable[str]) -> bool:
     """Whether any record of these shards has a picture's bytes."""
     for path in paths:
         if os.path.getsize(path):
-            for record in read_records(path):
-                spans = Example.of(record, path).byte_spans(keys.ENCODED)
-                if any(start < end for start, end in spans):
-                    return True
+            for records in read_record_batches(path):
+                for example in ExampleBatch.of(records):
+                    if any(start < end for start, end in example.byte_spans(keys.ENCODED)):
+                        return True
     return False
 
 

@@ -7,14 +7,12 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.detection.classes import ClassTable
-from tfod.detection.detection import Detection
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
-from tfod.example.example import Example
 from tfod.tfrecord.opening import open_shard
 
 if TYPE_CHECKING:
@@ -38,19 +36,18 @@ class ImportNotes:
         self._oddities: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
 
-    def see(self, detection: Detection) -> None:
+    def see(self, oddities: Sequence[str], unread_keys: Sequence[str]) -> None:
         """Note what one record has that is odd or not read."""
-        if detection.oddities:
-            self._oddities.update(set(detection.oddities))
-        if detection.unread_keys:
-            self._unread.update(detection.unread_keys)
+        if oddities:
+            self._oddities.update(oddities)
+        if unread_keys:
+            self._unread.update(unread_keys)
 
-    def note_no_image(self, example: Example) -> None:
+    def note_no_image(self, shard: str, number: int) -> None:
         """Note a record whose encoded image is none."""
         self._no_images += 1
         if not self._first_no_image:
-            shard = os.path.basename(example.shard)
-            self._first_no_image = f"record {example.record.number} of {shard}"
+            self._first_no_image = f"record {number} of {os.path.basename(shard)}"
 
     def note_empty_subsets(self, label_map: str) -> None:
         """Remember which subsets the exporter of this label map left empty on purpose."""

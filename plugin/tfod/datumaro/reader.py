@@ -8,25 +8,26 @@ import gc
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tfod.datumaro import lines
-from tfod.datumaro.annotations import AnnotationBuilder, sound_boxes
+from tfod.datumaro.annotations import AnnotationBuilder
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.datumaro.notes import ImportNotes
 from tfod.datumaro.read_dataset import ReadDataset, import_errors
-from tfod.datumaro.record_media import holds_image, record_media, record_size
+from tfod.datumaro.record_media import raw_channels, record_media, record_size
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
+from tfod.detection.columns import Detections
+from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
 from tfod.detection.labels_file import load_classes, read_classes
-from tfod.detection.mapped import MappedRecord, decode_mapped
 from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.detection.roles import Roles
-from tfod.detection.stream import decode_detection
-from tfod.errors import LabelMapError, RecordError, ShardError
+from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
 from tfod.tfrecord.naming import (
@@ -37,8 +38,8 @@ from tfod.tfrecord.naming import (
     split_extension,
 )
 from tfod.tfrecord.opening import shard_size
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shard_file import ShardIdentity, identify
+from tfod.tfrecord.records import read_record_batches
+from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sources import require_content
 from tfod.tfrecord.shards import ShardSet, find_shards
 
@@ -102,7 +103,7 @@ class TfDetectionApiBase(ReadDataset):
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
-        self._pictures: dict[tuple[str, int | str], tuple[Any, int]] = {}
+        self._pictures: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
         self._names_in = functools.cache(names_in_folder)
         shards = [(one.subset, path) for one in sets for path in one.paths]
         self._origin = Origin(
@@ -178,136 +179,152 @@ class TfDetectionApiBase(ReadDataset):
         return label_map
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
-        shard = identify(path)
+        identity = identify(path)
         folders = PictureFolders(path, subset, self._names_in)
-        ids = self._id_makers.setdefault(subset, IdMaker())
-        policy = self._ctx.error_policy
-        report_progress = self._ctx.progress_reporter.report_status
+        shard = _Shard(subset, identity, folders, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
-        for record in read_records(path):
-            count += 1
-            try:
-                read = self._decode(Example.of(record, path))
-                item = self._read_item(read, subset, scope, shard, folders, ids)
-            except RecordError as error:
-                policy.report_item_error(error, item_id=(f"record {record.number}", subset))
-                continue
-            if item is not None:
-                self._items.append(item)
-            if record.number % 1000 == 999:
-                report_progress(done + min(record.offset, shard.size))
-
+        for records in read_record_batches(path):
+            count += len(records)
+            found = self._detections(ExampleBatch.of(records))
+            self._builder.open(found, scope, identity)
+            self._read_batch(found, shard, done)
         self._builder.finish_shard()
         self._note_length(path, count)
+
+    def _read_batch(self, found: Detections, shard: _Shard, done: int) -> None:
+        examples = found.examples
+        records = examples.records
+        others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
+        wrong = {one.row for one in found.problems}
+        for row in range(len(records)):
+            number = records.first + row
+            try:
+                if row in others:
+                    raise self._refuse_format(Example(examples, row))
+                # A row as a Detection raises what is wrong with it.
+                more = found[row] if found.other_keys or row in wrong else _NOTHING_MORE
+                self._read_row(found, row, more, shard)
+            except RecordError as error:
+                where = f"record {number}", shard.subset
+                error = error.with_traceback(None)  # a policy may keep it, and it the batch
+                self._ctx.error_policy.report_item_error(error, item_id=where)
+                continue
+            if number % 1000 == 999:
+                offset = min(int(records.offsets[row]), shard.identity.size)
+                self._ctx.progress_reporter.report_status(done + offset)
 
     def _note_length(self, shard: str, records: int) -> None:
         """See whether a shard has as many records as it should, where its name tells."""
 
-    def _decode(self, example: Example) -> MappedRecord:
-        """What a record says, by the roles of its keys.
+    def _detections(self, examples: ExampleBatch) -> Detections:
+        """What records say, by the roles of their keys."""
+        return Detections(examples, self._roles or Roles())
 
-        Raises:
-            ShardError: the first record is of another kind, so the whole shard is.
-            RecordError: this record is.
+    def _is_of_format(self, found: Detections) -> np.ndarray:
+        """Which records have any key of the format, bool of shape (records,)."""
+        wanted = keys.KNOWN_KEYS if self._roles is None else self._roles.all_keys
+        there = np.zeros(len(found), bool)
+        for column in (one for key in wanted for one in found.examples.columns_of(key)):
+            there[column.rows] = True
+        return there
+
+    def _refuse_format(self, example: Example) -> TfodError:
+        """Why a record without any key of the format is refused.
+
+        Returns:
+            A ShardError where it is the first one: its whole shard is of another kind.
         """
         if self._roles is not None:
-            _require_any(example, sorted(self._roles.all_keys), "shard of this profile")
-            return decode_mapped(example, self._roles)
-        _require_any(example, keys.KNOWN_KEYS, "object detection shard", _USUAL)
-        return MappedRecord(example, decode_detection(example))
+            return _other_keys(example, "shard of this profile", sorted(self._roles.all_keys))
+        return _other_keys(example, "object detection shard", _USUAL, ", …")
 
-    def _read_item(
-        self,
-        read: MappedRecord,
-        subset: str,
-        scope: LabelScope,
-        shard: ShardIdentity,
-        folders: PictureFolders,
-        ids: IdMaker,
-    ) -> Any:
-        """The item of a record; None where it adds to the item of an earlier one."""
-        example, detection = read.example, read.detection
-        record = example.record
-        known = self._pictures.get((subset, read.image_id)) if read.image_id is not None else None
-        path = safe_relative_path(detection.filename or "")
-        on_disk = folders.find(path) if path and not detection.encoded else None
-        size = record_size(detection, example, on_disk)
-        if known is not None:
-            item, length = known
-            item.annotations += self._annotations(read, size, scope, shard, item.id, subset)
-            self._notes.see(detection)
-            self._notes.other_pictures += length != len(detection.encoded or b"")
-            return None
-        item_id = ids.make(path, "" if path else _name_without_a_name(read, record.number))
-        media = record_media(detection, path, item_id, size, shard, on_disk)
+    def _read_row(self, found: Detections, row: int, more: Detection, shard: _Shard) -> None:
+        """Make the item of a record, or add to the item of an earlier one.
 
-        annotations = self._annotations(read, size, scope, shard, item_id, subset)
+        Raises:
+            RecordError: the record has boxes, and its image's size is not known.
+        """
+        image_id = found.image_ids[row]
+        path = safe_relative_path(found.filenames[row] or "")
+        start, end = found.encoded[row].tolist()
+        length = end - start
+        on_disk = shard.folders.find(path) if path and not length else None
+        size = record_size(found, row, on_disk)
+        of_image = shard.subset, image_id
+        item, first_length = self._pictures.get(of_image, (None, length))
+        self._notes.other_pictures += first_length != length
+        if item is None:
+            item_id = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
+            records = found.examples.records
+            span = ByteSpan(shard.identity, records.base + start, length)
+            head = bytes(records.buffer[start : min(end, start + 16)])
+            media = record_media(head, span, path, item_id, size, on_disk)
+            attributes = self._attributes(found, row, more, item_id, media)
+            item = lines.make_item(item_id, shard.subset, media, [], attributes)
+            self._items.append(item)
+            if image_id is not None:
+                self._pictures[of_image] = item, length
+            if length and found.headers[row] is None and not raw_channels(length, size):
+                self._notes.note_no_image(records.shard, records.first + row)
+        where = item.id, shard.subset
+        report = functools.partial(self._report_box, found.examples, row, where)
+        item.annotations += self._builder.build(row, more, size, report)
+        self._notes.see(found.oddities(row), more.unread_keys)
+
+    def _attributes(
+        self, found: Detections, row: int, more: Detection, item_id: str, media: Any
+    ) -> dict[str, Any]:
+        filename, image_id = found.filenames[row], found.image_ids[row]
         attributes: dict[str, Any] = {}
         if self._roles is None or self._roles.source_id is not None:
-            attributes["source_id"] = detection.source_id
-        if read.image_id is not None:
-            attributes["id"] = read.image_id
+            attributes["source_id"] = found.source_ids[row]
+        if image_id is not None:
+            attributes["id"] = image_id
         own_extension = (media.ext if media is not None else "") or DEFAULT_EXTENSION
-        if detection.filename and detection.filename != item_id + own_extension:
-            attributes["filename"] = detection.filename
-        for name, class_ids in detection.image_attributes.items():
+        if filename and filename != item_id + own_extension:
+            attributes["filename"] = filename
+        for name, class_ids in more.image_attributes.items():
             attributes[name] = list(class_ids)
-        for name, value in detection.image_extra.items():
+        for name, value in more.image_extra.items():
             attributes.setdefault(name, value)
-        self._notes.see(detection)
-        if detection.encoded and not holds_image(detection.encoded, size):
-            self._notes.note_no_image(example)
-        item = lines.make_item(item_id, subset, media, annotations, attributes)
-        if read.image_id is not None:
-            self._pictures[subset, read.image_id] = item, len(detection.encoded or b"")
-        return item
+        return attributes
 
-    def _annotations(
-        self,
-        read: MappedRecord,
-        size: tuple[int, int] | None,
-        scope: LabelScope,
-        shard: ShardIdentity,
-        item_id: str,
-        subset: str,
-    ) -> list[Any]:
-        record = read.example.record
-
-        def report(reason: str) -> None:
-            error = read.example.error(
-                reason,
-                feature="image/object/bbox",
-                remedy="correct it, or import with an error policy that skips it",
-            )
-            self._ctx.error_policy.report_annotation_error(error, item_id=(item_id, subset))
-
-        span = (record.payload_offset, record.length)
-        made = self._builder.build(read.detection, size, scope, shard, span, report)
-        if read.annotation_ids:
-            sound = sound_boxes(read.detection.boxes)
-            shapes = (one for one in made if one.type in _SHAPES)
-            for shape, number in zip(shapes, np.array(read.annotation_ids)[sound], strict=True):
-                shape.id = int(number)
-        return made
+    def _report_box(
+        self, examples: ExampleBatch, row: int, item_id: tuple[str, str], reason: str
+    ) -> None:
+        fix = "correct it, or import with an error policy that skips it"
+        error = examples.error(row, reason, feature="image/object/bbox", remedy=fix)
+        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
         label_map, names, place = self._classes.finish()
-        kinds: set[Any] = set()
         in_order = place == list(range(len(place)))
+        samples: dict[type, Any] = {}
         for item in self._items:
             for one in item.annotations:
-                kinds.add(one.type)
-                if not in_order and one.label is not None:
+                samples[type(one)] = one
+                if not in_order and getattr(one, "label", None) is not None:  # captions have none
                     one.label = place[one.label]
-        self._ann_types = kinds
+        self._ann_types = {one.type for one in samples.values()}
         points = {place[label]: names for label, names in self._builder.keypoint_names.items()}
         self._categories = make_categories(label_map, names, points, self._origin, self.FIRST_ID)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
+        del self._builder, self._pictures  # the last batch, and what is looked up while reading
 
 
-_SHAPES = (lines.AnnotationType.bbox, lines.AnnotationType.mask)
+class _Shard(NamedTuple):
+    """What is the same for all records of a shard."""
+
+    subset: str
+    identity: ShardIdentity
+    folders: PictureFolders
+    ids: IdMaker
+
+
+_NOTHING_MORE = Detection()
+"""Of records that have boxes and classes alone."""
 
 
 def _roles_of(profile: str) -> Roles:
@@ -335,36 +352,29 @@ def _names(sets: list[ShardSet]) -> list[str]:
 _USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)
 
 
-def _require_any(
-    example: Example, wanted: Collection[str], what: str, usual: Collection[str] = ()
-) -> None:
-    """Refuse records that hold something else.
-
-    Raises:
-        ShardError: the first record has other keys: so has the whole shard.
-        RecordError: a later one has, or one has no keys at all.
-    """
-    if any(key in wanted for key in example):
-        return
+def _other_keys(
+    example: Example, what: str, wanted: Collection[str], further: str = ""
+) -> TfodError:
+    """Why a record that holds something else is refused."""
     if not len(example):
-        raise example.error("the record holds no features", remedy="export the shard again")
+        return example.error("the record holds no features", remedy="export the shard again")
     there = ", ".join(sorted(example)[:6])
     more = f" and {len(example) - 6} more" if len(example) > 6 else ""
-    cause = f"holds {there}{more}, but none of {', '.join(usual or wanted)}"
-    cause += ", …" if usual else ""
+    cause = f"holds {there}{more}, but none of {', '.join(wanted)}{further}"
     if example.record.number:
-        raise example.error(f"the record {cause}")
-    raise ShardError(
+        return example.error(f"the record {cause}")
+    return ShardError(
         f"is no {what}: its first record {cause}",
         shard=example.shard,
         remedy="look at it with: tfod describe; other keys are read with a profile",
     )
 
 
-def _name_without_a_name(read: MappedRecord, number: int) -> str:
-    texts = (read.detection.source_id or "", "" if read.image_id is None else str(read.image_id))
-    source = next(filter(None, (split_extension(safe_relative_path(x))[0] for x in texts)), "")
-    return source or f"record_{number:06d}"
+def _name_without_a_name(found: Detections, row: int) -> str:
+    source, number = found.source_ids[row], found.image_ids[row]
+    texts = (source or "", "" if number is None else str(number))
+    name = next(filter(None, (split_extension(safe_relative_path(x))[0] for x in texts)), "")
+    return name or f"record_{found.examples.records.first + row:06d}"
 
 
 @contextlib.contextmanager

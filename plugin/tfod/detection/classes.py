@@ -7,7 +7,7 @@ differently still end up with one list of classes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.detection.label_map import LabelMap, LabelMapItem
@@ -32,6 +32,8 @@ class LabelScope:
         self.by_id: dict[int, int] = {}
         self.display_only: set[str] = set()
         self.name_only: set[str] = set()
+        self.settled: dict[tuple[str | None, int | None], int] = {}
+        """What resolving changes nothing any more: most objects have one of a few classes."""
 
 
 class ClassTable:
@@ -77,6 +79,16 @@ class ClassTable:
         self._mapped = len(self._items)
         return scope
 
+    def resolve_all(
+        self, scope: LabelScope, texts: Iterable[str | None], labels: Iterable[int | None]
+    ) -> list[int | None]:
+        """The provisional numbers of the classes of many objects, as :meth:`resolve` has them."""
+        settled, resolve = scope.settled, self.resolve
+        return [
+            settled[pair] if pair in settled else resolve(scope, *pair)
+            for pair in zip(texts, labels, strict=True)
+        ]
+
     def resolve(
         self, scope: LabelScope, text: str | None, label: int | None, times: int = 1
     ) -> int | None:
@@ -94,11 +106,14 @@ class ClassTable:
                 self._uses_name.add(number)
             if label is not None and scope.by_id.get(label, number) != number:
                 self.contradictions[Contradiction(text, label)] += times
+            else:
+                scope.settled[text, label] = number
             return number
         if label is None:
             return None
         number = scope.by_id.get(label)
         if number is not None:
+            scope.settled[text, label] = number
             return number
         # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
         if label < 0 or (label == 0 and text is not None):

@@ -1,4 +1,4 @@
-"""Telling pixels from parts of the image, by all boxes of a shard.
+"""Boxes in pixels: those of normalized boxes, and those that somebody wrote for normalized ones.
 
 Box coordinates are parts of the image, from 0 to 1; some writers forget to divide. One coordinate
 does not show that: a shape that hangs far over the edge has such coordinates, too. The importers
@@ -7,12 +7,31 @@ and the checker (BOX005) ask here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 LOOKS_LIKE_PIXELS = 2.0
 """Parts of the image are hardly larger, pixels hardly smaller."""
+
+
+def corners_in_pixels(
+    boxes: np.ndarray, sizes: Sequence[int] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of normalized boxes in pixels, as they are and clamped to the image.
+
+    Args:
+        boxes: ``xmin, ymin, xmax, ymax``, shape (n, 4).
+        sizes: height and width of the image, or of each box's image: shape (2,) or (n, 2).
+
+    Returns:
+        Left, top, right, bottom, float64 of shape (n, 4), twice.
+    """
+    limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
+    with np.errstate(invalid="ignore"):
+        corners = boxes * limits
+    return corners, np.clip(corners, 0.0, limits)
 
 
 def far_boxes(corners: np.ndarray) -> np.ndarray:

@@ -279,12 +279,11 @@ def _rare_problems(found: Detections, boxes: np.ndarray) -> Iterator[DetectionPr
     if found.columns_of(keys.KEYPOINT_X):
         x, y = (found.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y))
         yield from keypoint_lengths(x, y, boxes)
-    if found.columns_of(keys.IMAGE_CLASS_TEXT) or found.columns_of(keys.IMAGE_CLASS_LABEL):
-        yield from image_class_lengths(
-            found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES),
-            found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64),
-            found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT),
-        )
+    yield from image_class_lengths(
+        found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES),
+        found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64),
+        found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT),
+    )
     if found.annotation_id_column is not None:
         yield from object_lengths(found.annotation_id_column, boxes)
     for row, reason in found.unreadable_extras.items():

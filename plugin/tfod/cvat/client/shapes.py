@@ -16,6 +16,7 @@ from tfod.cvat.client.masks import decode_png, encode_runs
 from tfod.cvat.client.objects import GROUP, OCCLUDED
 from tfod.cvat.client.shard_zip import ZipRecord
 from tfod.detection.corners import Corners
+from tfod.detection.pixel_boxes import corners_in_pixels
 from tfod.detection.raster import fills_its_box
 from tfod.errors import TfodError
 
@@ -147,10 +148,10 @@ def attribute_text(input_type: str | None, value: Any) -> str | None:
 
 def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[Corners]:
     """Corners in pixels, clamped to the picture, as CVAT's own importers have them."""
-    height, width = size
-    limits = np.array((width, height, width, height), np.float64)
-    corners = np.clip(boxes * limits, 0.0, limits).round(_DIGITS)
-    return [(left, top, right, bottom) for left, top, right, bottom in corners.tolist()]
+    _, corners = corners_in_pixels(boxes, size)
+    return [
+        (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
+    ]
 
 
 def _mask(record: ZipRecord, number: int, size: tuple[int, int]) -> np.ndarray | None:

@@ -10,12 +10,12 @@ from tfod.check.archive_contents import look_through, read_entry
 from tfod.check.collector import Collector
 from tfod.check.profile import Policy
 from tfod.check.work import label_map_file
+from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap, load_label_map
-from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
-from tfod.example.example import Example
-from tfod.tfrecord.records import read_record_stream
+from tfod.example.columns import ExampleBatch
+from tfod.tfrecord.records import read_record_batch_stream
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ def read_zip(
                     own = label_map_file(data, map_entry.path).label_map
                 name = archive.place(entry).shard
                 with archive.open(entry) as stream:
-                    for record in read_record_stream(stream, name):
-                        detection = decode_detection(Example.of(record, name))
-                        where = f"{name}, record {record.number}"
-                        yield ZipRecord(group.subset, where, detection, own)
+                    for records in read_record_batch_stream(stream, name):
+                        found = Detections(ExampleBatch.of(records))
+                        for number, detection in enumerate(found, records.first):
+                            where = f"{name}, record {number}"
+                            yield ZipRecord(group.subset, where, detection, own)
