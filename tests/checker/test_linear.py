@@ -11,6 +11,7 @@ from tfod.check.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.check.task import load_task
 from tfod.detection.describe import describe
+from tfod.detection.stream import read_detections, read_examples
 from tfod.errors import TfodError
 
 from tests.hostile import FAMILIES, XML_FAMILIES, growths
@@ -29,6 +30,11 @@ def describe_it(path: Path) -> None:
         describe(path)
 
 
+def read_it(path: Path) -> None:
+    assert all(map(list, read_examples(path)))
+    assert list(read_detections(path))
+
+
 def as_task(path: Path) -> None:
     with contextlib.suppress(TfodError):
         load_task(cvat_xml=str(path))
@@ -38,6 +44,11 @@ def as_annotations(path: Path) -> None:
     found = load_annotations(str(path))
     for image in found.pictures:
         assert found.find(image.name)
+
+
+def test_as_many_keys_as_records_are_read_in_linear_time(tmp_path: Path) -> None:
+    first, second = growths(read_it, tmp_path, FAMILIES["keys_of_records"], _SIZE)
+    assert second <= _MOST * first
 
 
 @pytest.mark.parametrize("do", [check, describe_it])

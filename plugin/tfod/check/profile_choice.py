@@ -29,14 +29,13 @@ _KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
 def samples_of(examples: ExampleBatch) -> list[Sample]:
     """What :func:`choose_profile` needs of each record; of one that cannot be read, no keys."""
     found: list[dict[str, tuple[Kind | None, bool]]] = [{} for _ in range(len(examples))]
-    for key in examples.columns:
-        for column in examples.columns_of(key):
-            values = column.counts
-            if column.kind is Kind.BYTES:
-                rows = np.repeat(column.rows, np.diff(column.splits))
-                values = np.bincount(rows[column.values[:, 1] > 0], minlength=len(examples))
-            for row in column.rows.tolist():
-                found[row][key] = (column.kind, bool(values[row]))
+    for column in (*examples.columns.values(), *examples.others.values()):
+        there = np.ones(len(column.values), bool)
+        if column.kind is Kind.BYTES:
+            there = column.values[:, 1] > 0
+        ends = np.concatenate(([0], np.cumsum(there)))[column.splits].tolist()
+        for row, start, end in zip(column.rows.tolist(), ends[:-1], ends[1:], strict=True):
+            found[row][column.key] = (column.kind, end > start)
     return list(found)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import overload
 
@@ -347,13 +347,23 @@ class Detections(Sequence[Detection]):
         return texts
 
     @cached_property
-    def attribute_keys(self) -> list[str]:
-        """The keys that hold attributes of objects."""
+    def _places(self) -> Mapping[str, int]:
+        return {key: place for place, key in enumerate(self.other_keys)}
+
+    def other_keys_in(self, row: int) -> list[str]:
+        """Those of the other keys that a record has, in the order of the batch."""
+        there = {one.key for one in self.examples.columns_in(row)}
+        return sorted(filter(self._places.__contains__, there), key=self._places.__getitem__)
+
+    def attribute_keys_in(self, row: int) -> list[str]:
+        """The keys that may hold attributes of a record's objects."""
+        own = [key for key in self.other_keys_in(row) if key.startswith(keys.ATTRIBUTE_PREFIX)]
+        return own + self._known_attribute_keys
+
+    @cached_property
+    def _known_attribute_keys(self) -> list[str]:
         known = {attribute.key for attribute in keys.OBJECT_ATTRIBUTES}
-        there = [key for key in known if self.columns_of(key)]
-        return [key for key in self.other_keys if key.startswith(keys.ATTRIBUTE_PREFIX)] + sorted(
-            there
-        )
+        return sorted(key for key in known if self.columns_of(key))
 
     # Formats with one record an object
 

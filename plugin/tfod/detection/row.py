@@ -53,7 +53,7 @@ def detection_of(found: Detections, row: int) -> Detection:
 
 def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
     """The fields of a Detection that most records have no keys for."""
-    there = [key for key in found.other_keys if _has(found, key, row)]
+    there = found.other_keys_in(row)
     if not there:
         return {}
     attributes, extra = attributes_of(found, row, count)
@@ -74,10 +74,6 @@ def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
         },
         "unread_keys": [key for key in there if _is_unread(found, key)],
     }
-
-
-def _has(found: Detections, key: str, row: int) -> bool:
-    return any(one.has(row) for one in found.examples.columns_of(key))
 
 
 def _is_unread(found: Detections, key: str) -> bool:
@@ -124,7 +120,7 @@ def attributes_of(
         ExtraError: ``tfod/attributes`` cannot be understood.
     """
     attributes: dict[str, list[AttributeValue]] = {}
-    for key in found.attribute_keys:
+    for key in found.attribute_keys_in(row):
         values = _values(found, key, row)
         if not values:
             continue

@@ -105,7 +105,13 @@ class Column:
 
     def __getitem__(self, row: int) -> np.ndarray:
         """The values of one record."""
-        values: np.ndarray = self.values[self.row_splits[row] : self.row_splits[row + 1]]
+        # Not by row_splits: a batch may have as many keys as records, each with one of the other.
+        place = row
+        if len(self.rows) != self.length:
+            place = int(np.searchsorted(self.rows, row))
+            if place == len(self.rows) or int(self.rows[place]) != row:
+                return self.values[:0]
+        values: np.ndarray = self.values[self.splits[place] : self.splits[place + 1]]
         return values
 
     def byte_strings(self) -> list[bytes]:
@@ -253,9 +259,29 @@ class ExampleBatch:
     def columns_of(self, key: str) -> list[Column]:
         """The columns of one key, of each kind of list that it has in this batch."""
         first = self.columns.get(key)
-        if first is None:
-            return []
-        return [first, *(one for (name, _), one in self.others.items() if name == key)]
+        return [] if first is None else [first, *self._others_by_key.get(key, ())]
+
+    @cached_property
+    def _others_by_key(self) -> Mapping[str, Sequence[Column]]:
+        found: dict[str, list[Column]] = {}
+        for one in self.others.values():
+            found.setdefault(one.key, []).append(one)
+        return found
+
+    def columns_in(self, row: int) -> list[Column]:
+        """The columns in which a record has a list, or a feature without one."""
+        columns, numbers, splits = self._by_row
+        return [columns[number] for number in numbers[splits[row] : splits[row + 1]].tolist()]
+
+    @cached_property
+    def _by_row(self) -> tuple[Sequence[Column], np.ndarray, np.ndarray]:
+        """All columns; the numbers of those of each record, and where these begin."""
+        columns = [*self.columns.values(), *self.others.values()]
+        rows = np.concatenate([np.empty(0, np.int64), *(one.rows for one in columns)])
+        numbers = np.repeat(np.arange(len(columns)), [len(one.rows) for one in columns])
+        order = np.argsort(rows, kind="stable")
+        splits = np.searchsorted(rows[order], np.arange(len(self) + 1))
+        return columns, numbers[order], splits
 
     def error(
         self, row: int, cause: str, *, feature: str | None = None, remedy: str = ""

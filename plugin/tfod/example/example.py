@@ -64,9 +64,7 @@ class Example:
     def columns(self) -> Mapping[str, Column]:
         """The columns in which this record has a list, or a feature without one, by key."""
         if self._columns is None:
-            batch = self.batch
-            found = (*batch.columns.values(), *batch.others.values())
-            self._columns = {one.key: one for one in found if one.has(self.row)}
+            self._columns = {one.key: one for one in self.batch.columns_in(self.row)}
         return self._columns
 
     def renamed(self, names: Mapping[str, str], hidden: Collection[str] = ()) -> Example:
