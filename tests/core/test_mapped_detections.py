@@ -191,7 +191,6 @@ class TestRecognition:
             {"label": 1},
             {"image": 1, "label": 1},
             {"image": "x", "label": 1.5},
-            {"image/encoded": "x", "image": "x", "label": 1},
             keras(),
         ],
     )

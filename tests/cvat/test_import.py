@@ -292,6 +292,12 @@ def test_the_log_tells_what_was_left_out(tmp_path: Path, caplog: pytest.LogCaptu
     assert any("1 view" in line for line in said)
 
 
+def test_captions_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = shard(record("a.jpg", "cat", **{"image/caption": ["a yard", "with a cat"]}))
+    assert len(import_into(make_task(), upload(tmp_path, {"t.tfrecord": data}))) == 1
+    assert "captions of images, which CVAT does not have: 2" in caplog.text
+
+
 def test_a_zip_of_the_task_in_one_of_its_jobs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -72,6 +72,12 @@ class TestReading:
         found = load(tmp_path, label_map=str(tmp_path / "mine.txt"))
         assert labels_in(found) == {"record_000000": ["a"], "record_000001": ["c"]}
 
+    def test_other_keys_beside_the_usual_ones(self, make_shard, tmp_path) -> None:
+        """Those of the OD API are another format's, unless the user names this one."""
+        make_shard("train", {"image": PNG, "label": 0, "image/source_id": "1"})
+        assert Dataset.detect(str(tmp_path)) == "tf_detection_api"
+        assert labels_in(load(tmp_path)) == {"record_000000": ["0"]}
+
     def test_raw_pixels(self, make_shard, tmp_path) -> None:
         pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
         raw = {"width": 3, "height": 2, "channels": 3, "label": 1, "image": pixels.tobytes()}

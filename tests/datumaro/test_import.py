@@ -553,6 +553,7 @@ class TestDefects:
             ([0.1, 0.1, float("inf"), 0.4], "no box of finite numbers"),
             ([0.5, 0.1, 0.25, 0.4], "is inverted (xmin, ymin, xmax, ymax = 0.5, 0.1, 0.25, 0.4)"),
             ([0.1, 0.4, 0.25, 0.1], "is inverted"),
+            ([0.5, 0.1, 0.49999, 0.4], "is inverted"),  # by less than a hundredth of a pixel
         ],
     )
     def test_boxes_that_are_none(self, make_shard, load, box, what) -> None:

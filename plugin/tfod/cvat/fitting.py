@@ -40,7 +40,7 @@ class Fitter:
         self._to_polygons = to_polygons
         self._names = [one.name for one in labels]
         self.left_out: Counter[str] = Counter()
-        self.empty_masks = 0
+        self.captions = self.empty_masks = 0
         self._groups = 0
 
     def fit(self, item: Any) -> list[Any]:
@@ -49,7 +49,9 @@ class Fitter:
         Raises:
             TfodError: an object has no class, or a mask is not of the picture's size.
         """
-        return [fit for one in item.annotations for fit in self._fit(one, item)]
+        labelled = [one for one in item.annotations if one.type.name != "caption"]
+        self.captions += len(item.annotations) - len(labelled)  # CVAT has no place for them
+        return [fit for one in labelled for fit in self._fit(one, item)]
 
     def _fit(self, one: Any, item: Any) -> list[Any]:
         if one.label is None:
@@ -126,6 +128,8 @@ class Fitter:
         if self.left_out:
             counts = ", ".join(f"{count} {name}" for name, count in self.left_out.most_common())
             losses.append(f"attributes that the labels lack or do not allow: {counts}")
+        if self.captions:
+            losses.append(f"captions of images, which CVAT does not have: {self.captions}")
         if self.empty_masks:
             losses.append(f"{self.empty_masks} masks without a pixel became their boxes")
         return losses

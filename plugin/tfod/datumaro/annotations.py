@@ -134,7 +134,7 @@ class AnnotationBuilder:
         corners, clamped = corners_in_pixels(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
         if not _has_more_than_boxes(more) and _are_inside(round_points(corners), size):
-            return rounded, {}
+            return rounded, _bad_boxes(boxes)
         outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
         self.clamped_boxes += int(outside.sum())
         self._far_boxes += replace(BoxTally.of(boxes), boxes=0)  # they are counted

@@ -22,6 +22,7 @@ from tfod.datumaro.options import (
 )
 from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.detection import keys
 from tfod.detection.classification import LabelProfile, encode_labelled_picture
 from tfod.detection.columns import Detections
 from tfod.detection.labels_file import labels_text
@@ -81,9 +82,10 @@ class ImageClassificationImporter(ShardImporter):
 
     @classmethod
     def detect(cls, context: Any) -> Any:
-        """Take what has a picture and a label under the usual keys."""
+        """Take what has a picture and a label under the usual keys, and none of the OD API's."""
         example = first_example(context.root_path)
-        if example is None or classification_roles(example) is None:
+        is_other = example is None or not keys.KNOWN_KEYS.isdisjoint(example)
+        if example is None or is_other or classification_roles(example) is None:
             context.fail("there must be TFRecord shards with a picture and its label")
         return lines.FormatDetectionConfidence.MEDIUM
 

@@ -422,6 +422,8 @@ def _usual_keys(mapping: Roles) -> tuple[dict[str, str], frozenset[str], frozens
         return {}, frozenset(), frozenset()
     names: dict[str, str] = {}
     hidden = [*keys.BOX, *mapping.box]
+    if not mapping.box:  # nor are there objects that could have these
+        hidden += [keys.MASK, keys.KEYPOINT_X, keys.KEYPOINT_Y]
     for role, own in mapping.by_name.items():
         usual = _USUAL_KEYS[role]
         if usual is None:

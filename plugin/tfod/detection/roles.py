@@ -103,11 +103,9 @@ _NAMES = ("filename", "file_name", "image_name")
 def classification_roles(example: Example) -> Roles | None:
     """The roles in a record of a picture and its label, by the names and kinds that are usual.
 
-    None where the record has no picture, has no label, or has keys of the TF Object Detection API.
+    None where the record has no picture, or has no label.
     """
     kinds = {key: example.kind(key) for key in example}
-    if not keys.KNOWN_KEYS.isdisjoint(kinds):
-        return None
 
     def first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
