@@ -146,7 +146,7 @@ def test_severities_and_exit_status(
         (("absent.record",), "absent.record: no such file or folder"),
         (("SHARD", "--profile", "nothing"), "nothing"),
         (("SHARD", "--label-map", "absent.pbtxt"), "absent.pbtxt: no such label map"),
-        (("SHARD", "--severity", "BOX06=off"), "did you mean BOX006"),
+        (("SHARD", "--severity", "BOX06=off"), "did you mean BOX016 or BOX006"),
         (("SHARD", "--severity", "BOX006=bad"), "expected CODE=error, warning, info or off"),
         (("SHARD", "--cvat-xml", "absent.xml"), "absent.xml"),
         (("SHARD", "--cvat-labels", "absent.json"), "absent.json"),

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import repeats, row_store
-from tfod.check.batch import Row
+from tfod.check.batch import Batch, Expectation
+from tfod.check.profile import READY
 from tfod.check.repeats import (
     Repeat,
     Repeats,
@@ -31,6 +33,7 @@ from tfod.check.repeats import (
 )
 from tfod.check.row_blocks import (
     BUCKETS,
+    FACTS,
     KEYED_ROWS,
     FileSpan,
     Key,
@@ -38,10 +41,15 @@ from tfod.check.row_blocks import (
     RowCollector,
     RowFacts,
     RowPlace,
-    hash_of_bytes,
+    Rows,
+    hash_of,
 )
 from tfod.check.row_store import RowStore, scratch_folder
 from tfod.errors import TfodError
+from tfod.kernel import hash_spans
+from tfod.tfrecord.records import RecordBatch
+
+from tests.conftest import encode
 
 _MANY = 5000  # rows of a block that says where its ranges begin
 
@@ -56,10 +64,48 @@ class Shard:
     rows: Sequence[Row]
 
 
+class Row(NamedTuple):
+    """A record of these tests."""
+
+    number: int
+    filename: str | None
+    source_id: str | None
+    picture: int
+    height: int | None
+    width: int
+    boxes: int
+
+    @property
+    def offset(self) -> int:
+        return 50 * self.number
+
+
+def hash_of_bytes(data: bytes | bytearray, start: int, end: int) -> int:
+    """The hash of a piece of a buffer."""
+    (found,) = hash_spans(data, np.array([(start, end - start)])).tolist()
+    return int(found)
+
+
+def rows_of(rows: Sequence[Row]) -> Rows:
+    """As the checker remembers them."""
+    hashes = [
+        np.array(column, np.uint64)
+        for column in (
+            [hash_of(one.filename) for one in rows],
+            [hash_of(one.source_id) for one in rows],
+            [one.picture for one in rows],
+        )
+    ]
+    facts = np.array(
+        [(one.number, one.offset, one.height or -1, one.width, one.boxes) for one in rows], FACTS
+    )
+    return Rows([one.filename for one in rows], [one.source_id for one in rows], hashes, facts)
+
+
 def row(number: int, name: str | None, source_id: str | None, picture: int) -> Row:
     """A record; what the comparison does not look at depends on its number."""
     size = 100 + number if number % 3 else None
-    return Row(number, 50 * number, name, source_id, picture, size, number, number % 7, (), ())
+    return Row(number, name, source_id, picture, size, number, number % 7)
 
 
 def same_picture(number: int) -> int:
@@ -99,7 +145,7 @@ def blocks_of(
             one.work, one.number, one.subset, lambda block: blocks.append(store.keep(block))
         )
         for start in range(0, len(one.rows), flush_after):
-            rows.add(one.rows[start : start + flush_after])
+            rows.add(rows_of(one.rows[start : start + flush_after]))
             rows.flush()
     return blocks
 
@@ -334,30 +380,31 @@ def test_facts_are_what_was_added(
 
 
 def test_odd_sizes_are_unknown_ones() -> None:
-    odd = [
-        row(0, "a", "a", 1)._replace(height=height, width=width, offset=1 << 60)
-        for height, width in ((None, -5), (1 << 31, (1 << 31) - 1), (-(1 << 63), 0))
+    odd = ((None, -5), (1 << 31, (1 << 31) - 1), (-(1 << 63), 0))
+    payloads = [
+        encode({"image/width": width, **({} if height is None else {"image/height": height})})
+        for height, width in odd
     ]
-    (block,) = blocks_of([Shard(0, 0, "", odd)], RowStore(None))
-    facts = [one for _, one in block.facts()]
-    assert [(one.height, one.width) for one in facts] == [
-        (None, None),
-        (None, (1 << 31) - 1),
-        (None, 0),
-    ]
-    assert {one.offset for one in facts} == {1 << 60}
+    lengths = np.array([len(one) for one in payloads])
+    starts = np.cumsum(lengths) - lengths
+    buffer = bytearray(b"".join(payloads))
+    records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
+    facts = Batch(records, Expectation(READY["cvat"])).rows.facts
+    assert facts["height"].tolist() == [-1, -1, -1]
+    assert facts["width"].tolist() == [-1, (1 << 31) - 1, 0]
+    assert facts["offset"].tolist() == (starts + (1 << 60)).tolist()
 
 
 def test_a_block_is_closed_when_it_is_full() -> None:
     blocks: list[RowBlock] = []
     rows = RowCollector(0, 0, "", blocks.append)
-    rows.add([])
+    rows.add(rows_of([]))
     rows.flush()
     assert not blocks
     for number in range(40):
-        rows.add([row(number, "n" * 1_000_000, None, 0)])
+        rows.add(rows_of([row(number, "n" * 1_000_000, None, 0)]))
     assert [block.count for block in blocks] == [5] * 8  # 5 million letters
-    rows.add([row(0, "a", "b", 0)] * 20_000)
+    rows.add(rows_of([row(0, "a", "b", 0)] * 20_000))
     rows.flush()
     assert [(block.first, block.count) for block in blocks[-2:]] == [(35, 5), (40, 20_000)]
 

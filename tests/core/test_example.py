@@ -14,7 +14,7 @@ from tfod.example.example import (
     float_feature,
     int64_feature,
 )
-from tfod.example.wire import Kind, read_varint
+from tfod.example.wire import Kind
 
 from tests.conftest import encode
 
@@ -164,8 +164,3 @@ def test_every_truncation_of_an_example_is_refused_or_read() -> None:
 def test_numbers_out_of_range() -> None:
     with pytest.raises(OverflowError):
         int64_feature([2**63])
-
-
-def test_overlong_varint_is_refused() -> None:
-    with pytest.raises(ValueError, match="ten bytes"):
-        read_varint(b"\xff" * 11, 0)

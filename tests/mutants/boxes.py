@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tests.conftest import encode
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     CAT_BOX,
     DOG_BOX,
+    HEIGHT,
     TF,
     WIDTH,
     first,
+    jpeg,
     record,
     second,
     shard,
@@ -177,3 +180,35 @@ def permuted_columns() -> Iterator[Mutant]:
     yield fail("xmin-and-xmax-exchanged", shard(alone), "BOX006", options=TF)
     yield near("but-not-in-half-of-them", mixed_up(4), "BOX006", options=TF)
     yield near("three-boxes", mixed_up(3), "BOX006", options=TF)
+
+
+def annotation(*box: float) -> bytes:
+    """A record as the Keras guide writes it, one an annotation, with these numbers for its box."""
+    found = {"image": jpeg(), "path": "a.jpg", "area": 1.0, "category_id": 1, "id": 1}
+    return shard(encode({**found, "image_id": 1, "bbox": list(box)}))
+
+
+@mutants_of("BOX014")
+def not_four_numbers() -> Iterator[Mutant]:
+    keras = {"options": {"profile": "keras_coco"}}
+    yield fail("three", annotation(1.0, 2.0, 3.0), "BOX001", record=0, **keras)
+    yield near("four", annotation(1.0, 2.0, 3.0, 4.0), "LAB013", **keras)
+
+
+@mutants_of("BOX015")
+def mask_of_another_size() -> Iterator[Mutant]:
+    key = "image/object/mask"
+    yield fail("one-pixel-less", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT - 1)})), **HOW)
+    yield fail("of-one-object", first(record(**{key: [1.0] * (WIDTH * HEIGHT)})), **HOW)
+    yield near("of-both", first(record(**{key: [1.0] * (2 * WIDTH * HEIGHT)})), options=TF)
+
+
+@mutants_of("BOX016")
+def uneven_keypoints() -> Iterator[Mutant]:
+    def points(x: int, y: int) -> bytes:
+        named = {"image/object/keypoint/x": [0.5] * x, "image/object/keypoint/y": [0.5] * y}
+        return first(record(**named))
+
+    yield fail("three-of-two-objects", points(3, 3), **HOW)
+    yield fail("one-y-less", points(4, 3), **HOW)
+    yield near("two-of-each", points(4, 4), options=TF)

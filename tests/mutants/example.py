@@ -144,3 +144,21 @@ def refused() -> Iterator[Mutant]:
     yield near("width-not-packed", first(odd(width=b"\x1a\2\x08\x28")), options=asked)
     nan = float_feature([float("nan"), 0.5])
     yield near("not-a-number", first(odd(xmin=nan)), "BOX002", options=asked)
+
+
+@mutants_of("EXA012")
+def read_otherwise() -> Iterator[Mutant]:
+    lists = float_feature([41.0]) + int64_feature([40])
+    yield fail("two-lists", first(odd(width=lists)), record=0, options=TF)
+    yield fail("group", first(record() + b"\x7b\x7c"), record=0, options=TF)
+    yield near("unknown-number", first(record() + b"\x78\x01"), options=TF)
+
+
+@mutants_of("EXA013")
+def unreadable_attributes() -> Iterator[Mutant]:
+    def extra(text: str) -> bytes:
+        return first(record(**{"tfod/attributes": text}))
+
+    yield fail("not-json", extra("{"), record=0, options=TF)
+    yield fail("a-third-object", extra('{"objects": {"2": {"a": 1}}}'), record=0, options=TF)
+    yield near("of-the-second", extra('{"objects": {"1": {"a": 1}}}'), options=TF)

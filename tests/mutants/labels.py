@@ -200,3 +200,14 @@ def unexplained_id() -> Iterator[Mutant]:
     yield near("map-beside", {**ids, MAP: LABEL_MAP}, options=TF)
     texts = folder(record(label=None), record("b.png", label=None), label_map=None)
     yield near("texts", texts, "LAB001", options=TF)
+
+
+@mutants_of("LAB019")
+def uneven_image_classes() -> Iterator[Mutant]:
+    def classes(texts: int, labels: int) -> bytes:
+        named = {"image/class/text": ["cat"] * texts, "image/class/label": [1] * labels}
+        return folder(record(**named), label_map=LABEL_MAP)
+
+    yield fail("one-label-less", classes(2, 1), at=SHARD, record=0, options=TF)
+    yield near("as-many", classes(2, 2), options=TF)
+    yield near("no-labels", classes(2, 0), options=TF)

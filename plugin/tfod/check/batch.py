@@ -1,104 +1,403 @@
-"""Gathers what is to be judged of many records at once."""
+"""A batch of records as the rules look at it, and what the profile makes of its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from tfod.check.finding import Place
-from tfod.check.rules.boxes import Boxes
+from tfod.check.finding import Problem
+from tfod.check.profile import Profile
+from tfod.check.row_blocks import FACTS, Rows
+from tfod.check.rules.boxes import Boxes, ListLengths
+from tfod.check.rules.example import Features
+from tfod.check.rules.registry import Rule
+from tfod.detection import keys
+from tfod.detection.columns import Detections, bytes_of, single_values, usual_keys
+from tfod.detection.problems import READ_KINDS, READ_ONCE
+from tfod.detection.roles import Roles
+from tfod.detection.schema import FeatureDescription, FeatureSpec
+from tfod.example.columns import Column, ExampleBatch, texts_of
+from tfod.example.wire import Kind
+from tfod.kernel import hash_spans
+from tfod.tfrecord.records import RecordBatch
 
-_RECORDS = 1024
-_BOXES = 1 << 14
+BOX_PREFIX = keys.XMIN.rpartition("/")[0]
+_TEXTS = (keys.FILENAME, keys.SOURCE_ID, keys.SHA256, keys.FORMAT, keys.CLASS_TEXT)
+_PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
 
 
-class Row(NamedTuple):
-    """One record of a batch.
+class OwnKeys:
+    """The keys that a mapping has in place of the OD API's, in what rules say."""
+
+    def __init__(self, roles: Roles) -> None:
+        usual, own = Roles().by_name, roles.by_name
+        self._renamed: dict[str, str] = {}
+        for role, key in usual.items():
+            other = own[role]
+            if key is not None and other is not None and other != key:
+                self._renamed[key] = other
+        if len(roles.box) == 1:
+            self._renamed[BOX_PREFIX] = roles.box[0]
+
+    def in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
+        """What rules say of the OD API's keys, said of the keys that this profile has instead."""
+        if not self._renamed:
+            return list(said)
+        found = []
+        for rule, problem in said:
+            message = problem.message
+            for usual, own in self._renamed.items():
+                message = message.replace(usual, own)
+            feature = self._renamed.get(problem.feature or "", problem.feature)
+            found.append((rule, replace(problem, message=message, feature=feature)))
+        return found
+
+
+class Expectation(OwnKeys):
+    """What a profile expects of records: the same for all shards of a check.
 
     Attributes:
-        number, offset: of the record.
-        filename, source_id: as the record has them.
-        picture: hash of the picture's bytes, 0 for none.
-        height, width: of the picture in pixels, None where unknown.
-        boxes: how many boxes it has.
-        texts, labels: what names the classes of its boxes; empty where the record has none.
+        roles: which key holds what.
+        features: what is expected of each key, the profile's and what readers take of others.
     """
 
-    number: int
-    offset: int
-    filename: str | None
-    source_id: str | None
-    picture: int
-    height: int | None
-    width: int | None
-    boxes: int
-    texts: Sequence[str]
-    labels: Sequence[int]
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile.roles)
+        self.roles = profile.roles
+        # Readers look at these wherever they are: CVAT's layout has no image/format, and an import
+        # of it stops at one that is a number.
+        self.features: FeatureDescription = {**_read_anywhere(profile.roles), **profile.features}
+
+
+def _read_anywhere(roles: Roles) -> FeatureDescription:
+    """What readers take of each key that they know, none of it required."""
+    found = {}
+    names, hidden, moved = usual_keys(roles)
+    for key, kinds in READ_KINDS.items():
+        own = names.get(key, key)
+        if own in names.values() or own not in hidden | moved:
+            found[own] = _optional(kinds, key in READ_ONCE)
+    if len(roles.box) == 1:
+        found[roles.box[0]] = _optional((Kind.FLOAT,))
+    if roles.image_id:
+        found[roles.image_id] = _optional((Kind.INT64, Kind.BYTES), is_one=True)
+    if roles.annotation_id:
+        found[roles.annotation_id] = _optional((Kind.INT64,))
+    return found
+
+
+def _optional(kinds: Sequence[Kind], is_one: bool = False) -> FeatureSpec:
+    if not is_one:
+        return FeatureSpec(kinds[0], also=tuple(kinds[1:]))
+    default = b"" if kinds[0] is Kind.BYTES else 0
+    return FeatureSpec(kinds[0], (), default, also=tuple(kinds[1:]))
 
 
 class Batch:
-    """The records since the last batch; their boxes are still bytes."""
+    """A batch of records, as columns.
 
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self._sides: list[bytes] = []
-        self._boxes = 0
+    Args:
+        records: the records.
+        expectation: what the profile expects of them.
 
-    def add(self, row: Row, sides: Sequence[bytes]) -> bool:
-        """Add a record.
+    Attributes:
+        live: which records are looked at: they have bytes, and can be read; bool.
+    """
+
+    def __init__(self, records: RecordBatch, expectation: Expectation) -> None:
+        self.records = records
+        self.examples = ExampleBatch.of(records)
+        self.expectation = expectation
+        self.detections = Detections(self.examples, expectation.roles)
+        self.live = records.lengths > 0
+        self.live[list(self.examples.refused)] = False
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def keys(self) -> set[str]:
+        """The features that records have."""
+        return set(self.examples.columns)
+
+    @cached_property
+    def features(self) -> Features:
+        """The features, beside what is expected of them."""
+        return Features(self.examples, self.expectation.features, self.live)
+
+    # Names
+
+    @cached_property
+    def filenames(self) -> list[str | None]:
+        """Of each record that has exactly one; None where it has none."""
+        return self.detections.filenames
+
+    @cached_property
+    def source_ids(self) -> list[str | None]:
+        """Likewise."""
+        return self.detections.source_ids
+
+    def unnamed(self, key: str | None, names: Sequence[str | None], said: bool) -> Iterator[int]:
+        """The records without a name of which another rule has said why.
 
         Args:
-            row: what is known of it.
-            sides: ``xmin, ymin, xmax, ymax`` of its boxes, each the bytes of little-endian float32.
-
-        Returns:
-            Whether there are enough for a batch.
+            key: the name's feature key.
+            names: of all records.
+            said: whether EXA003 says that a required one is missing.
         """
-        self.rows.append(row)
-        self._sides += sides
-        self._boxes += row.boxes
-        return len(self.rows) >= _RECORDS or self._boxes >= _BOXES
+        spec = self.expectation.features.get(key or "")
+        is_required = said and spec is not None and spec.required
+        columns = self.examples.columns_of(key) if key else []
+        for row, name in enumerate(names):
+            if name is None and (is_required or any(one.has(row) for one in columns if one.kind)):
+                yield row
 
-    def to_boxes(self) -> Boxes:
-        """The boxes of all records that were added."""
-        rows = self.rows
-        counts = np.array([row.boxes for row in rows], np.int64)
+    def odd_texts(self) -> Iterator[tuple[int, str, bytes]]:
+        """Row, key and value of texts that are not UTF-8, of each feature of a record the first."""
+        for key in _TEXTS:
+            column = self.detections.column(key, Kind.BYTES)
+            if texts_of(column.buffer, column.values) is not None:
+                continue
+            for row in column.rows.tolist():
+                values = bytes_of(column.buffer, column[row])
+                if key != keys.CLASS_TEXT and len(values) != 1:
+                    continue
+                odd = next((one for one in values if not _is_utf8(one)), None)
+                if odd is not None:
+                    yield row, column.key, odd
+
+    # Images
+
+    @cached_property
+    def image_rows(self) -> np.ndarray:
+        """The records whose encoded image is judged, and not said to be missing by EXA003."""
+        key = self.expectation.roles.encoded
+        if key is None:
+            return np.empty(0, np.int64)
+        judged = self.live.copy()
+        spec = self.expectation.features.get(key)
+        if spec is not None and spec.required:
+            judged &= self.examples.column(key, Kind.BYTES).present
+        for column in self.examples.columns_of(key):
+            if column.kind not in (None, Kind.BYTES):
+                judged &= ~column.present
+        return np.flatnonzero(judged)
+
+    @cached_property
+    def declared_sizes(self) -> list[tuple[int | None, int | None]]:
+        """Height and width of each image in pixels, its header's where the record says none."""
+        found = self.detections
+        sizes = list(zip(found.heights, found.widths, strict=True))
+        if any(not height or not width for height, width in sizes):
+            headers = found.headers
+            for row, (height, width) in enumerate(sizes):
+                header = headers[row] if not height or not width else None
+                if header is not None:
+                    sizes[row] = header.height, header.width
+        return sizes
+
+    @cached_property
+    def _said_sizes(self) -> np.ndarray:
+        return np.array(self.declared_sizes, np.float64).reshape(-1, 2)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """The same, float64 of shape (records, 2); NaN where it is not known, or cannot be one."""
+        found: np.ndarray = self._said_sizes.copy()
+        with np.errstate(invalid="ignore"):
+            found[~(found > 0)] = np.nan
+        return found
+
+    @cached_property
+    def without_size(self) -> np.ndarray:
+        """Records with boxes of an image of which nothing says the height, or the width; bool."""
+        unknown = np.array([None in size for size in self.declared_sizes], bool)
+        found: np.ndarray = unknown & (self.box_counts_said > 0) & ~self._uneven
+        return found
+
+    @property
+    def rows(self) -> Rows:
+        """What is to be remembered of the records, but for those that could not be read."""
+        live = np.flatnonzero(self.live)
+        keyed = (keys.FILENAME, keys.SOURCE_ID, keys.ENCODED)
+        hashes = [self._hashes_of(self.detections.column(key, Kind.BYTES)) for key in keyed]
+        facts = np.empty(len(live), FACTS)
+        facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
+        with np.errstate(invalid="ignore"):
+            sizes = self._said_sizes[live]
+            facts["height"], facts["width"] = np.where(
+                (sizes >= 0) & (sizes < 1 << 31), sizes, -1
+            ).T
+        facts["boxes"] = self.box_counts[live]
+        names: list[Sequence[str | None]] = [self.filenames, self.source_ids]
+        if len(live) < len(self):
+            names = [[texts[row] for row in live.tolist()] for texts in names]
+        return Rows(names[0], names[1], [one[live] for one in hashes], facts)
+
+    def _hashes_of(self, column: Column) -> np.ndarray:
+        rows, spans = single_values(column)
+        found = np.zeros(len(self), np.uint64)
+        found[rows] = hash_spans(column.buffer, spans)
+        return found
+
+    # Objects
+
+    @cached_property
+    def box_columns(self) -> list[Column]:
+        """The lists of the boxes' sides, or of boxes in pixels."""
+        return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.roles.box]
+
+    @cached_property
+    def _lists(self) -> list[Column]:
+        """The lists over the objects, those of the boxes first; others as far as there are any."""
+        found = list(self.box_columns)
+        for key, kind in ((keys.CLASS_TEXT, Kind.BYTES), (keys.CLASS_LABEL, Kind.INT64)):
+            found.append(self.detections.column(key, kind))
+        for key in _PER_OBJECT:
+            for column in self.detections.columns_of(key):
+                spec = self.expectation.features.get(column.key)
+                # Masks as numbers are pixels, not one value an object.
+                is_mask_of_numbers = key == keys.MASK and column.kind is Kind.FLOAT
+                is_taken = column.kind is not None and (spec is None or spec.takes(column.kind))
+                if is_taken and not is_mask_of_numbers:
+                    found.append(column)
+        if self.detections.annotation_id_column is not None:
+            found.append(self.detections.annotation_id_column)
+        return found
+
+    @cached_property
+    def _readable(self) -> np.ndarray:
+        """Records whose boxes are of the right kind, bool of shape (records,)."""
+        good: np.ndarray = self.live.copy()
+        for key in self.expectation.roles.box:
+            for column in self.examples.columns_of(key):
+                if column.kind not in (None, Kind.FLOAT):
+                    good &= ~column.present
+        return good
+
+    @cached_property
+    def _uneven(self) -> np.ndarray:
+        """Records whose lists over the objects differ in length, bool of shape (records,)."""
+        uneven = np.zeros(len(self), bool)
+        boxes = len(self.box_columns)
+        for place, column in enumerate(self._lists[1:] if boxes else (), start=1):
+            differs = column.counts != self.box_counts_said
+            uneven |= differs if place < boxes else differs & (column.counts > 0)
+        found: np.ndarray = uneven & self._readable
+        return found
+
+    @cached_property
+    def box_counts_said(self) -> np.ndarray:
+        """How many boxes each record says it has, whether they can be read or not; int64."""
+        if not self.box_columns:
+            return np.zeros(len(self), np.int64)
+        counts: np.ndarray = self.detections.box_counts * self._readable
+        return counts
+
+    @cached_property
+    def lengths(self) -> list[tuple[int, ListLengths]]:
+        """The records whose lists differ in length, with all lengths."""
+        found = []
+        for row in np.flatnonzero(self._uneven).tolist():
+            lengths = [
+                (column.key, int(column.counts[row]))
+                for place, column in enumerate(self._lists)
+                if place < len(self.box_columns) or column.counts[row]
+            ]
+            found.append((row, ListLengths(tuple(lengths))))
+        return found
+
+    @cached_property
+    def box_counts(self) -> np.ndarray:
+        """How many boxes each record has, 0 where they cannot be read; int64."""
+        if not self.box_columns:
+            return np.zeros(len(self), np.int64)
+        good = self._readable & ~self._uneven & self.detections.box_rows
+        return np.where(good, self.detections.box_counts, 0)
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        """The boxes that can be read."""
+        found, counts = self.detections, self.box_counts
+        held = np.where(found.box_rows, found.box_counts, 0)
         corners = np.empty((0, 4))
-        if self._boxes:
-            numbers = np.frombuffer(b"".join(self._sides), "<f4").astype(np.float64)
-            # A record's sides lie behind each other: all xmin, all ymin, all xmax, all ymax.
-            ends = np.cumsum(counts)
-            first = np.arange(ends[-1]) + 3 * np.repeat(ends - counts, counts)
-            steps = np.repeat(counts, counts)
-            corners = numbers[first[:, None] + steps[:, None] * np.arange(4)]
-        return Boxes(
-            corners=corners,
-            counts=counts,
-            height=_sizes([row.height for row in rows]),
-            width=_sizes([row.width for row in rows]),
-            classes=[row.texts or row.labels for row in rows],
+        if counts.any():
+            corners = found.boxes
+            if (held != counts).any():
+                corners = corners[np.repeat(counts > 0, held)]
+            corners = corners.astype(np.float64)
+        sizes = self.sizes
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], _ClassNames(found))
+
+    def corners_of(self, row: int) -> np.ndarray:
+        """The boxes of one record, float64 of shape (n, 4)."""
+        start, end = self.boxes.bounds[row]
+        return self.boxes.corners[start:end]
+
+    @cached_property
+    def uses(self) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
+        """What names the classes: a code of each box, and of each code the pair of text and id."""
+        found, counts = self.detections, self.box_counts
+        texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
+        labels = found.column(keys.CLASS_LABEL, Kind.INT64)
+        codes, names = found.class_texts
+        text = _of_boxes(texts, codes, counts, -1)
+        label = _of_boxes(labels, labels.values, counts, _NO_LABEL)
+        pairs: dict[tuple[int, int], int] = {}
+        small = len(text) and -1 <= label.max() < 1 << 12 and label.min() >= _NO_LABEL
+        if small and label[label != _NO_LABEL].min(initial=0) >= 0:
+            mixed = (text + 1) * (1 << 13) + np.where(label == _NO_LABEL, 0, label + 1)
+            kinds, coded = np.unique(mixed, return_inverse=True)
+            firsts = [((one >> 13) - 1, (one & 0x1FFF) - 1) for one in kinds.tolist()]
+            named = [(names[a] if a >= 0 else None, b if b >= 0 else None) for a, b in firsts]
+            return coded, named
+        coded = np.array(
+            [
+                pairs.setdefault(pair, len(pairs))
+                for pair in zip(text.tolist(), label.tolist(), strict=True)
+            ],
+            np.int64,
         )
-
-    def uses(self) -> list[tuple[str | None, int | None]]:
-        """Class text and id of every box, in order."""
-        texts: list[str | None] = []
-        labels: list[int | None] = []
-        for row in self.rows:
-            if row.boxes:
-                texts += row.texts or (None,) * row.boxes
-                labels += row.labels or (None,) * row.boxes
-        return list(zip(texts, labels, strict=True))
-
-    def place(self, row: int, shard: str) -> Place:
-        """The place of one of the records."""
-        one = self.rows[row]
-        return Place(shard, one.number, one.offset, one.filename or None)
+        return coded, [
+            (names[a] if a >= 0 else None, b if b != _NO_LABEL else None) for a, b in pairs
+        ]
 
 
-def _sizes(declared: Sequence[int | None]) -> np.ndarray:
-    """Pixels, NaN where no size is declared or what is declared can be none."""
-    sizes = np.array([one or np.nan for one in declared], np.float64)
-    sizes[~(sizes > 0)] = np.nan
-    return sizes
+_NO_LABEL = -(1 << 63)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _of_boxes(column: Column, values: np.ndarray, counts: np.ndarray, none: int) -> np.ndarray:
+    """The value of each box from a list over the objects, int64 of shape (n,)."""
+    if len(values) == counts.sum() and (column.counts == counts).all():
+        return values
+    found = np.full(int(counts.sum()), none, np.int64)
+    there = (column.counts == counts) & (counts > 0)
+    found[np.repeat(there, counts)] = values[np.repeat(there, column.counts)]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassNames(Sequence[Sequence[object]]):
+    """For each record what names the classes of its boxes: texts, or else ids."""
+
+    detections: Detections  # not the batch, which has the boxes: its buffer could not be used again
+
+    def __len__(self) -> int:
+        return len(self.detections)
+
+    def __getitem__(self, row: int) -> Sequence[object]:  # type: ignore[override]
+        found = self.detections
+        texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
+        named = found.class_text_values[texts[0] : texts[1]]
+        return named or found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()

@@ -129,10 +129,9 @@ class BoxColumns:
     are_square: bool = True
     fitting: int = _ALL
 
-    @classmethod
-    def of(cls, boxes: Boxes) -> BoxColumns:
-        """Of the boxes of many records."""
-        found = cls()
+    def with_boxes(self, boxes: Boxes) -> BoxColumns:
+        """Of these boxes, too. Orders that fit none of those before are not looked at again."""
+        found = self
         # Most orders fit no box of the first ones.
         for part in (slice(0, _FIRST), slice(_FIRST, None)):
             corners, rows = boxes.corners[part], boxes.rows[part]

@@ -153,6 +153,10 @@ class Collector:
         if severity is not None and number:
             self.findings.count(rule.code, severity, shard, number)
 
+    def applies(self, rule: Rule, problem: Problem) -> bool:
+        """Whether the rule is on for this problem."""
+        return self._severity(rule, problem.severity) is not None
+
     def add(self, rule: Rule, problem: Problem, place: Place = _NOWHERE) -> None:
         """Keep one problem. The problem's own place is stronger."""
         severity = self._severity(rule, problem.severity)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfod.check.annotations import Annotations
+from tfod.check.batch import OwnKeys
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Collector
 from tfod.check.comparison import missing_pictures
@@ -15,7 +16,6 @@ from tfod.check.finding import Place
 from tfod.check.frames import PictureRow, judge_task
 from tfod.check.hanging_boxes import settle_hanging_boxes
 from tfod.check.repeats import Repeats, find_repeats, judge_repeats, look_up, wanted_rows
-from tfod.check.role_keys import RoleKeys
 from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.rules.boxes import FlatBoxes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
@@ -78,7 +78,7 @@ def judge_together(
     tally.figures.close()
     uses = tally.figures.uses
     settle_hanging_boxes(shards, collector)
-    _judge_shards(shards, collector, RoleKeys(roles))
+    _judge_shards(shards, collector, OwnKeys(roles))
     _judge_classes(shards, uses, label_maps, collector)
     _judge_label_maps(shards, label_maps, collector)
     _judge_keys(shards, collector)
@@ -94,9 +94,7 @@ def judge_together(
         collector.judge(missing, Place(annotations.source))
 
 
-def _judge_shards(
-    shards: Sequence[ShardSummary], collector: Collector, role_keys: RoleKeys
-) -> None:
+def _judge_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
     """What a shard as a whole shows: no record, no label map, flat boxes, permuted columns."""
     flat = collector.findings.counts.get("BOX007", Counter())
     sets: dict[str, list[ShardSummary]] = {}
@@ -108,12 +106,12 @@ def _judge_shards(
         if shard.label_map is None and not shard.in_archive:
             collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
         collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
-        collector.add_all(role_keys.in_own_words(judge(shard.columns)), place)
+        collector.add_all(own_keys.in_own_words(judge(shard.columns)), place)
     for members in sets.values():
         if not any(shard.columns.candidates for shard in members):
             # Each of many small shards has too few boxes to tell.
             together = sum((shard.columns for shard in members), BoxColumns())
-            said = role_keys.in_own_words(judge(together))
+            said = own_keys.in_own_words(judge(together))
             collector.add_all(said, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
             collector.judge(EmptySet(len(members)), Place(members[0].name))

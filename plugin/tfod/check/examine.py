@@ -1,70 +1,64 @@
-"""One pass over the records of a shard, many rules.
+"""One pass over the records of a shard, batch after batch, many rules.
 
-Most records of a shard are alike. What a rule judges is therefore made a fact (the layout of a
-record, a pair of class text and id, a picture's header with its declared size), equal facts are
-judged once, and the boxes of many records are judged at once as arrays.
+A rule judges a batch as columns, or what recurs from record to record (a class text with its id, a
+kind of image with its declared size), which is judged once for all records that share it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from tfod.check.batch import Batch, Row
-from tfod.check.batch_judge import BatchJudge
+import numpy as np
+
+from tfod.check.annotations import Annotations
+from tfod.check.batch import Batch
 from tfod.check.collector import Collector
-from tfod.check.examined import Examined, Instructions
+from tfod.check.comparison import compare
+from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
-from tfod.check.layouts import Features, KnownLayout
 from tfod.check.picture_bytes import decode_failure, looks_like
 from tfod.check.profile import Policy
-from tfod.check.role_keys import Said
-from tfod.check.row_blocks import RowCollector, hash_of_bytes
-from tfod.check.rules.boxes import ListLengths
+from tfod.check.row_blocks import RowCollector
 from tfod.check.rules.dataset import EmptyShard
-from tfod.check.rules.example import NotAnExample, NotText, Refused
+from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
-from tfod.check.rules.images import PictureFacts, Sha256Facts, UnknownSize, need_a_turn
+from tfod.check.rules.images import PictureFacts, Sha256Facts, UnknownSize, needs_a_turn
+from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, all_rules, judge
+from tfod.check.statistics import bound
 from tfod.check.tensorflow_pictures import obstacle_to_decoding
-from tfod.check.values import (
-    byte_values,
-    int_values,
-    pixel_box_sides,
-    side_bytes,
-    single_value,
-    text_values,
-    value_count,
-)
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import PictureHeader, read_picture_header
-from tfod.example.wire import (
-    Buffer,
-    NotAnExampleError,
-    SequenceExampleError,
-)
-from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.records import Record
+from tfod.detection.picture import PictureHeader
+from tfod.detection.pixel_boxes import BoxTally
+from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
+from tfod.tfrecord.records import RecordBatch
 
 if TYPE_CHECKING:
     from tfod.check.tensorflow_engine import TensorFlowParser
 
-_SMALL = 1 << 13
+_Said: TypeAlias = "tuple[PictureHeader | None, str | None, int | None, int | None]"
+"""What an image's header says, and what its record says: format, height and width."""
+Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
-_NO_SIDES = (b"", b"", b"", b"")
-_NO_OBJECTS: tuple[Sequence[bytes], int, Sequence[str], Sequence[int]] = (_NO_SIDES, 0, (), ())
 # Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
-_PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*")
-_row = Row._make
-_NO_RECORD = Record(-1, -1, bytearray(), 0, 0)
-Size: TypeAlias = "tuple[int | None, int | None]"
+_PLAIN_NAMES = re.compile(r"(?:\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)+\0)*")
 
 
 class Examiner:
-    """Looks at the records of one shard, in their order."""
+    """Looks at the records of one shard, in their order.
+
+    Args:
+        instructions: the same for all shards.
+        shard: its name.
+        label_map: that goes with it, if there is one.
+        rows: takes what is to be remembered of each record.
+        place: any number that tells its shard from others.
+        numbered: whether it is one of a numbered set.
+    """
 
     def __init__(
         self,
@@ -78,24 +72,14 @@ class Examiner:
     ) -> None:
         self.instructions = instructions
         self._place = place
-        self._decoding = instructions.decoding
-        self._says_no_name = _is_said_by_exa003(instructions.policy)
+        self._numbered = numbered
+        self._label_map = label_map
+        self._rows = rows
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
-        self._numbered = numbered
-        self._layouts, self._keys = instructions.layouts, instructions.role_keys
-        self._verdicts: dict[tuple[Any, ...], Said] = {}
-        self._good_names: set[tuple[str, bool, str | None, str | None]] = set()
-        self._batch = Batch()
-        self._rows = rows
-        self._batch_judge = BatchJudge(
-            self.result, rows, self._collector, self._keys, label_map, instructions.annotations
-        )
-        self._record = _NO_RECORD
-        self._item: str | None = None
-        self._shape_is_wrong = False
-        self._pending: list[tuple[Rule, Problem]] = []
-        self._facts: tuple[Any, ...] | None = None
+        self._says_no_name = _is_said_by_exa003(instructions.policy)
+        self._known: dict[object, Said] = {}
+        self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
             from tfod.check.tensorflow_engine import TensorFlowParser
@@ -115,324 +99,257 @@ class Examiner:
         """Judge something that concerns the shard as a whole."""
         self._collector.judge(subject, place)
 
-    def look_at(self, record: Record) -> None:
-        """Judge one record."""
-        self._record, self._item = record, None
-        self.result.records += 1
-        length = record.length
-        if not length:
-            self.judge_at(EmptyRecord(), Place(self.result.shard, record.number, record.offset))
-            return
-        buffer: Buffer = record.buffer
-        start = record.start
-        if length <= _SMALL:
-            # Bytes of its own are quicker to cut up than a piece of the reader's buffer.
-            buffer, start = bytes(record.payload), 0
+    def look_at(self, records: RecordBatch) -> None:
+        """Judge a batch of records."""
+        batch = Batch(records, self.instructions.expectation)
+        self.result.records += len(records)
         if self._parser is not None:
-            self._ask_tensorflow(bytes(record.payload))
-        result = self.result
-        counts = result.pictures, result.decoded, result.boxes
-        try:
-            self._look_at_features(*self._layouts.take_apart(buffer, start, start + length))
-        except (NotAnExampleError, IndexError):
-            # A list is damaged, which matters only if TensorFlow looks at it as well.
-            self._pending.clear()
-            result.pictures, result.decoded, result.boxes = counts
-            self._look_carefully(buffer, start, start + length)
-        if self._pending:
-            place = Place(self.result.shard, record.number, record.offset, self._item)
-            self._collector.add_all(self._pending, place)
-            self._pending.clear()
-
-    def _look_carefully(self, buffer: Buffer, start: int, end: int) -> None:
-        """Judge a record as TensorFlow takes it apart."""
-        try:
-            parts = self._layouts.take_apart(buffer, start, end, is_usual=False)
-            self._look_at_features(*parts)
-        except NotAnExampleError as error:
-            self._judge(NotAnExample(str(error), isinstance(error, SequenceExampleError)))
+            self._ask_tensorflow(records)
+        for row in np.flatnonzero(records.lengths == 0).tolist():
+            self._judge(batch, row, EmptyRecord())
+        self.result.keys |= batch.keys
+        self._keep(batch, judge(batch.features))
+        self._look_at_images(batch)
+        self._look_at_names(batch)
+        self._look_at_boxes(batch)
+        self._look_at_classes(batch)
+        self._rows.add(batch.rows)
+        if self.instructions.annotations is not None:
+            self._compare(batch, self.instructions.annotations)
 
     def finish(self) -> Examined:
-        """Judge what is left of the batch; return what is known."""
-        self._judge_batch()
+        """Return what is known."""
         self._rows.flush()
         if self._parser is not None:
-            self._ask_tensorflow(None)
+            self._report_refusals(self._parser.add(None, Place()))
         return self.result
 
-    def _look_at_features(self, buffer: Buffer, features: Features, layout: KnownLayout) -> None:
-        keys = self._keys
-        if not layout.keys <= self.result.keys:
-            self.result.keys |= layout.keys
-        filename = self._name(buffer, features, keys.filename)
-        self._item = filename or None
-        source_id = self._name(buffer, features, keys.source_id)
-        size = (
-            self._integer(buffer, features, keys.height),
-            self._integer(buffer, features, keys.width),
-        )
-        picture, format_, self._facts = 0, None, None
-        if keys.encoded is not None:
-            format_, size, picture = self._look_at_picture(buffer, features, layout, size)
-        sides, boxes, texts, labels = self._objects(buffer, features, layout, size)
-        if self._facts is not None:
-            header = self._facts[1]
-            turn = header is not None and header.orientation >= 5 and need_a_turn(sides, header)
-            self._judge_facts((*self._facts, None, turn))
-        if boxes and None in size and keys.height is not None:
-            self._judge(UnknownSize(boxes))
-        self._look_at_names(filename, source_id, format_, features, layout, bool(boxes))
-        for key, count in layout.counted:
-            if key in features and count not in (None, value_count(buffer, features[key])):
-                self._shape_is_wrong = True
-        if layout.said:
-            self._keep(layout.said)
-        if self._shape_is_wrong:
-            self._shape_is_wrong = False
-            self._keep(self._layouts.shape_problems(buffer, features))
-        record = self._record
-        row = _row((record.number, record.offset, filename, source_id, picture, *size, boxes, texts,
-                    labels))  # fmt: skip
-        if self._batch.add(row, sides):
-            self._judge_batch()
+    # What rules say
 
-    def _name(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
-        """A feature of one text that differs from record to record."""
-        if key is None or key not in features:
-            return None
-        span = features[key]
-        value = single_value(buffer, span)
-        if value is None:
-            self._shape_is_wrong = True
-            return None
-        raw = buffer[value[0] : value[1]]
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            self._judge(NotText(key.decode("utf-8", "replace"), bytes(raw)))
-            return raw.decode("latin-1")
+    def _place_of(self, batch: Batch, row: int) -> Place:
+        records = batch.records
+        name = batch.filenames[row] if batch.live[row] else None
+        offset = records.base + int(records.starts[row]) - HEADER_BYTES
+        return Place(self.result.shard, records.first + row, offset, name or None)
 
-    def _integer(self, buffer: Buffer, features: Features, key: bytes | None) -> int | None:
-        span = features.get(key) if key is not None else None
-        if span is None:
-            return None
-        values = int_values(buffer, span)
-        if len(values) != 1:
-            self._shape_is_wrong = True
-            return None
-        return values[0]
+    def _judge(self, batch: Batch, row: int, subject: object) -> None:
+        self._collector.add_all(self._in_own_words(judge(subject)), self._place_of(batch, row))
 
-    def _look_at_picture(
-        self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
-    ) -> tuple[str | None, Size, int]:
-        """Judge the encoded picture, but for the facts that are judged when its boxes are known.
+    def _keep(self, batch: Batch, said: Iterable[tuple[Rule, Problem]]) -> None:
+        """Keep what rules say of a batch, each of its row."""
+        for rule, problem in self._in_own_words(said):
+            self._collector.add(rule, problem, self._place_of(batch, problem.row or 0))
 
-        Returns:
-            Its format, its size where the record says none, and the hash of its bytes.
-        """
-        roles = self._keys
-        if roles.encoded in layout.unreadable:
-            return None, size, 0  # which EXA004 has said
-        span = features.get(roles.encoded)  # type: ignore[arg-type]
-        value = single_value(buffer, span) if span else None
-        if value is None:
-            self._shape_is_wrong = self._shape_is_wrong or span is not None
-            if roles.names.encoded in layout.missing:
-                return None, size, 0  # which EXA003 has said
-        start, end = value or (0, 0)
-        header = read_picture_header(buffer, start, end) if end > start else None
-        declared = self._recurring_text(buffer, features, roles.format)
-        look = looks_like(buffer, start, end) if header is None and end > start else ""
-        self._facts = (-1 if header is not None else end - start, header, look, declared, *size)
-        checksum = self._name(buffer, features, roles.sha256)
-        if end == start:
-            return None, size, 0
+    def _in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> Said:
+        return self.instructions.expectation.in_own_words(said)
+
+    def _said_once(self, facts: object) -> Said:
+        """What is said of facts that recur: asked once."""
+        said = self._known.get(facts)
+        return self._remember(facts, facts) if said is None else said
+
+    def _remember(self, key: object, facts: object) -> Said:
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        said = [one for one in judge(facts) if self._collector.applies(*one)]
+        found = self._known[key] = self._in_own_words(said)
+        return found
+
+    def _report(self, batch: Batch, row: int, said: Said) -> None:
+        if said:
+            self._collector.add_all(said, self._place_of(batch, row))
+
+    # Images
+
+    def _look_at_images(self, batch: Batch) -> None:
+        found, rows = batch.detections, batch.image_rows
+        columns = (found.headers, found.formats, found.heights, found.widths)
+        said = list(zip(*columns, strict=True))
+        spans = found.encoded[rows]
+        there = spans[:, 1] > spans[:, 0]
+        missing = rows[~there].tolist()
+        kinds = {said[row] for row in missing}
+        bad = {one for one in kinds if self._said_once(_missing(one))}
+        for row in missing if bad else ():
+            if said[row] in bad:
+                self._report(batch, row, self._said_once(_missing(said[row])))
+        for row, (start, end) in zip(rows[there].tolist(), spans[there].tolist(), strict=True):
+            self._look_at_image(batch, row, start, end, said[row])
+
+    def _look_at_image(self, batch: Batch, row: int, start: int, end: int, said: _Said) -> None:
         self.result.pictures += 1
-        if checksum:
-            actual = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
-            if actual != checksum:
-                self._judge(Sha256Facts(checksum, actual))
+        buffer, header = batch.records.buffer, said[0]
         if header is None:
-            return None, size, hash_of_bytes(buffer, start, end)
-        if self._decoding.has(self._place, self._record.number):
-            self._decode(memoryview(buffer)[start:end], header)
-        if not size[0] or not size[1]:
-            size = header.height, header.width
-        return header.format, size, hash_of_bytes(buffer, start, end)
-
-    def _decode(self, data: memoryview, header: PictureHeader) -> None:
-        """Decode a picture, unless that costs much more than its bytes are worth."""
-        if not self._decoding.is_cheap(header.height, header.width, len(data)):
+            looks = looks_like(buffer, start, end)
+            facts = PictureFacts(end - start, None, looks, *said[1:])
+        else:
+            turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
+            facts = PictureFacts(-1, header, "", *said[1:], boxes_need_a_turn=turn)
+        self._report(batch, row, self._said_once(facts))
+        data = memoryview(buffer)[start:end]
+        checksum = batch.detections.sha256s[row]
+        if checksum:
+            actual = hashlib.sha256(data).hexdigest()
+            if actual != checksum:
+                self._judge(batch, row, Sha256Facts(checksum, actual))
+        decoding = self.instructions.decoding
+        if header is None or not decoding.has(self._place, batch.records.first + row):
             return
+        if not decoding.is_cheap(header.height, header.width, len(data)):
+            return  # it costs much more than its bytes are worth
         self.result.decoded += 1
         failure = decode_failure(data)
         # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
         if failure is not None and header.complete and not obstacle_to_decoding(header):
-            self._judge(failure)
+            self._judge(batch, row, failure)
 
-    def _recurring_text(self, buffer: Buffer, features: Features, key: bytes | None) -> str | None:
-        """A feature of one text that most records share."""
-        span = features.get(key) if key is not None else None
-        if span is None:
-            return None
-        texts = text_values(buffer, span)
-        return texts[0] if texts and len(texts) == 1 else self._name(buffer, features, key)
+    # Names
 
-    def _look_at_names(
-        self,
-        filename: str | None,
-        source_id: str | None,
-        format_: str | None,
-        features: Features,
-        layout: KnownLayout,
-        has_objects: bool,
-    ) -> None:
-        keys = self._keys.names
-        if keys.filename is None:
+    def _look_at_names(self, batch: Batch) -> None:
+        self._report_texts(batch)
+        roles = self.instructions.profile.roles
+        if roles.filename is None:
             return
+        rows = np.flatnonzero(batch.live).tolist()
+        filenames, source_ids = batch.filenames, batch.source_ids
+        formats = [one.format if one is not None else None for one in batch.detections.headers]
+        have_objects = (batch.box_counts > 0).tolist()
         # EXA003 or EXA005 has said it of a name that is not there, or of several.
-        filename_key, source_id_key = (
-            None
-            if (key in layout.missing and said)
-            or (value is None and self._is_told(raw_key, features, layout))
-            else key
-            for key, raw_key, value, said in (
-                (keys.filename, self._keys.filename, filename, self._says_no_name),
-                (keys.source_id, self._keys.source_id, source_id, True),
-            )
-        )
-        known = None
-        if filename and _PLAIN_NAME.fullmatch(filename):
-            # Of a plain name only the extension can be wrong, and few of those there are.
-            has_id = bool(source_id and source_id.strip())
-            known = filename.rpartition(".")[2], has_id, source_id_key, format_
-            if known in self._good_names:
+        if None not in filenames and None not in source_ids and _are_plain(filenames):
+            endings = [name.rpartition(".")[2] for name in filenames if name]
+            have_ids = map(bool, map(str.strip, map(str, source_ids)))
+            kinds = zip(endings, have_ids, formats, have_objects, strict=True)
+            if not any(map(self._said_of_kind, set(kinds))):
                 return
-        names = NameFacts(
-            filename, filename_key, source_id, source_id_key, format_, has_objects=has_objects
-        )
-        found = list(judge(names))
-        if found:
-            self._keep(found)
-        elif known is not None and len(self._good_names) < _MOST_REMEMBERED:
-            self._good_names.add(known)
-
-    @staticmethod
-    def _is_told(key: bytes | None, features: Features, layout: KnownLayout) -> bool:
-        """Whether a name is there, but of another kind or shape, which is another rule's."""
-        return key in features or key in layout.unreadable
-
-    def _objects(
-        self, buffer: Buffer, features: Features, layout: KnownLayout, size: Size
-    ) -> tuple[Sequence[bytes], int, Sequence[str], Sequence[int]]:
-        """The sides of the boxes, how many there are, and what names their classes.
-
-        Nothing where the lists do not go together, which is told.
-        """
-        keys = self._keys
-        if not keys.box or not layout.unreadable.isdisjoint(keys.box):
-            return _NO_OBJECTS
-        sides: Sequence[bytes]
-        if len(keys.box) == 1:
-            span = features.get(keys.box[0])
-            sides = (span and pixel_box_sides(buffer, span, size)) or _NO_SIDES
-        else:
-            sides = [
-                side_bytes(buffer, features[key]) if key in features else b"" for key in keys.box
-            ]
-        texts = self._texts(buffer, features, keys.class_text)
-        label_key = keys.class_label
-        labels: Sequence[int] = ()
-        if label_key is not None and label_key in features:
-            labels = int_values(buffer, features[label_key])
-        length = len(sides[0])
-        count = length >> 2
-        self.result.boxes += count
-        if (
-            len(texts) not in (0, count)
-            or len(labels) not in (0, count)
-            or len(sides[1]) != length
-            or len(sides[2]) != length
-            or len(sides[3]) != length
-            or layout.object_lists
-        ) and self._lengths_differ(buffer, features, layout, sides, len(texts), len(labels)):
-            return _NO_OBJECTS
-        return sides, count, texts, labels
-
-    def _texts(self, buffer: Buffer, features: Features, key: bytes | None) -> Sequence[str]:
-        if key is None or key not in features:
-            return ()
-        span = features[key]
-        texts = text_values(buffer, span)
-        if texts is None:
-            values = byte_values(buffer, span)
-            odd = next(value for value in values if not _is_utf8(value))
-            self._judge(NotText(key.decode("utf-8", "replace"), odd))
-            texts = tuple(value.decode("utf-8", "replace") for value in values)
-        return texts
-
-    def _lengths_differ(
-        self,
-        buffer: Buffer,
-        features: Features,
-        layout: KnownLayout,
-        sides: Sequence[bytes],
-        texts: int,
-        labels: int,
-    ) -> bool:
-        """Judge the lengths of all lists over the objects; those of no value do not count."""
-        names = self._keys.names
-        lengths = list(zip(names.box, (len(side) >> 2 for side in sides), strict=False))
-        optional = [(names.class_text or "", texts), (names.class_label or "", labels)]
-        optional += [
-            (name, value_count(buffer, features[key])) for name, key in layout.object_lists
+        unnamed = set(batch.unnamed(roles.filename, filenames, self._says_no_name))
+        without_id = set(batch.unnamed(roles.source_id, source_ids, True))
+        facts = [
+            NameFacts(
+                filenames[row],
+                None if row in unnamed else roles.filename,
+                source_ids[row],
+                None if row in without_id else roles.source_id,
+                formats[row],
+                has_objects=have_objects[row],
+            )
+            for row in rows
         ]
-        lengths += [(name, length) for name, length in optional if length]
-        if len({length for _, length in lengths}) == 1:
-            return False
-        self._judge(ListLengths(tuple(lengths)))
-        return True
+        for row, one in zip(rows, facts, strict=True):
+            self._collector.add_all(self._in_own_words(judge(one)), self._place_of(batch, row))
 
-    def _judge_batch(self) -> None:
-        batch, self._batch = self._batch, Batch()
-        self._batch_judge.judge(batch)
+    def _said_of_kind(self, kind: tuple[str, bool, str | None, bool]) -> bool:
+        """Whether anything is said of plain names of a kind: only the extension can be wrong."""
+        roles = self.instructions.profile.roles
+        ending, has_id, format_, has_objects = kind
+        source_id = "id" if has_id else ""
+        name = f"image.{ending}"
+        facts = NameFacts(name, roles.filename, source_id, roles.source_id, format_, has_objects)
+        return bool(self._said_once(facts))
 
-    def _ask_tensorflow(self, payload: bytes | None) -> None:
-        """Hand a record to TensorFlow; None for the end."""
+    def _report_texts(self, batch: Batch) -> None:
+        """Report texts that are not UTF-8: of each feature of a record the first."""
+        for row, key, value in batch.odd_texts():
+            self._judge(batch, row, NotText(key, value))
+
+    # Objects
+
+    def _look_at_boxes(self, batch: Batch) -> None:
+        result = self.result
+        result.boxes += int(batch.box_counts_said.sum())
+        for row, lengths in batch.lengths:
+            self._judge(batch, row, lengths)
+        for problem in batch.detections.problems:
+            self._judge(batch, problem.row, problem)
+        boxes = batch.boxes
+        if self.instructions.profile.roles.height is not None:
+            for row in np.flatnonzero(batch.without_size).tolist():
+                self._judge(batch, row, UnknownSize(int(batch.box_counts_said[row])))
+        if len(boxes.corners):
+            self._keep(batch, judge(boxes))
+            result.box_tally += BoxTally.of(boxes.corners)
+            result.columns = result.columns.with_boxes(boxes)
+        live = batch.live
+        result.statistics.add_boxes(boxes.corners, boxes.counts[live])
+        result.statistics.add_pictures(boxes.height[live], boxes.width[live])
+
+    def _look_at_classes(self, batch: Batch) -> None:
+        """Judge what names a class once for all objects that have it."""
+        codes, uses = batch.uses
+        counts = np.bincount(codes, minlength=len(uses)).tolist()
+        result = self.result
+        result.uses.update(dict(zip(uses, counts, strict=True)))
+        result.uses = bound(result.uses, slack=2)
+        said = [self._said_of_use(use) for use in uses]
+        bad = [code for code, one in enumerate(said) if one]
+        if bad:
+            rows = np.repeat(np.arange(len(batch)), batch.box_counts)
+            for box in np.flatnonzero(np.isin(codes, bad)).tolist():
+                place = self._place_of(batch, int(rows[box]))
+                self._collector.add_all(said[int(codes[box])], place)
+
+    def _said_of_use(self, use: Use) -> Said:
+        """What is said of a text and an id under the shard's label map: asked once."""
+        said = self._known.get(use)
+        if said is None:
+            said = self._remember(use, ClassUse(*use, self._label_map))
+        return said
+
+    def _compare(self, batch: Batch, annotations: Annotations) -> None:
+        """Compare records with what they were made from."""
+        boxes, sizes = batch.boxes, batch.declared_sizes
+        for row in np.flatnonzero(batch.live).tolist():
+            name = batch.filenames[row] or ""
+            places = annotations.find(name)
+            if id(places) not in self._found:  # of one name always the same tuple
+                self._found.add(id(places))
+                self.result.seen.update(places)
+            start, end = boxes.bounds[row]
+            found = compare(
+                annotations,
+                name,
+                sizes[row][0],
+                sizes[row][1],
+                boxes.corners[start:end],
+                self._class_names(boxes.classes[row], end - start),
+            )
+            if found is not None:
+                self._judge(batch, row, found)
+
+    def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
+        """Names of the classes of a record's boxes, by text or by id through the label map."""
+        names: list[str | None] = []
+        for one in classes or (None,) * count:
+            if isinstance(one, int) and self._label_map is not None:
+                item = self._label_map.find_id(one)
+                one = item.class_name if item else None
+            names.append(one if isinstance(one, str) else None)
+        return names
+
+    # TensorFlow's own word
+
+    def _ask_tensorflow(self, records: RecordBatch) -> None:
         assert self._parser is not None
-        record = self._record
-        place = Place(self.result.shard, record.number, record.offset)
-        for where, reason in self._parser.add(payload, place):
+        for record in records.records():
+            if record.length:
+                place = Place(self.result.shard, record.number, record.offset)
+                self._report_refusals(self._parser.add(bytes(record.payload), place))
+
+    def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:
+        for where, reason in refusals:
             self._collector.judge(Refused(reason), where)
 
-    def _judge_facts(self, facts: tuple[Any, ...]) -> None:
-        """Judge what recurs from record to record: the values of PictureFacts."""
-        said = self._verdicts.get(facts)
-        if said is None:
-            if len(self._verdicts) >= _MOST_REMEMBERED:
-                self._verdicts.clear()
-            said = self._verdicts[facts] = self._keys.in_own_words(judge(PictureFacts(*facts)))
-        if said:
-            self._keep(said)
 
-    def _judge(self, subject: object) -> None:
-        said = list(judge(subject))
-        if said:
-            self._keep(said)
+def _missing(said: _Said) -> PictureFacts:
+    """The facts of a record without an image."""
+    return PictureFacts(0, said[0], "", *said[1:])
 
-    def _keep(self, said: Said) -> None:
-        self._pending += said
+
+def _are_plain(names: Sequence[str | None]) -> bool:
+    joined = "\0".join(filter(None, names)) + "\0"
+    return joined.count("\0") == len(names) and _PLAIN_NAMES.fullmatch(joined) is not None
 
 
 def _is_said_by_exa003(policy: Policy) -> bool:
     """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
     name, feature = (policy.severity(all_rules()[code]) for code in ("NAM001", "EXA003"))
     return name is None or (feature is not None and feature.rank >= name.rank)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

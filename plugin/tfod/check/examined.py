@@ -9,14 +9,12 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tfod.check.annotations import Annotations
+from tfod.check.batch import Expectation
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
 from tfod.check.decoding import NOT_DECODED, Decoding
-from tfod.check.kinds import bound
-from tfod.check.layouts import Layouts
 from tfod.check.profile import Policy, Profile
-from tfod.check.role_keys import RoleKeys
-from tfod.check.statistics import Statistics
+from tfod.check.statistics import Statistics, bound
 from tfod.detection.label_map import LabelMap
 from tfod.detection.pixel_boxes import BoxTally
 from tfod.tfrecord.remote import patience
@@ -47,17 +45,10 @@ class Instructions:
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     patience: float = field(default_factory=patience)
 
-    # The same for all shards of a check, which are mostly alike; a zip may have 100,000.
-
     @cached_property
-    def layouts(self) -> Layouts:
-        """What is known of the records' layouts so far."""
-        return Layouts(self.profile)
-
-    @cached_property
-    def role_keys(self) -> RoleKeys:
-        """The keys of the profile's roles."""
-        return RoleKeys(self.profile.roles)
+    def expectation(self) -> Expectation:
+        """What the profile expects of records."""
+        return Expectation(self.profile)
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Receiver:
 # missed when somebody needs them.
 _CVAT: Severities = {
     **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
-    "LAB002": Severity.ERROR,
+    **dict.fromkeys(("LAB002", "LAB019"), Severity.ERROR),
     "LAB013": Severity.INFO,
 }
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import zlib
-from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,8 +16,6 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 
-from tfod.check.batch import Row
-from tfod.example.wire import Buffer
 from tfod.tfrecord.opening import read_at
 
 BUCKETS = 64
@@ -29,7 +26,7 @@ _LETTERS = 1 << 22
 _LARGE = 1 << 11
 """A block of fewer rows is read whole: it does not say where its ranges begin."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_FACTS = np.dtype(
+FACTS = np.dtype(
     [("record", "<u4"), ("offset", "<u8"), ("height", "<i4"), ("width", "<i4"), ("boxes", "<i4")]
 )
 _ROW = np.dtype("<u4")
@@ -137,7 +134,7 @@ class RowBlock:
 
     def facts(self, rows: Collection[int] | None = None) -> Iterator[tuple[RowPlace, RowFacts]]:
         """What is known of these rows, in their order; of all of them without a choice."""
-        numbers = np.frombuffer(self._section(6), _FACTS)
+        numbers = np.frombuffer(self._section(6), FACTS)
         filenames, source_ids = _unpacked(self._section(7)), _unpacked(self._section(8))
         chosen = range(self.count) if rows is None else sorted(row - self.first for row in rows)
         for one in chosen:
@@ -169,6 +166,22 @@ class RowBlock:
             return read_at(file.fileno(), length, self.data.offset + offset)
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What is to be remembered of some records.
+
+    Attributes:
+        filenames, source_ids: as the records have them.
+        hashes: for each :class:`Key` a hash, 0 for nothing; uint64 of shape (n,).
+        facts: of dtype ``FACTS`` and shape (n,); a size that is not known is -1.
+    """
+
+    filenames: Sequence[str | None]
+    source_ids: Sequence[str | None]
+    hashes: Sequence[np.ndarray]
+    facts: np.ndarray
+
+
 class RowCollector:
     """Makes blocks of the rows of one shard.
 
@@ -190,26 +203,22 @@ class RowCollector:
         self._filenames: list[str] = []
         self._source_ids: list[str] = []
         self._letters = 0
-        self._hashes = tuple(array("Q") for _ in Key)
-        self._facts = tuple(array(code) for code in "IQiii")
+        self._hashes: tuple[list[np.ndarray], ...] = tuple([] for _ in Key)
+        self._facts: list[np.ndarray] = []
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Remember records."""
-        if not rows:
+        if not len(rows.facts):
             return
-        columns = list(zip(*rows, strict=True))
-        numbers, offsets, filenames, source_ids, pictures, heights, widths, boxes = columns[:8]
-        names = list(map(hash_of, filenames))
-        same = source_ids == filenames  # as most scripts have it
-        self._hashes[Key.FILENAME].extend(names)
-        self._hashes[Key.SOURCE_ID].extend(names if same else map(hash_of, source_ids))
-        self._hashes[Key.PICTURE].extend(pictures)
-        for texts, mine in ((filenames, self._filenames), (source_ids, self._source_ids)):
-            mine.extend(text or "" for text in texts)
+        for mine, hashes in zip(self._hashes, rows.hashes, strict=True):
+            mine.append(hashes)
+        for texts, names in (
+            (rows.filenames, self._filenames),
+            (rows.source_ids, self._source_ids),
+        ):
+            names.extend([text or "" for text in texts])
             self._letters += sum(map(len, filter(None, texts)))
-        sizes = map(_int32, heights), map(_int32, widths)
-        for mine_too, column in zip(self._facts, (numbers, offsets, *sizes, boxes), strict=True):
-            mine_too.extend(column)
+        self._facts.append(rows.facts)
         if len(self._filenames) >= _ROWS or self._letters >= _LETTERS:
             self.flush()
 
@@ -220,15 +229,12 @@ class RowCollector:
             return
         sections: list[bytes] = []
         edges: list[bytes] = []
-        for column in self._hashes:
-            keys, rows = _sorted_keys(np.frombuffer(column, np.uint64), self._first)
+        for hashes in self._hashes:
+            keys, rows = _sorted_keys(np.concatenate(hashes), self._first)
             sections += (keys.tobytes(), rows.tobytes())
             if count >= _LARGE:
                 edges.append(_edges_of(keys).astype("<u4").tobytes())
-        facts = np.empty(count, _FACTS)
-        for name, values in zip(_FACTS.names or (), self._facts, strict=True):
-            facts[name] = values
-        sections.append(facts.tobytes())
+        sections.append(np.concatenate(self._facts).tobytes())
         sections += (_packed(self._filenames), _packed(self._source_ids))
         self._keep(
             RowBlock(
@@ -268,12 +274,6 @@ def hash_of(text: str | None) -> int:
     return _joined(_crc32c(value), zlib.crc32(value))
 
 
-def hash_of_bytes(buffer: Buffer, start: int, end: int) -> int:
-    """64 bits of bytes of a buffer, one or more, that are the same in every process."""
-    part = np.frombuffer(buffer, np.uint8, end - start, start)
-    return _joined(_crc32c(part), zlib.crc32(part.data))
-
-
 def _joined(crc32c: int, crc32: int) -> int:
     """Two checksums as one of 64 bits, since their polynomials have no factor in common.
 
@@ -286,10 +286,6 @@ def _joined(crc32c: int, crc32: int) -> int:
 def hash_of_subset(subset: str) -> int:
     """32 bits that tell subsets apart, in every process."""
     return zlib.crc32(subset.encode("utf-8", "surrogatepass"))
-
-
-def _int32(value: int | None) -> int:
-    return -1 if value is None or not 0 <= value < 1 << 31 else value
 
 
 def _packed(names: Sequence[str]) -> bytes:

@@ -26,7 +26,7 @@ from tfod.errors import LabelMapError
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.headers import ShardPart
-from tfod.tfrecord.records import Record, read_record_stream, shard_compression
+from tfod.tfrecord.records import read_record_batch_stream, shard_compression
 from tfod.tfrecord.remote import folder_of, is_url, name_of, set_patience
 from tfod.tfrecord.remote_stream import RemoteStream
 from tfod.tfrecord.shards import parse_shard_name
@@ -35,8 +35,7 @@ from tfod.tfrecord.zip_directory import Entry
 Progress = Callable[[int, int], None]
 """Told of bytes and records that were read since the last time."""
 _COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
-_REPORT_EVERY = 256
-_REPORT_BYTES = 1 << 20
+_FRAMING = 16  # bytes of a record beside its payload
 _STEP = 1 << 18
 _PART_BITS = 24
 _MOST_NAMED = 100  # of missing shards; all are counted
@@ -216,7 +215,7 @@ def _examine_stream(
         peeked = PeekedStream(stream, HEADER_BYTES)
         note_compression(examiner, peeked.head, name)
         source = peeked
-    records = read_record_stream(
+    batches = read_record_batch_stream(
         source,
         name,
         size,
@@ -224,23 +223,9 @@ def _examine_stream(
         on_damage=watch.damaged,
         max_record_bytes=examiner.instructions.max_record_bytes,
     )
-    _examine_records(examiner, records, progress)
-
-
-def _examine_records(examiner: Examiner, records: Iterator[Record], progress: Progress) -> None:
-    told = end = None
-    untold = 0
-    for record in records:
-        examiner.look_at(record)
-        end = record.offset + record.length
-        untold += 1
-        if told is None:
-            told = record.offset
-        if untold == _REPORT_EVERY or end - told > _REPORT_BYTES:
-            progress(end - told, untold)
-            told, untold = end, 0
-    if end is not None and told is not None:
-        progress(end - told, untold)
+    for records in batches:
+        examiner.look_at(records)
+        progress(int(records.lengths.sum()) + _FRAMING * len(records), len(records))
 
 
 def note_compression(examiner: Examiner, head: bytes, name: str) -> None:

@@ -208,7 +208,7 @@ def image_class_lengths(
 
 
 _ONE_TEXT = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256)
-_KINDS: Mapping[str, tuple[Kind, ...]] = {
+READ_KINDS: Mapping[str, tuple[Kind, ...]] = {
     **dict.fromkeys(_ONE_TEXT, (Kind.BYTES,)),
     keys.HEIGHT: (Kind.INT64,),
     keys.WIDTH: (Kind.INT64,),
@@ -229,7 +229,7 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
 }
 """The kinds of list that a reader takes under each key, the usual one first. Other keys are read as
 they are (attributes), or not at all."""
-_ONE_VALUE = (*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES)
+READ_ONCE = (*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES)
 
 
 def find_problems(found: Detections) -> list[DetectionProblem]:
@@ -238,11 +238,11 @@ def find_problems(found: Detections) -> list[DetectionProblem]:
         DetectionProblem(row, Wrong.NOT_AN_EXAMPLE, None, one.reason)
         for row, one in found.examples.refused.items()
     ]
-    for key, kinds in _KINDS.items():
+    for key, kinds in READ_KINDS.items():
         problems += wrong_kinds(found.columns_of(key), kinds)
     problems += _mapped_problems(found)
-    for key in _ONE_VALUE:
-        problems += several_values(found.column(key, _KINDS[key][0]))
+    for key in READ_ONCE:
+        problems += several_values(found.column(key, READ_KINDS[key][0]))
     boxes = found.box_counts
     if found.pixel_box is not None:
         problems += pixel_boxes(found.pixel_box)
@@ -250,7 +250,7 @@ def find_problems(found: Detections) -> list[DetectionProblem]:
     else:
         problems += box_lengths([found.column(key, Kind.FLOAT) for key in keys.BOX])
     for key in (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK):
-        problems += object_lengths(found.column(key, _KINDS[key][0]), boxes)
+        problems += object_lengths(found.column(key, READ_KINDS[key][0]), boxes)
     problems += _rare_problems(found, boxes)
     problems.sort(key=lambda one: one.row)
     return problems

@@ -27,6 +27,7 @@ class FeatureSpec:
             order; None makes it required.
         meaning: what it says, for people.
         demanded: a record without it will not do, although TensorFlow would parse it.
+        also: further lists that readers take in place of ``kind``.
     """
 
     kind: Kind
@@ -34,6 +35,11 @@ class FeatureSpec:
     default: Value | tuple[Value, ...] | None = None
     meaning: str = ""
     demanded: bool = False
+    also: tuple[Kind, ...] = ()
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether a list of this kind will do."""
+        return kind is self.kind or kind in self.also
 
     @property
     def required(self) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfod.example.example import Example, encode_entry
-from tfod.example.wire import Buffer, encode_varint, iterate_fields
+from tfod.example.wire import Buffer, encode_varint
+from tfod.kernel.reference import fields
 
 _FEATURES = 1  # the field of an Example; also the map that is in it, and the key of an entry
 _LENGTH = 2
@@ -96,7 +97,7 @@ def _encode_map(entries: bytes) -> bytes:
 
 
 def _fields(buffer: Buffer, start: int, stop: int) -> Iterator[_Field]:
-    for number, _, first, end in iterate_fields(buffer, start, stop):
+    for number, _, first, end in fields(buffer, start, stop):
         yield _Field(number, start, first, end)
         start = end
 
@@ -115,7 +116,7 @@ def _entries(
 def _key(buffer: Buffer, entry: _Field) -> bytes:
     """The key of a map entry: the last that is in it, and empty where there is none."""
     key = b""
-    for number, wire, first, stop in iterate_fields(buffer, entry.first, entry.stop):
+    for number, wire, first, stop in fields(buffer, entry.first, entry.stop):
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[first:stop])
     return key

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Iterator
 
 from tfod.example.wire import Buffer
-from tfod.kernel.reference import fields as iterate_fields
+from tfod.kernel.reference import fields as fields_of
 
 _VARINT, _LENGTH, _GROUP, _FIXED32 = 0, 2, 3, 5
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
@@ -40,9 +40,9 @@ def spelling_of(buffer: Buffer, start: int, end: int) -> tuple[Spelling, str]:
 
 
 def _oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
-    for number, wire, first, last in iterate_fields(buffer, start, end):
+    for number, wire, first, last in fields_of(buffer, start, end):
         if number == 1 and wire == _LENGTH:
-            for inner, inner_wire, begin, stop in iterate_fields(buffer, first, last):
+            for inner, inner_wire, begin, stop in fields_of(buffer, first, last):
                 if (inner, inner_wire) == (1, _LENGTH):
                     yield from _entry_oddities(buffer, begin, stop)
                 elif inner == 1:
@@ -56,7 +56,7 @@ def _oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, 
 
 
 def _entry_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
-    fields = list(iterate_fields(buffer, start, end))
+    fields = list(fields_of(buffer, start, end))
     if any(number in (1, 2) and wire != _LENGTH for number, wire, _, _ in fields):
         yield Spelling.WRONG_TYPE, "a map entry is not a key and a feature"
     elif sorted(number for number, _, _, _ in fields) != [1, 2]:
@@ -68,7 +68,7 @@ def _entry_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spel
 
 def _feature_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Spelling, str]]:
     lists = 0
-    for number, wire, first, last in iterate_fields(buffer, start, end):
+    for number, wire, first, last in fields_of(buffer, start, end):
         if number not in _LISTS:
             yield Spelling.OTHERWISE, "a feature is of no known kind"
         elif wire != _LENGTH:
@@ -83,7 +83,7 @@ def _feature_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Sp
 def _list_oddities(
     buffer: Buffer, kind: int, start: int, end: int
 ) -> Iterator[tuple[Spelling, str]]:
-    fields = list(iterate_fields(buffer, start, end))
+    fields = list(fields_of(buffer, start, end))
     if any(number == 1 and wire not in _PACKED_OR_SINGLE[kind] for number, wire, _, _ in fields):
         yield Spelling.WRONG_TYPE, f"a {_LISTS[kind]} holds something else"
     elif any(number != 1 for number, _, _, _ in fields):

@@ -52,7 +52,7 @@ class Record(NamedTuple):
     """One record of a shard.
 
     ``buffer[start:start + length]`` is its payload. The buffer is not changed as long as
-    something refers to it, so a record may be kept; keeping one keeps up to 2 MiB alive.
+    something refers to it, so a record may be kept; keeping one keeps up to 16 MiB alive.
     """
 
     number: int  # from 0
@@ -292,6 +292,7 @@ def _walk(
                 yield RecordBatch(
                     name, index, window.base, window.buffer, found.starts + position, found.lengths
                 )
+            window.note_records(len(found.starts))
             position += found.position
             index += len(found.starts)
             end = found.end

@@ -12,6 +12,9 @@ from typing import Protocol
 import numpy as np
 
 BUFFER_BYTES = 1 << 21
+LARGEST_BUFFER = 1 << 24
+"""Where records are large: what looks at a batch at once wants many of them."""
+_FEW = 64
 """As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
 ENDLESS = 1 << 62
 """The end of a stream of unknown length."""
@@ -63,6 +66,7 @@ class Window:
     def __init__(self, stream: Source, start: int, stop: int) -> None:
         self._stream = stream
         self._left = stop - start
+        self._most = BUFFER_BYTES
         self._failure: Exception | None = None
         self._buffers = _Buffers()
         self.buffer, self.array = _NO_BUFFER, _NO_BYTES
@@ -83,7 +87,7 @@ class Window:
             Whether anything was read.
         """
         rest = self.have - position
-        size = max(_FIRST_BYTES, min(2 * len(self.buffer), BUFFER_BYTES))
+        size = max(_FIRST_BYTES, min(2 * len(self.buffer), self._most))
         size = max(size, min(wanted, 2 * max(rest, BUFFER_BYTES)))
         # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
         fresh = self._buffers.take(max(1, min(size, rest + self._left)))
@@ -94,6 +98,11 @@ class Window:
         self._left -= got
         self.have = rest + got
         return got > 0
+
+    def note_records(self, count: int) -> None:
+        """Make the next buffer longer where this one, a full one, has few records."""
+        if count < _FEW and self.have >= self._most:
+            self._most = min(2 * self._most, LARGEST_BUFFER)
 
     def _fill(self, buffer: bytearray, have: int) -> int:
         """Read until the buffer is full or the stream ends; return how many bytes came.

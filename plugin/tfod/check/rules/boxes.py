@@ -16,6 +16,7 @@ from tfod.check.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.finding import JsonValue, Problem, Severity
 from tfod.check.rules.registry import rule
 from tfod.detection.pixel_boxes import far_boxes, touch_image
+from tfod.detection.problems import DetectionProblem, Wrong
 
 MAX_NUMBER_OF_BOXES = 100
 _ONE_PIXEL = 1 - 1e-3
@@ -426,3 +427,48 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
             feature=_OBJECT,
             value=columns.improper,
         )
+
+
+@rule(
+    "BOX014",
+    Severity.ERROR,
+    "boxes in pixels that are not four numbers each",
+    why="Nobody knows which number belongs to which object; an import stops at the record.",
+    remedy="Write x, y, width and height of each object.",
+    source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
+)
+def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
+    """A list of boxes in pixels has a number of values that four does not divide."""
+    yield from _reported(problem, Wrong.PIXEL_BOXES)
+
+
+@rule(
+    "BOX015",
+    Severity.ERROR,
+    "masks of another size than the image",
+    why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
+    "import stop at the record.",
+    remedy="Write one number for each pixel of each object's mask, and the image's size.",
+    source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
+)
+def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
+    """A mask of numbers has not objects x height x width values."""
+    yield from _reported(problem, Wrong.MASK_SIZE)
+
+
+@rule(
+    "BOX016",
+    Severity.ERROR,
+    "keypoints that do not go into the objects",
+    why="Keypoints are reshaped to objects x points: training and import stop at the record.",
+    remedy="Write the same number of points for each object, and y for each x.",
+    source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
+)
+def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:
+    """The lists of x and y differ in length, or are not a multiple of the objects."""
+    yield from _reported(problem, Wrong.KEYPOINTS)
+
+
+def _reported(problem: DetectionProblem, wrong: Wrong) -> Iterator[Problem]:
+    if problem.wrong is wrong:
+        yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)

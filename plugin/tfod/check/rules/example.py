@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tfod.check.finding import Problem, Severity
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
+from tfod.detection.problems import DetectionProblem, Wrong
 from tfod.detection.schema import FeatureDescription, FeatureSpec
-from tfod.example.wire import Kind
+from tfod.example.columns import Column, ExampleBatch, Form, FormProblem
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
 _PARSER = "tensorflow/core/util/example_proto_fast_parsing.cc"
@@ -17,30 +20,30 @@ _SHOWN = 60
 _KEYS_SHOWN = 24
 
 
-@dataclass(frozen=True)
-class NotAnExample:
-    """A payload that is not the wire form of a ``tf.train.Example``."""
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of a batch of records, and what they are expected to be.
 
-    reason: str
-    is_sequence: bool = False
+    Attributes:
+        examples: the records.
+        expected: the profile's feature description, and what readers take of other keys.
+        live: which records are judged: they have bytes and can be read; bool.
+    """
 
-
-@dataclass(frozen=True)
-class Feature:
-    """A feature of a record: its list, None for none, and how many values it has."""
-
-    key: str
-    kind: Kind | None
-    count: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which features a record has, and which it is expected to have."""
-
-    features: Sequence[Feature]
+    examples: ExampleBatch
     expected: FeatureDescription
-    duplicates: Sequence[str] = ()
+    live: np.ndarray
+
+    def described(self) -> Iterator[tuple[Column, FeatureSpec]]:
+        """The columns of which something is expected, and what."""
+        for key, spec in self.expected.items():
+            for column in self.examples.columns_of(key):
+                yield column, spec
+
+    def columns(self) -> Iterator[Column]:
+        """All columns."""
+        yield from self.examples.columns.values()
+        yield from self.examples.others.values()
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,10 @@ class Refused:
     remedy="Write the record as a serialized tf.train.Example.",
     source=_EXAMPLE,
 )
-def not_an_example(payload: NotAnExample) -> Iterator[Problem]:
-    """The payload cannot be taken apart as an Example."""
-    if not payload.is_sequence:
-        yield Problem(f"the record is no tf.train.Example ({payload.reason})")
+def not_an_example(features: Features) -> Iterator[Problem]:
+    """The payload cannot be taken apart as an Example, or not by TensorFlow."""
+    for one in _of_form(features, Form.NOT_AN_EXAMPLE):
+        yield Problem(f"the record is not a tf.train.Example ({one.reason})", row=one.row)
 
 
 @rule(
@@ -91,10 +94,12 @@ def not_an_example(payload: NotAnExample) -> Iterator[Problem]:
     remedy="Write one tf.train.Example a picture instead.",
     source=_EXAMPLE,
 )
-def sequence_example(payload: NotAnExample) -> Iterator[Problem]:
+def sequence_example(features: Features) -> Iterator[Problem]:
     """The payload has feature lists."""
-    if payload.is_sequence:
-        yield Problem("the record is a tf.train.SequenceExample, expected a tf.train.Example")
+    for one in _of_form(features, Form.SEQUENCE_EXAMPLE):
+        yield Problem(
+            "the record is a tf.train.SequenceExample, expected a tf.train.Example", row=one.row
+        )
 
 
 @rule(
@@ -105,15 +110,23 @@ def sequence_example(payload: NotAnExample) -> Iterator[Problem]:
     remedy="Write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
 )
-def missing_feature(layout: Layout) -> Iterator[Problem]:
+def missing_feature(features: Features) -> Iterator[Problem]:
     """A feature without a default is not there, or has no list."""
-    there = {feature.key: feature for feature in layout.features}
-    for key, spec in layout.expected.items():
-        feature = there.get(key)
-        if spec.required and (feature is None or feature.kind is None):
-            yield Problem(f"required feature {key} is missing ({spec.kind.value})", feature=key)
-        elif spec.demanded and feature is not None and not feature.count:
-            yield Problem(f"required feature {key} has no value", feature=key)
+    for key, spec in features.expected.items():
+        if not spec.required:
+            continue
+        columns = [one for one in features.examples.columns_of(key) if one.kind is not None]
+        if any(len(one.rows) == one.length for one in columns) and not spec.demanded:
+            continue
+        there = np.zeros(len(features.live), bool)
+        for column in columns:
+            there |= column.present
+        for row in np.flatnonzero(features.live & ~there).tolist():
+            message = f"required feature {key} is missing ({spec.kind.value})"
+            yield Problem(message, feature=key, row=row)
+        for column in columns if spec.demanded else ():
+            for row in column.rows[np.diff(column.splits) == 0].tolist():
+                yield Problem(f"required feature {key} has no value", feature=key, row=row)
 
 
 @rule(
@@ -124,14 +137,17 @@ def missing_feature(layout: Layout) -> Iterator[Problem]:
     remedy="Write the feature with the kind of list that the profile names.",
     source=_PARSER,
 )
-def wrong_kind(layout: Layout) -> Iterator[Problem]:
+def wrong_kind(features: Features) -> Iterator[Problem]:
     """A feature holds another kind of list than the description says."""
-    for feature, spec in _described(layout):
-        if feature.kind is not None and feature.kind is not spec.kind:
+    for column, spec in features.described():
+        if column.kind is None or spec.takes(column.kind):
+            continue
+        for row in column.rows.tolist():
             yield Problem(
-                f"{feature.key} is {feature.kind.value}, expected {spec.kind.value}",
-                feature=feature.key,
-                value=feature.kind.value,
+                f"{column.key} is {column.kind.value}, expected {spec.kind.value}",
+                feature=column.key,
+                value=column.kind.value,
+                row=row,
             )
 
 
@@ -143,15 +159,20 @@ def wrong_kind(layout: Layout) -> Iterator[Problem]:
     remedy="Write exactly as many values as the profile's shape has.",
     source=_PARSER,
 )
-def wrong_shape(layout: Layout) -> Iterator[Problem]:
+def wrong_shape(features: Features) -> Iterator[Problem]:
     """A fixed-length feature has fewer or more values than its shape."""
-    for feature, spec in _described(layout):
-        if feature.kind is spec.kind and spec.length not in (None, feature.count):
-            shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
+    for column, spec in features.described():
+        if spec.length is None or column.kind is None or not spec.takes(column.kind):
+            continue
+        counts = np.diff(column.splits)
+        wrong = counts != spec.length
+        shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
+        for row, count in zip(column.rows[wrong].tolist(), counts[wrong].tolist(), strict=True):
             yield Problem(
-                f"{feature.key} holds {feature.count} values, expected {shape}",
-                feature=feature.key,
-                value=feature.count,
+                f"{column.key} holds {count} values, expected {shape}",
+                feature=column.key,
+                value=count,
+                row=row,
             )
 
 
@@ -163,11 +184,13 @@ def wrong_shape(layout: Layout) -> Iterator[Problem]:
     remedy="Leave the key out, or give it a bytes_list, float_list or int64_list.",
     source=_PARSER,
 )
-def no_kind(layout: Layout) -> Iterator[Problem]:
+def no_kind(features: Features) -> Iterator[Problem]:
     """A key is there, but no list."""
-    for feature in layout.features:
-        if feature.kind is None:
-            yield Problem(f"{_shown(feature.key)} holds no list at all", feature=feature.key)
+    for column in features.columns():
+        if column.kind is None:
+            for row in column.rows.tolist():
+                message = f"{_shown(column.key)} holds no list at all"
+                yield Problem(message, feature=column.key, row=row)
 
 
 @rule(
@@ -178,10 +201,13 @@ def no_kind(layout: Layout) -> Iterator[Problem]:
     remedy="Write each key once.",
     source="protobuf.dev/programming-guides/encoding: maps",
 )
-def duplicate_key(layout: Layout) -> Iterator[Problem]:
+def duplicate_key(features: Features) -> Iterator[Problem]:
     """The map of features has a key more than once."""
-    for key in layout.duplicates:
-        yield Problem(f"{_shown(key)} comes more than once, the last one counts", feature=key)
+    repeated = ((one.row, one.key) for one in _of_form(features, Form.REPEATED_KEY))
+    for row, key in dict.fromkeys(repeated):
+        yield Problem(
+            f"{_shown(key)} comes more than once, the last one counts", feature=key, row=row
+        )
 
 
 @rule(
@@ -192,14 +218,15 @@ def duplicate_key(layout: Layout) -> Iterator[Problem]:
     remedy="Look for a misspelt key; otherwise nothing needs to be done.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, core/standard_fields.py",
 )
-def unknown_feature(layout: Layout) -> Iterator[Problem]:
+def unknown_feature(features: Features) -> Iterator[Problem]:
     """A key that means nothing here. Said once for each shard."""
-    for feature in layout.features:
-        key = feature.key
-        if key in layout.expected or key in keys.KNOWN_KEYS:
+    for column in features.columns():
+        key = column.key
+        if key in features.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            yield Problem(f"{_shown(key)} is no feature of this profile", feature=key, once=True)
+            message = f"{_shown(key)} is no feature of this profile"
+            yield Problem(message, feature=key, row=int(column.rows[0]), once=True)
 
 
 @rule(
@@ -253,11 +280,41 @@ def refused(record: Refused) -> Iterator[Problem]:
     yield Problem(f"TensorFlow says: {record.reason}")
 
 
-def _described(layout: Layout) -> Iterator[tuple[Feature, FeatureSpec]]:
-    for feature in layout.features:
-        spec = layout.expected.get(feature.key)
-        if spec is not None:
-            yield feature, spec
+@rule(
+    "EXA012",
+    Severity.ERROR,
+    "TensorFlow reads the record otherwise than protobuf",
+    why="TensorFlow's own parser stops at such a record, or takes other values from it than every "
+    "reader that uses protobuf, Datumaro and CVAT among them.",
+    remedy="Write the record with protobuf's own serializer, one list in each feature.",
+    source=_PARSER,
+)
+def read_otherwise(features: Features) -> Iterator[Problem]:
+    """Protobuf reads what TensorFlow's parser does not expect: two lists in a feature, a group."""
+    for one in _of_form(features, Form.READ_OTHERWISE):
+        yield Problem(f"TensorFlow does not read what protobuf reads: {one.reason}", row=one.row)
+
+
+@rule(
+    "EXA013",
+    Severity.ERROR,
+    "tfod/attributes cannot be understood",
+    why="The attributes that the other keys cannot say are in it: an import stops at the record, "
+    "other readers pass over it.",
+    remedy="Export the shard again.",
+    source="tfod.detection.keys: EXTRA_ATTRIBUTES",
+)
+def unreadable_attributes(problem: DetectionProblem) -> Iterator[Problem]:
+    """The text is not JSON, or speaks of objects and attributes that the record does not have."""
+    if problem.wrong is Wrong.EXTRA_ATTRIBUTES:
+        yield Problem(f"{problem.key} {problem.cause}", feature=problem.key)
+
+
+def _of_form(features: Features, form: Form) -> Iterator[FormProblem]:
+    refused = features.examples.refused
+    for one in (*(refused[row] for row in sorted(refused)), *features.examples.form):
+        if one.form is form:
+            yield one
 
 
 def _shown(key: str) -> str:

@@ -6,7 +6,7 @@ What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -290,15 +290,14 @@ def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
     )
 
 
-def need_a_turn(sides: Sequence[bytes], header: PictureHeader) -> bool:
-    """Whether boxes reach outside the picture as it is stored, and all fit it turned by a quarter.
+def needs_a_turn(corners: np.ndarray, header: PictureHeader) -> bool:
+    """Whether boxes reach outside the image as it is stored, and all fit it turned by a quarter.
 
     Args:
-        sides: ``xmin, ymin, xmax, ymax`` of all boxes, each the bytes of little-endian float32.
-        header: of the picture.
+        corners: ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
+        header: of the image.
     """
-    corners = np.stack([np.frombuffer(side, "<f4") for side in sides]).astype(np.float64)
-    furthest = corners[2:].max(axis=1, initial=0)
+    furthest = corners[:, 2:].max(axis=0, initial=0)
     if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:
         return False
     stored = np.array([header.width, header.height], np.float64)

@@ -18,6 +18,7 @@ from tfod.check.near_names import NearNames
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.problems import DetectionProblem, Wrong
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
@@ -454,3 +455,18 @@ def _near_names(label_map: LabelMap) -> NearNames:
 def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
     shown = ", ".join(item.class_name for item in items[:most])
     return f"it has {shown}" + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
+@rule(
+    "LAB019",
+    Severity.ERROR,
+    "lists of image classes of different length",
+    why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
+    "at the record.",
+    remedy="Write one text, one id and one confidence for each class, or leave a list out.",
+    source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
+)
+def uneven_image_classes(problem: DetectionProblem) -> Iterator[Problem]:
+    """image/class/text, label and confidence have different numbers of values."""
+    if problem.wrong is Wrong.IMAGE_CLASSES:
+        yield Problem(f"{problem.key} has {problem.cause}", feature=problem.key)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tfod.check.examined import Use
-from tfod.check.kinds import MOST_KINDS
+from tfod.check.statistics import MOST_KINDS
 from tfod.detection.label_map import LabelMap, LabelMapItem
 
 _LARGEST_ID = (1 << 31) - 1

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+import numpy as np
+
 from tfod.check.archive import ArchiveDamageError
+from tfod.check.batch import Expectation
 from tfod.check.box_columns import BoxColumns, ColumnOrder
 from tfod.check.examine import Examiner
 from tfod.check.finding import Place
-from tfod.check.layouts import Layouts
 from tfod.check.profile import Profile
+from tfod.check.rules.example import Features
+from tfod.check.rules.registry import judge
 from tfod.check.shard_walk import WalkedShard
-from tfod.check.values import value_count
 from tfod.check.work import note_compression
-from tfod.errors import RecordError
+from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
-from tfod.example.wire import NotAnExampleError, SequenceExampleError
 from tfod.shards.repair.boxes import read_columns
 from tfod.shards.repair.changes import Change, Tally
 from tfod.shards.repair.draft import Draft
 from tfod.shards.repair.menders import mend
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind, empty_file
-from tfod.tfrecord.records import Record, read_record_stream, shard_compression
+from tfod.tfrecord.records import (
+    Record,
+    RecordBatch,
+    read_record_batch_stream,
+    shard_compression,
+)
 from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
 _CODE_OF_DAMAGE = {
@@ -39,6 +46,7 @@ _CODE_OF_DAMAGE = {
     DamageKind.COMPRESSION: "TFR011",
 }
 _DIGEST_BYTES = 16
+_FRAMING = HEADER_BYTES + 4
 _STEP = 1 << 20
 
 
@@ -89,7 +97,7 @@ class ShardRepair:
         self._tally = tally
         self._examiner = examiner
         self._seen = seen
-        self._layouts = Layouts(orders.profile)
+        self._expected = Expectation(orders.profile).features
         self._as_it_is: Damage | None = None
         self._offset = 0
         self.read = 0
@@ -126,22 +134,33 @@ class ShardRepair:
     def _payloads(self, stream: BinaryIO | PeekedStream) -> Iterator[bytes]:
         """The records of the result."""
         shard, most = self._shard, self._orders.max_record_bytes
-        records = read_record_stream(
+        batches = read_record_batch_stream(
             stream, shard.name, shard.size, on_damage=self._damaged, max_record_bytes=most
         )
         try:
-            for record in records:
-                self.read += 1
-                payload = self._repaired(record)
-                if payload is None:
-                    continue
-                kept = Record(self.written, self._offset, bytearray(payload), 0, len(payload))
-                self._examiner.look_at(kept)
-                self.written += 1
-                self._offset += len(payload) + HEADER_BYTES + 4
-                yield payload
+            for records in batches:
+                self.read += len(records)
+                examples = ExampleBatch.of(records)
+                said = self._said_of(examples)
+                repaired = (self._repaired(examples, row, said[row]) for row in range(len(records)))
+                payloads = [one for one in repaired if one is not None]
+                if payloads:
+                    self._examine(payloads)
+                yield from payloads
         except ArchiveDamageError:
             pass  # the collector of the walk has been told; what was read is sound
+
+    def _examine(self, payloads: list[bytes]) -> None:
+        """Look at records of the result."""
+        lengths = np.array([len(one) for one in payloads], np.int64)
+        starts = np.cumsum(lengths + _FRAMING) - lengths - 4
+        gap = bytes(_FRAMING)
+        buffer = bytearray(bytes(HEADER_BYTES) + gap.join(payloads))
+        result = self._examiner.result.shard
+        batch = RecordBatch(result, self.written, self._offset, buffer, starts, lengths)
+        self._examiner.look_at(batch)
+        self.written += len(payloads)
+        self._offset += int(lengths.sum()) + _FRAMING * len(payloads)
 
     def _damaged(self, damage: Damage) -> None:
         if damage.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
@@ -172,25 +191,33 @@ class ShardRepair:
             with self._shard.open() as stream:
                 shutil.copyfileobj(stream, file, _STEP)
 
-    def _repaired(self, record: Record) -> bytes | None:
-        """The payload of a record as it is to be; None to leave the record out."""
+    def _repaired(
+        self, examples: ExampleBatch, row: int, said: Sequence[tuple[str, str]]
+    ) -> bytes | None:
+        """The payload of a record as it is to be; None to leave the record out.
+
+        Args:
+            examples: a batch of records.
+            row: which of them.
+            said: codes and keys of what rules say of its features.
+        """
+        record = examples.records.record(row)
         place = Place(self._shard.name, record.number, record.offset)
         codes = self._orders.codes
         if not record.length and "TFR009" in codes:
             self._drop("TFR009", "record dropped: it had no byte", record, place)
             return None
-        try:
-            draft = self._take_apart(record)
-        except SequenceExampleError:
-            return bytes(record.payload)
-        except NotAnExampleError as error:
-            if "EXA001" not in codes:
+        refused = examples.refused.get(row)
+        if refused is not None:
+            if refused.form is Form.SEQUENCE_EXAMPLE or "EXA001" not in codes:
                 return bytes(record.payload)
-            self._drop("EXA001", f"record dropped: it was no tf.train.Example ({error})", record,
-                       place)  # fmt: skip
+            what = f"record dropped: it was no tf.train.Example ({refused.reason})"
+            self._drop("EXA001", what, record, place)
             return None
-        if draft is None:
-            return bytes(record.payload)
+        label_map = self._shard.label_map.label_map if self._shard.label_map else None
+        repeated = [key for code, key in said if code == "EXA007"]
+        found = frozenset(code for code, _ in said)
+        draft = Draft(Example(examples, row), self._orders.profile, label_map, repeated, found)
         place = replace(place, item=draft.text(draft.roles.filename) or None)
         changes = list(self._read_columns(draft))
         changes += mend(draft, codes)
@@ -213,36 +240,15 @@ class ShardRepair:
         boxes = draft.objects
         if boxes is not None:  # else none can be removed
             self.objects += len(boxes.corners)
-            self.columns += BoxColumns.of(boxes)
+            self.columns = self.columns.with_boxes(boxes)
 
-    def _take_apart(self, record: Record) -> Draft | None:
-        """The record to be mended; None where protobuf does not read what TensorFlow does.
-
-        Raises:
-            NotAnExampleError: TensorFlow does not take it apart.
-        """
-        start, end = record.start, record.start + record.length
-        expected = self._orders.profile.features
-        said = set()
-        try:
-            buffer, found, layout = self._layouts.take_apart(record.buffer, start, end)
-            for key, span in found.items():
-                spec = expected.get(key.decode("utf-8", "replace"))
-                if spec is not None:
-                    # All are read: of a damaged list TensorFlow takes nothing.
-                    count = value_count(buffer, span)
-                    said |= {"EXA005"} if spec.length not in (None, count) else set()
-        except (NotAnExampleError, IndexError):
-            layout = self._layouts.take_apart(record.buffer, start, end, is_usual=False)[2]
-            said.add("EXA005")  # perhaps
-        repeated = [one.feature or "" for rule, one in layout.said if rule.code == "EXA007"]
-        said |= {rule.code for rule, _ in layout.said}
-        label_map = self._shard.label_map.label_map if self._shard.label_map else None
-        try:
-            example = Example.of(record, self._shard.name)
-            return Draft(example, self._orders.profile, label_map, repeated, frozenset(said))
-        except RecordError:
-            return None
+    def _said_of(self, examples: ExampleBatch) -> list[list[tuple[str, str]]]:
+        """What rules say of the features of each record: codes and keys."""
+        found: list[list[tuple[str, str]]] = [[] for _ in range(len(examples))]
+        live = np.ones(len(examples), bool)
+        for rule, problem in judge(Features(examples, self._expected, live)):
+            found[problem.row or 0].append((rule.code, problem.feature or ""))
+        return found
 
     def _is_repeated(self, payload: bytes, draft: Draft) -> bool:
         """Whether the result has such a record already; remembers it otherwise."""
