@@ -13,18 +13,21 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Picture, Task
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.receivers import CVAT
 from tfod.check.report import Report
 from tfod.check.task import load_task
 
+from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.conftest import encode, objects, picture
 from tests.conftest import frame as shard_of
 from tests.cvat.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import zipped
-from tests.mutants.sound import HEIGHT, WIDTH
+from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH
 from tests.mutants.task import task_xml
 from tests.zip_forge import real_zip
 
@@ -35,13 +38,15 @@ EXCEPTIONS = {
     "a tag (image/class/label) whose label the task lacks",
 }
 """Where the import refuses a valid zip, and why."""
+OF_DETECTION = sorted(name for name, one in SOUND.items() if "image/filename" in one)
 WHATEVER_THE_TASK = {"LAB007", "LAB009", "LAB014", "LAB018", "NAM001", "NAM002", "NAM009"}
 """What is refused whatever the task: of a known task TSK001, TSK002 and TSK006 say it."""
 
 
-def task_for(path: Path) -> tuple[Task, bytes]:
+def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
     """A task with the labels and frames that a zip names, and its description."""
-    names, classes = dict.fromkeys(("a.jpg", "b.png")), dict.fromkeys(("cat", "dog"))
+    names = dict.fromkeys(frames_there or ("a.jpg", "b.png"))
+    classes = dict.fromkeys(("cat", "dog"))
     try:
         for record in tfod.read_detections(str(path)):
             names.setdefault(record.filename or "a.jpg")
@@ -75,11 +80,18 @@ def test_the_check_and_the_import_agree(mutant: Mutant, tmp_path: Path, temp_roo
     path.write_bytes(zipped(mutant))
     task, described = task_for(path)
     xml.write_bytes(described)
-    report = verdict(path, xml)
+    assert_one_verdict(path, xml, task, temp_root, EXCEPTIONS.get(mutant.name))
+
+
+def assert_one_verdict(
+    path: Path, description: Path, task: Task, temp_root: Path, exception: str | None = None
+) -> None:
+    """See that a zip is valid, with its task and without, if and only if the import takes it."""
+    report = verdict(path, description)
     said = is_taken(task, path, temp_root)
     errors = [one for one in report.findings if one.severity.value == "error"]
-    if report.valid and said and mutant.name in EXCEPTIONS:
-        pytest.xfail(EXCEPTIONS[mutant.name])
+    if report.valid and said and exception:
+        pytest.xfail(exception)
     assert report.valid == (said == ""), (said, [(one.code, one.message) for one in errors])
     # Without the task its labels, names and sizes are not compared; all else is the same.
     alone = {one.code for one in verdict(path).findings if one.severity.value == "error"}
@@ -87,6 +99,25 @@ def test_the_check_and_the_import_agree(mutant: Mutant, tmp_path: Path, temp_roo
         one.code for one in errors if not one.code.startswith("TSK")
     }
     assert said or not alone
+
+
+@pytest.mark.parametrize("name", OF_DETECTION)
+def test_sound_records(name: str, tmp_path: Path, temp_root: Path) -> None:
+    assert_one_verdict_of(shard_of(sound_record(name)), tmp_path, temp_root)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(OF_DETECTION), data=st.data())
+def test_changed_records(name: str, data: st.DataObject, tmp_path: Path, temp_root: Path) -> None:
+    assert_one_verdict_of(data.draw(changed_shards(name)), tmp_path, temp_root)
+
+
+def assert_one_verdict_of(shard: bytes, folder: Path, temp_root: Path) -> None:
+    path, xml = folder / "upload.zip", folder / "task.xml"
+    path.write_bytes(real_zip([("a.tfrecord", shard), ("label_map.pbtxt", LABEL_MAP)]))
+    task, described = task_for(path, "a.png")
+    xml.write_bytes(described)
+    assert_one_verdict(path, xml, task, temp_root)
 
 
 TEXT, LABEL, NAME = "image/object/class/text", "image/object/class/label", "image/filename"

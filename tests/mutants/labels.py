@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import LABEL_MAP, TF, folder, other, record
@@ -208,6 +209,11 @@ def uneven_image_classes() -> Iterator[Mutant]:
         named = {"image/class/text": ["cat"] * texts, "image/class/label": [1] * labels}
         return folder(record(**named), label_map=LABEL_MAP)
 
+    def sure(**more: Any) -> bytes:
+        return folder(record(**{"image/class/confidence": [0.5]}, **more))
+
     yield fail("one-label-less", classes(2, 1), at=SHARD, record=0, options=TF)
+    yield fail("sure-of-no-class", sure(), at=SHARD, record=0, options=TF)
     yield near("as-many", classes(2, 2), options=TF)
     yield near("no-labels", classes(2, 0), options=TF)
+    yield near("sure-of-one", sure(**{"image/class/label": [1]}), options=TF)

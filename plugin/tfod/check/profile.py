@@ -66,7 +66,10 @@ class Policy:
 
 
 _WITHOUT_PICTURES: Severities = {"IMG001": OFF}
-_NO_NAMES: Severities = dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "ZIP014"), OFF)
+_NO_NAMES: Severities = {
+    **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "ZIP014"), OFF),
+    "LAB019": Severity.ERROR,  # an import stops at such a record
+}
 
 READY = {
     profile.name: profile
