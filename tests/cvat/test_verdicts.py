@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 import tfod
@@ -54,10 +55,14 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
     except (tfod.TfodError, ValueError):
         pass
     frames = [name for name in names if name.isprintable() and name.isascii()]
-    described = task_xml(*frames, labels=tuple(classes))
+    described = task_xml(*map(_escaped, frames), labels=tuple(map(_escaped, classes)))
     pictures: list[Picture] = [frame(name, WIDTH, HEIGHT) for name in frames]
     task = Task(pictures, labels(*classes), Annotations([box(0, "cat")], [], []))
     return task, described
+
+
+def _escaped(text: str) -> str:
+    return escape(text, {'"': "&quot;"})
 
 
 def verdict(path: Path, description: Path | None = None) -> Report:
