@@ -19,13 +19,12 @@ from tfod.detection.columns import Detections, bytes_of, single_values, usual_ke
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.detection.roles import Roles
 from tfod.detection.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import Column, ExampleBatch, texts_of
+from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 from tfod.tfrecord.records import RecordBatch
 
 BOX_PREFIX = keys.XMIN.rpartition("/")[0]
-_TEXTS = (keys.FILENAME, keys.SOURCE_ID, keys.SHA256, keys.FORMAT, keys.CLASS_TEXT)
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
 
 
@@ -157,9 +156,16 @@ class Batch:
 
     def odd_texts(self) -> Iterator[tuple[int, str, bytes]]:
         """Row, key and value of texts that are not UTF-8, of each feature of a record the first."""
-        for key in _TEXTS:
-            column = self.detections.column(key, Kind.BYTES)
-            if texts_of(column.buffer, column.values) is not None:
+        found = self.detections
+        for key, _ in (
+            (keys.FILENAME, found.filenames),
+            (keys.SOURCE_ID, found.source_ids),
+            (keys.SHA256, found.sha256s),
+            (keys.FORMAT, found.formats),
+            (keys.CLASS_TEXT, found.class_texts),
+        ):
+            column = found.column(key, Kind.BYTES)
+            if column.key not in found.odd_text_keys:
                 continue
             for row in column.rows.tolist():
                 values = bytes_of(column.buffer, column[row])

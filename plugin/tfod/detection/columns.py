@@ -58,6 +58,7 @@ class Detections(Sequence[Detection]):
         self.mapping = mapping
         self._names, self._hidden, self._moved = usual_keys(mapping)
         self._repeating = frozenset(repeating)
+        self.odd_text_keys: set[str] = set()
         self._oddities: defaultdict[int, list[str]] = defaultdict(list)
 
     def __len__(self) -> int:
@@ -137,8 +138,12 @@ class Detections(Sequence[Detection]):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            self.note(row, f"{key} is not UTF-8, read as Latin-1")
+            self._note_odd_text(row, key)
             return value.decode("latin-1")
+
+    def _note_odd_text(self, row: int, key: str) -> None:
+        self.odd_text_keys.add(key)
+        self.note(row, f"{key} is not UTF-8, read as Latin-1")
 
     def note(self, row: int, oddity: str) -> None:
         """Note what was read with a liberty, once for each record."""
@@ -272,7 +277,7 @@ class Detections(Sequence[Detection]):
             odd = [code for code, one in enumerate(values) if texts[code].encode() != one]
             places = np.flatnonzero(np.isin(codes, odd))
             for row in np.searchsorted(column.row_splits, places, "right") - 1:
-                self.note(int(row), f"{column.key} is not UTF-8, read as Latin-1")
+                self._note_odd_text(int(row), column.key)
         return codes, texts
 
     @cached_property
