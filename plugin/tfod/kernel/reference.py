@@ -11,7 +11,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -29,6 +29,7 @@ from tfod.kernel.result import (
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
+Bytes: TypeAlias = "bytes | bytearray | memoryview"
 _VARINT, _FIXED64, _LENGTH, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _DEEPEST = 100  # groups in groups, as protobuf's own limit
 _LARGEST_TAG = (1 << 32) - 1
@@ -85,7 +86,7 @@ class Field(NamedTuple):
     end: int
 
 
-def _varint(data: bytes | bytearray, position: int, end: int) -> tuple[int, int]:
+def _varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
     value = 0
     for place in range(min(10, end - position)):
         byte = data[position + place]
@@ -95,14 +96,14 @@ def _varint(data: bytes | bytearray, position: int, end: int) -> tuple[int, int]
     raise MalformedError
 
 
-def _tag(data: bytes | bytearray, position: int, end: int) -> tuple[int, int, int]:
+def _tag(data: Bytes, position: int, end: int) -> tuple[int, int, int]:
     tag, position = _varint(data, position, end)
     if not 8 <= tag <= _LARGEST_TAG:
         raise MalformedError
     return tag >> 3, tag & 7, position
 
 
-def _skip(data: bytes | bytearray, position: int, end: int, wire: int) -> int:
+def _skip(data: Bytes, position: int, end: int, wire: int) -> int:
     if wire == _VARINT:
         return _varint(data, position, end)[1]
     if wire == _LENGTH:
@@ -117,7 +118,7 @@ def _skip(data: bytes | bytearray, position: int, end: int, wire: int) -> int:
     return position
 
 
-def _skip_group(data: bytes | bytearray, position: int, end: int, number: int) -> int:
+def _skip_group(data: Bytes, position: int, end: int, number: int) -> int:
     opened = [number]
     while opened:
         number, wire, position = _tag(data, position, end)
@@ -130,7 +131,7 @@ def _skip_group(data: bytes | bytearray, position: int, end: int, number: int) -
     return position
 
 
-def fields(data: bytes | bytearray, position: int, end: int) -> Iterator[Field]:
+def fields(data: Bytes, position: int, end: int) -> Iterator[Field]:
     """The fields of the message in ``data[position:end]``; a group is one field.
 
     Raises:
@@ -153,7 +154,7 @@ def fields(data: bytes | bytearray, position: int, end: int) -> Iterator[Field]:
 
 def parse_examples(buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Columns:
     """Parse records to columns; see :func:`tfod.kernel.parse_examples`."""
-    data = buffer.tobytes()
+    data = buffer.data  # not copied: it may hold a hundred images
     columns: dict[tuple[bytes, ListKind], _Column] = {}
     problems: list[Problem] = []
     for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
@@ -196,7 +197,7 @@ class _Column:
 class _Record:
     """One record: what its features hold, and what is to be said of it."""
 
-    def __init__(self, data: bytes, row: int) -> None:
+    def __init__(self, data: Bytes, row: int) -> None:
         self.features: dict[bytes, tuple[ListKind, list[Any]]] = {}
         self.problems: list[Problem] = []
         self._data = data
@@ -242,7 +243,7 @@ class _Record:
         keys, spans, others = [b""], [], 0
         for field in fields(self._data, entry.start, entry.end):
             if (field.number, field.wire) == (1, _LENGTH):
-                keys.append(self._data[field.start : field.end])
+                keys.append(bytes(self._data[field.start : field.end]))
             elif (field.number, field.wire) == (2, _LENGTH):
                 spans.append((field.start, field.end))
             else:
@@ -276,7 +277,7 @@ class _Record:
         return kind, values
 
 
-def _read_list(data: bytes, part: Field, kind: ListKind, values: list[Any]) -> bool:
+def _read_list(data: Bytes, part: Field, kind: ListKind, values: list[Any]) -> bool:
     """Append the values of a list; return whether TensorFlow's fast parser reads the same."""
     plain, count, packed = True, 0, 0
     for field in fields(data, part.start, part.end):
