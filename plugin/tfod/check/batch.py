@@ -193,26 +193,27 @@ class Batch:
         return np.flatnonzero(judged)
 
     @cached_property
-    def declared_sizes(self) -> list[tuple[int | None, int | None]]:
-        """Height and width of each image in pixels, its header's where the record says none."""
+    def said_sizes(self) -> np.ndarray:
+        """Height and width of each image in pixels, its header's where the record says none.
+
+        float64 of shape (records, 2); NaN where nothing says it.
+        """
         found = self.detections
-        sizes = list(zip(found.heights, found.widths, strict=True))
-        if any(not height or not width for height, width in sizes):
-            headers = found.headers
-            for row, (height, width) in enumerate(sizes):
-                header = headers[row] if not height or not width else None
-                if header is not None:
-                    sizes[row] = header.height, header.width
+        sizes = np.full((len(self), 2), np.nan)
+        for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
+            rows, values = single_values(found.column(key, Kind.INT64))
+            sizes[rows, side] = values
+        unsaid = np.isnan(sizes) | (sizes == 0)
+        for row in np.flatnonzero(unsaid.any(axis=1)).tolist():
+            header = found.headers[row]
+            if header is not None:
+                sizes[row] = header.height, header.width
         return sizes
 
     @cached_property
-    def _said_sizes(self) -> np.ndarray:
-        return np.array(self.declared_sizes, np.float64).reshape(-1, 2)
-
-    @cached_property
     def sizes(self) -> np.ndarray:
-        """The same, float64 of shape (records, 2); NaN where it is not known, or cannot be one."""
-        found: np.ndarray = self._said_sizes.copy()
+        """The same; NaN also where it cannot be a size."""
+        found: np.ndarray = self.said_sizes.copy()
         with np.errstate(invalid="ignore"):
             found[~(found > 0)] = np.nan
         return found
@@ -220,7 +221,7 @@ class Batch:
     @cached_property
     def without_size(self) -> np.ndarray:
         """Records with boxes of an image of which nothing says the height, or the width; bool."""
-        unknown = np.array([None in size for size in self.declared_sizes], bool)
+        unknown = np.isnan(self.said_sizes).any(axis=1)
         found: np.ndarray = unknown & (self.box_counts_said > 0) & ~self._uneven
         return found
 
@@ -233,7 +234,7 @@ class Batch:
         facts = np.empty(len(live), FACTS)
         facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
         with np.errstate(invalid="ignore"):
-            sizes = self._said_sizes[live]
+            sizes = self.said_sizes[live]
             facts["height"], facts["width"] = np.where(
                 (sizes >= 0) & (sizes < 1 << 31), sizes, -1
             ).T

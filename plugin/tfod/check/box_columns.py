@@ -9,7 +9,7 @@ was divided by the side of the key that it is under.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,6 +131,10 @@ class BoxColumns:
 
     def with_boxes(self, boxes: Boxes) -> BoxColumns:
         """Of these boxes, too. Orders that fit none of those before are not looked at again."""
+        if not self.fitting and boxes.are_proper:
+            sizes = boxes.width[boxes.rows], boxes.height[boxes.rows]
+            square = self.are_square and bool((sizes[0] == sizes[1]).all())
+            return replace(self, boxes=self.boxes + len(boxes.corners), are_square=square)
         found = self
         # Most orders fit no box of the first ones.
         for part in (slice(0, _FIRST), slice(_FIRST, None)):

@@ -7,6 +7,7 @@ kind of image with its declared size), which is judged once for all records that
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -266,7 +267,9 @@ class Examiner:
                 self._judge(batch, row, UnknownSize(int(batch.box_counts_said[row])))
         if len(boxes.corners):
             self._keep(batch, judge(boxes))
-            result.box_tally += BoxTally.of(boxes.corners)
+            result.box_tally += (
+                BoxTally(len(boxes.corners)) if boxes.are_proper else BoxTally.of(boxes.corners)
+            )
             result.columns = result.columns.with_boxes(boxes)
         live = batch.live
         result.statistics.add_boxes(boxes.corners, boxes.counts[live])
@@ -296,7 +299,7 @@ class Examiner:
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
-        boxes, sizes = batch.boxes, batch.declared_sizes
+        boxes, sizes = batch.boxes, batch.said_sizes.tolist()
         for row in np.flatnonzero(batch.live).tolist():
             name = batch.filenames[row] or ""
             places = annotations.find(name)
@@ -307,8 +310,8 @@ class Examiner:
             found = compare(
                 annotations,
                 name,
-                sizes[row][0],
-                sizes[row][1],
+                _size(sizes[row][0]),
+                _size(sizes[row][1]),
                 boxes.corners[start:end],
                 self._class_names(boxes.classes[row], end - start),
             )
@@ -337,6 +340,10 @@ class Examiner:
     def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:
         for where, reason in refusals:
             self._collector.judge(Refused(reason), where)
+
+
+def _size(said: float) -> int | None:
+    return None if math.isnan(said) else int(said)
 
 
 def _missing(said: _Said) -> PictureFacts:

@@ -65,6 +65,14 @@ class Boxes:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
+    def are_proper(self) -> bool:
+        """Whether all boxes lie in their images and have an area: most rules are about others."""
+        corners = self.corners
+        with np.errstate(invalid="ignore"):
+            inside = bool((corners >= 0).all() and (corners <= 1).all())
+            return inside and bool((corners[:, :2] < corners[:, 2:]).all())
+
+    @cached_property
     def finite(self) -> np.ndarray:
         """Boxes of four numbers, bool of shape (n,)."""
         found: np.ndarray = np.isfinite(self.corners).all(axis=1)
@@ -162,6 +170,8 @@ def different_lengths(lists: ListLengths) -> Iterator[Problem]:
 )
 def not_finite(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate is NaN or infinite."""
+    if boxes.are_proper:
+        return
     for _, row, number, corners in boxes.where(~boxes.finite):
         side = next(at for at, value in enumerate(corners) if not np.isfinite(value))
         what = f"has {SIDES[side]} {corners[side]}"
@@ -184,6 +194,8 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
 )
 def far_outside(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
+    if boxes.are_proper:
+        return
     outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
     for box, row, number, corners in boxes.where(mask):
@@ -200,6 +212,8 @@ def far_outside(boxes: Boxes) -> Iterator[Problem]:
 )
 def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
+    if boxes.are_proper:
+        return
     outside = boxes.overhang
     mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
     for box, row, number, corners in boxes.where(mask):
@@ -230,6 +244,8 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
     Said of each such box; those that hang over the edge of their image become BOX003 where most
     boxes of their shard have no such coordinate (:mod:`tfod.check.hanging_boxes`).
     """
+    if boxes.are_proper:
+        return
     for _, row, number, corners in boxes.where(boxes.pixels):
         yield _problem(row, number, corners, f"looks like pixels: {_spelled(corners)}")
 
@@ -245,6 +261,8 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
 )
 def inverted(boxes: Boxes) -> Iterator[Problem]:
     """The right edge lies left of the left one, or the lower above the upper one."""
+    if boxes.are_proper:
+        return
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
@@ -266,6 +284,8 @@ def inverted(boxes: Boxes) -> Iterator[Problem]:
 )
 def no_area(boxes: Boxes) -> Iterator[Problem]:
     """Width or height is exactly zero."""
+    if boxes.are_proper:
+        return
     mask = boxes.normalized & (boxes.size == 0).any(axis=1) & (boxes.size >= 0).all(axis=1)
     for _, row, number, corners in boxes.where(mask):
         yield _problem(row, number, corners, f"has no area: {_spelled(corners)}")
@@ -369,7 +389,7 @@ def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
 )
 def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
     """Boxes leave the picture along its long side only, as when divided by the wrong side."""
-    if not len(boxes.corners):
+    if boxes.are_proper or not len(boxes.corners):
         return
     occupied = boxes.counts > 0
     starts = (np.cumsum(boxes.counts) - boxes.counts)[occupied]
