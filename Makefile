@@ -3,13 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = -m pip install --quiet --disable-pip-version-check
-COVERAGE = -m coverage
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-STAGES = check fuzz-kernel test-new test-cvat-2.15 test-old coverage test-lowest test-pythons
+STAGES = check fuzz-kernel test-new test-others
 
-.PHONY: serve demo test check fuzz-kernel test-new test-cvat-2.15 test-old coverage test-lowest \
+.PHONY: serve demo test check fuzz-kernel test-new test-others test-cvat-2.15 test-old coverage test-lowest \
 	test-pythons test-spark benchmarks docs clean
 
 serve: $(VENV)/serve.installed
@@ -35,14 +34,17 @@ check: $(VENV)/test.installed
 	! command -v cargo || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml
 
-# 30 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
+# 15 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
 fuzz-kernel: $(VENV)/test.installed
-	tests/kernel/fuzz
+	tests/kernel/fuzz 15
 
 # Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed
-	rm -f .coverage .coverage.*
-	$(BIN)/python $(COVERAGE) run -m pytest -n auto --dist loadfile tests
+	$(BIN)/python -m pytest -n auto --dist loadfile tests
+
+# The other lines, bounds and Pythons, two at a time; what each has printed comes at its end.
+test-others:
+	$(MAKE) --no-print-directory -k -j2 -O test-old test-cvat-2.15 test-pythons test-lowest
 
 # CVAT's servers between the lines.
 test-cvat-2.15: $(VENV)/test.installed
@@ -50,24 +52,29 @@ test-cvat-2.15: $(VENV)/test.installed
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
 test-old: .venv-datumaro-0.3/installed
-	.venv-datumaro-0.3/bin/python $(COVERAGE) run -m pytest tests/datumaro tests/cvat
+	.venv-datumaro-0.3/bin/python -m pytest tests/datumaro tests/cvat
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
 test-spark: .venv-spark/installed
 	.venv-spark/bin/python -m pytest tests/beam/test_spark.py
 
-coverage: $(VENV)/test.installed
-	$(BIN)/python $(COVERAGE) combine --quiet
-	$(BIN)/python $(COVERAGE) report --include 'plugin/*' --fail-under 95
-	$(BIN)/python $(COVERAGE) report --include 'validator/*' --fail-under 95
+# How much of the code the tests of both lines reach; not a part of `make test`, which it would make
+# half as long again.
+coverage: $(VENV)/test.installed .venv-datumaro-0.3/installed
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest -n auto --dist loadfile tests
+	.venv-datumaro-0.3/bin/python -m coverage run -m pytest tests/datumaro tests/cvat
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --include 'plugin/*' --fail-under 95
+	$(BIN)/python -m coverage report --include 'validator/*' --fail-under 95
 
 # The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
 test-lowest: .venv-lowest/installed
 	.venv-lowest/bin/python -m pytest tests/core tests/kernel
 
-# The core, the kernel and the checker on every other Python from 3.10 to 3.13 that this machine has.
+# The core and the kernel on every other Python from 3.10 to 3.13 that this machine has.
 test-pythons:
-	tests/every_python tests/core tests/kernel tests/checker
+	tests/every_python tests/core tests/kernel
 
 # The pages that are written from the code.
 docs: $(VENV)/test.installed
