@@ -52,7 +52,7 @@ class Record(NamedTuple):
     """One record of a shard.
 
     ``buffer[start:start + length]`` is its payload. The buffer is not changed as long as
-    something refers to it, so a record may be kept; keeping one keeps up to 16 MiB alive.
+    something refers to it, so a record may be kept; keeping one keeps up to 4 MiB alive.
     """
 
     number: int  # from 0

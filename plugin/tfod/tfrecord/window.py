@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 BUFFER_BYTES = 1 << 21
-LARGEST_BUFFER = 1 << 24
+LARGEST_BUFFER = 1 << 22
 """Where records are large: what looks at a batch at once wants many of them."""
 _FEW = 64
 """As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
