@@ -350,30 +350,27 @@ class Batch:
         found, counts = self.detections, self.box_counts
         texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
         labels = found.column(keys.CLASS_LABEL, Kind.INT64)
-        codes, names = found.class_texts
-        text = _of_boxes(texts, codes, counts, -1)
-        label = _of_boxes(labels, labels.values, counts, _NO_LABEL)
-        pairs: dict[tuple[int, int], int] = {}
-        small = len(text) and -1 <= label.max() < 1 << 12 and label.min() >= _NO_LABEL
-        if small and label[label != _NO_LABEL].min(initial=0) >= 0:
-            mixed = (text + 1) * (1 << 13) + np.where(label == _NO_LABEL, 0, label + 1)
-            kinds, coded = np.unique(mixed, return_inverse=True)
-            firsts = [((one >> 13) - 1, (one & 0x1FFF) - 1) for one in kinds.tolist()]
-            named = [(names[a] if a >= 0 else None, b if b >= 0 else None) for a, b in firsts]
-            return coded, named
-        coded = np.array(
-            [
-                pairs.setdefault(pair, len(pairs))
-                for pair in zip(text.tolist(), label.tolist(), strict=True)
-            ],
-            np.int64,
-        )
-        return coded, [
-            (names[a] if a >= 0 else None, b if b != _NO_LABEL else None) for a, b in pairs
-        ]
+        text_codes, names = found.class_texts
+        label_codes, ids = _coded(labels.values)
+        # In both 0 is a box without one.
+        pairs = _of_boxes(texts, text_codes + 1, counts) * (len(ids) + 1)
+        codes, kinds = _coded(pairs + _of_boxes(labels, label_codes + 1, counts))
+        split = [divmod(kind, len(ids) + 1) for kind in kinds]
+        return codes, [(names[a - 1] if a else None, ids[b - 1] if b else None) for a, b in split]
 
 
-_NO_LABEL = -(1 << 63)
+_NARROW = 1 << 16
+
+
+def _coded(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """A code of each number, int64 of shape (n,), and the numbers of the codes, ascending."""
+    low = int(values.min(initial=0))
+    if int(values.max(initial=0)) - low >= _NARROW:
+        numbers, codes = np.unique(values, return_inverse=True)
+        return codes, numbers.tolist()
+    places = values - low  # ids of classes are few and near: no sorting
+    there = np.bincount(places) > 0
+    return (np.cumsum(there) - 1)[places], (np.flatnonzero(there) + low).tolist()
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -384,11 +381,11 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _of_boxes(column: Column, values: np.ndarray, counts: np.ndarray, none: int) -> np.ndarray:
-    """The value of each box from a list over the objects, int64 of shape (n,)."""
+def _of_boxes(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The value of each box from a list over the objects, 0 without one; int64 of shape (n,)."""
     if len(values) == counts.sum() and (column.counts == counts).all():
         return values
-    found = np.full(int(counts.sum()), none, np.int64)
+    found = np.zeros(int(counts.sum()), np.int64)
     there = (column.counts == counts) & (counts > 0)
     found[np.repeat(there, counts)] = values[np.repeat(there, column.counts)]
     return found
