@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _NAMES = {"win32": "tfod_kernel.dll", "darwin": "libtfod_kernel.dylib"}
 
 
-class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
+class KernelHook(BuildHookInterface[Any]):
     """Puts the compiled kernel beside its Python modules: into the wheel, or into the sources."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -392,16 +392,14 @@ def _of_boxes(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndar
 
 
 @dataclass(frozen=True, eq=False)
-class _ClassNames(Sequence[Sequence[object]]):
+class _ClassNames:
     """For each record what names the classes of its boxes: texts, or else ids."""
 
     detections: Detections  # not the batch, which has the boxes: its buffer could not be used again
 
-    def __len__(self) -> int:
-        return len(self.detections)
-
-    def __getitem__(self, row: int) -> Sequence[object]:  # type: ignore[override]
+    def __getitem__(self, row: int, /) -> Sequence[object]:
         found = self.detections
         texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
         named = found.class_text_values[texts[0] : texts[1]]
-        return named or found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+        labels: list[int] = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+        return named or labels

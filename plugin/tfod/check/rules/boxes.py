@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -42,6 +43,12 @@ class FlatBoxes:
     boxes: int
 
 
+class ByRow(Protocol):
+    """Values that are made for the records that are asked for, few of all."""
+
+    def __getitem__(self, row: int, /) -> Sequence[object]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """The boxes of a batch of records.
@@ -57,7 +64,7 @@ class Boxes:
     counts: np.ndarray
     height: np.ndarray
     width: np.ndarray
-    classes: Sequence[Sequence[object]]
+    classes: ByRow
 
     @cached_property
     def rows(self) -> np.ndarray:
