@@ -22,7 +22,7 @@ _TICKS = 100  # of /proc/PID/stat, a second
 
 
 def export_from_cvat(count: int) -> Sample:
-    """Export a task without pictures as "TFRecord 1.0", as a worker's process does."""
+    """Export a task without images as "TFRecord 1.0", as a worker's process does."""
     import django
 
     _use_double("tfod.cvat.settings")
@@ -85,11 +85,11 @@ def _use_double(settings: str) -> None:
 
 def _task(count: int) -> tuple[Any, float]:
     """A task, and the seconds that making it took, which are the database's and no export's."""
-    from cvat.apps.engine.models import Annotations, Label, Picture, Task
+    from cvat.apps.engine.models import Annotations, Image, Label, Task
 
     begin = time.perf_counter()
     frames = [
-        Picture(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
+        Image(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
     ]
     shapes = [
         {

@@ -1,4 +1,4 @@
-"""The data that is measured: shards and pictures, the same in every run."""
+"""The data that is measured: shards and images, the same in every run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sizes import (
     BOXES,
     CLASSES,
     HEIGHT,
+    IMAGE_BYTES,
     MANY_SHARDS,
-    PICTURE_BYTES,
     SMALL_BYTES,
     TRAINING_SHARDS,
     WARM_UP,
@@ -24,7 +24,7 @@ from sizes import (
     Sizes,
 )
 
-_DISTINCT_PICTURES = 20
+_DISTINCT_IMAGES = 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Data:
     sizes: Sizes
 
     def folder(self, name: str) -> Path:
-        """The folder of one dataset: a shard and its label map, or picture files."""
+        """The folder of one dataset: a shard and its label map, or image files."""
         return self.root / name
 
     def shard(self, name: str) -> Path:
@@ -46,32 +46,32 @@ class Data:
 def make_data(root: Path, sizes: Sizes) -> Data:
     """Write all datasets.
 
-    ``pictures`` has 100 kB pictures, ``unpictured`` the same records without them, ``bare`` many
-    more records without pictures, ``unhashed`` pictures without their SHA-256, ``many`` numbered
-    shards without pictures, ``training`` numbered shards with pictures, ``small`` records of
+    ``images`` has 100 kB images, ``unimaged`` the same records without them, ``bare`` many
+    more records without images, ``unhashed`` images without their SHA-256, ``many`` numbered
+    shards without images, ``training`` numbered shards with images, ``small`` records of
     2 kB; ``validated`` and ``…_of_peer`` are the first records of these. ``files`` is a folder of
     JPEG files.
     """
     data = Data(root, sizes)
-    pictures = list(distinct_pictures(HEIGHT, WIDTH, PICTURE_BYTES, _DISTINCT_PICTURES))
-    _write(data, "warm_up", _detections(WARM_UP, pictures))
-    _write(data, "pictures", _detections(sizes.pictures, pictures))
-    _write(data, "unpictured", _detections(sizes.pictures))
-    _write(data, "pictures_of_peer", _detections(sizes.pictures_of_peer, pictures))
-    _write(data, "unpictured_of_peer", _detections(sizes.pictures_of_peer))
+    images = list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
+    _write(data, "warm_up", _detections(WARM_UP, images))
+    _write(data, "images", _detections(sizes.images, images))
+    _write(data, "unimaged", _detections(sizes.images))
+    _write(data, "images_of_peer", _detections(sizes.images_of_peer, images))
+    _write(data, "unimaged_of_peer", _detections(sizes.images_of_peer))
     _write(data, "bare", _detections(sizes.bare))
     _write(data, "bare_of_peer", _detections(sizes.bare_of_peer))
     _write(data, "validated", _detections(sizes.validated))
-    unhashed = (replace(one, sha256=None) for one in _detections(sizes.pictures, pictures))
+    unhashed = (replace(one, sha256=None) for one in _detections(sizes.images, images))
     _write(data, "unhashed", unhashed)
     many = _detections(MANY_SHARDS * sizes.bare)
     _write(data, "many", many, MANY_SHARDS)
-    _write(data, "training", _detections(sizes.training, pictures), TRAINING_SHARDS)
+    _write(data, "training", _detections(sizes.training, images), TRAINING_SHARDS)
     tfod.write_records(data.folder("small"), "train", _small_records(sizes.small))
     data.folder("files").mkdir()
     for number in range(sizes.files):
-        picture = made_distinct(pictures[number % len(pictures)], number)
-        (data.folder("files") / f"{number:06d}.jpg").write_bytes(picture)
+        image = made_distinct(images[number % len(images)], number)
+        (data.folder("files") / f"{number:06d}.jpg").write_bytes(image)
     return data
 
 
@@ -84,8 +84,8 @@ def _write(
     (data.folder(name) / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
 
 
-def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfod.Detection]:
-    """The records, with pictures or with an empty ``image/encoded``; always the same ones."""
+def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.Detection]:
+    """The records, with images or with an empty ``image/encoded``; always the same ones."""
     random = np.random.default_rng(7)
     for number in range(count):
         corners = np.sort(random.random((BOXES, 2, 2), dtype=np.float32), axis=1)
@@ -93,7 +93,7 @@ def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfo
         detection = tfod.Detection(
             filename=f"{number:06d}.jpg",
             source_id=f"{number:06d}",
-            format="jpeg" if pictures else "",
+            format="jpeg" if images else "",
             sha256="",
             height=HEIGHT,
             width=WIDTH,
@@ -102,10 +102,10 @@ def _detections(count: int, pictures: list[bytes] | None = None) -> Iterator[tfo
             class_text=[CLASSES[one] for one in classes],
             class_label=[one + 1 for one in classes],
         )
-        if pictures:
-            picture = made_distinct(pictures[number % len(pictures)], number)
-            digest = hashlib.sha256(picture).hexdigest()
-            detection = replace(detection, encoded=picture, sha256=digest)
+        if images:
+            image = made_distinct(images[number % len(images)], number)
+            digest = hashlib.sha256(image).hexdigest()
+            detection = replace(detection, encoded=image, sha256=digest)
         yield detection
 
 
@@ -118,7 +118,7 @@ def _small_records(count: int) -> Iterator[bytes]:
         yield tfod.encode_example({"image/encoded": tfod.bytes_feature([value])})
 
 
-def distinct_pictures(height: int, width: int, size: int, count: int) -> Iterator[bytes]:
+def distinct_images(height: int, width: int, size: int, count: int) -> Iterator[bytes]:
     """JPEGs of smoothed noise: 100 kB at 640 x 480, as a photograph of good quality has.
 
     Args:
@@ -130,18 +130,18 @@ def distinct_pictures(height: int, width: int, size: int, count: int) -> Iterato
     random = np.random.default_rng(11)
     for _ in range(count):
         pixels = random.integers(0, 256, (height, width, 3), np.uint8)
-        picture = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
-        made = (_jpeg(picture, quality) for quality in range(50, 96, 3))
+        image = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
+        made = (_jpeg(image, quality) for quality in range(50, 96, 3))
         yield min(made, key=lambda one: abs(len(one) - size))
 
 
-def _jpeg(picture: Image.Image, quality: int) -> bytes:
+def _jpeg(image: Image.Image, quality: int) -> bytes:
     stream = io.BytesIO()
-    picture.save(stream, "JPEG", quality=quality)
+    image.save(stream, "JPEG", quality=quality)
     return stream.getvalue()
 
 
-def made_distinct(picture: bytes, number: int) -> bytes:
-    """The picture with a JPEG comment behind its first marker that holds a number."""
+def made_distinct(image: bytes, number: int) -> bytes:
+    """The image with a JPEG comment behind its first marker that holds a number."""
     comment = b"\xff\xfe\x00\x0a%08d" % number
-    return picture[:2] + comment + picture[2:]
+    return image[:2] + comment + image[2:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-PICTURES = 1_900_000
+IMAGES = 1_900_000
 BYTES = 557e9
 SHARDS = 2800
 NETWORK = 100e6
@@ -21,7 +21,7 @@ class Rates:
         check: bytes a second with SHA-256 of the files; checking without decoding.
         decode: likewise with --decode all.
         start: seconds before a worker reads its first byte.
-        compare: seconds for names and pictures that come again, a record; one worker does it.
+        compare: seconds for names and images that come again, a record; one worker does it.
         row_bytes: what is remembered of a record.
     """
 
@@ -37,7 +37,7 @@ def estimate_lines(rates: Rates) -> list[str]:
     per_shard = BYTES / SHARDS
     lines = [
         f"- a shard: 557 GB / 2,800 = {per_shard / 1e6:.0f} MB, "
-        f"{PICTURES / SHARDS:.0f} pictures of {BYTES / PICTURES / 1e3:.0f} kB",
+        f"{IMAGES / SHARDS:.0f} images of {BYTES / IMAGES / 1e3:.0f} kB",
         f"- over the network: {per_shard / 1e6:.0f} MB / {NETWORK / 1e6:.0f} MB/s = "
         f"**{per_shard / NETWORK:.2f} s** a shard (assumed)",
         f"- the check, one core: {per_shard / 1e6:.0f} MB / {rates.check / 1e6:.0f} MB/s = "
@@ -48,8 +48,8 @@ def estimate_lines(rates: Rates) -> list[str]:
         f"**{_shard_seconds(rates.check):.2f} s**, with `--decode all` "
         f"**{_shard_seconds(rates.decode):.2f} s**",
         f"- what comes again: 1,900,000 x {rates.compare * 1e6:.2f} µs = "
-        f"{PICTURES * rates.compare:.1f} s, by one worker, of "
-        f"1,900,000 x {rates.row_bytes:.0f} bytes = {PICTURES * rates.row_bytes / 1e6:.0f} MB",
+        f"{IMAGES * rates.compare:.1f} s, by one worker, of "
+        f"1,900,000 x {rates.row_bytes:.0f} bytes = {IMAGES * rates.row_bytes / 1e6:.0f} MB",
         f"- start of a worker: {rates.start:.1f} s; the start of its machine is not in here",
         "",
         "| workers of one core | shards of the busiest | read and check | with `--decode all` |",
@@ -70,7 +70,7 @@ def _shard_seconds(rate: float) -> float:
 def _total(rates: Rates, workers: int, rate: float) -> float:
     """The busiest worker's shards, then the comparison of all records."""
     shards = math.ceil(SHARDS / workers) * _shard_seconds(rate)
-    return rates.start + shards + PICTURES * rates.compare
+    return rates.start + shards + IMAGES * rates.compare
 
 
 def _time(seconds: float) -> str:

@@ -20,7 +20,7 @@ _ONE_BY_ONE: _Call = ("read_eagerly_with_tensorflow",)
 def import_rows(data: Data) -> Iterator[Section | Row]:
     """Time to import a dataset and walk over it."""
     yield Section("Import, a record", _DATUMARO)
-    for name, what, target in (("pictures", "100 kB pictures", 15), ("bare", "no pictures", 20)):
+    for name, what, target in (("images", "100 kB images", 15), ("bare", "no images", 20)):
         jobs = _import(data, name), _import(data, f"{name}_of_peer", peer=True)
         yield _row(data, f"{what}, {BOXES} boxes", *jobs, target)
     yield Section("Import, a record", "its objects alone")
@@ -29,16 +29,16 @@ def import_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def memory_rows(data: Data) -> Iterator[Section | Row]:
-    """What pictures cost in memory: peak of an import, less that of the same without pictures."""
-    yield Section("Import, memory for the pictures", _DATUMARO)
+    """What images cost in memory: peak of an import, less that of the same without images."""
+    yield Section("Import, memory for the images", _DATUMARO)
     repeats = data.sizes.repeats
-    ours = median_peak(_import(data, "pictures"), repeats)
-    ours -= median_peak(_import(data, "unpictured"), repeats)
-    theirs = median_peak(_import(data, "pictures_of_peer", peer=True), 1)
-    theirs -= median_peak(_import(data, "unpictured_of_peer", peer=True), 1)
-    # The peer's grows with the pictures, ours does not.
-    theirs *= data.sizes.pictures / data.sizes.pictures_of_peer
-    what = f"{data.sizes.pictures:,} pictures of 100 kB"
+    ours = median_peak(_import(data, "images"), repeats)
+    ours -= median_peak(_import(data, "unimaged"), repeats)
+    theirs = median_peak(_import(data, "images_of_peer", peer=True), 1)
+    theirs -= median_peak(_import(data, "unimaged_of_peer", peer=True), 1)
+    # The peer's grows with the images, ours does not.
+    theirs *= data.sizes.images / data.sizes.images_of_peer
+    what = f"{data.sizes.images:,} images of 100 kB"
     yield at_most(what, megabytes(ours), megabytes(theirs), 20, "MB")
 
 
@@ -46,11 +46,11 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
     """Time to write a dataset."""
     yield Section("Export, a record", _DATUMARO)
     files, sizes = str(data.folder("files")), data.sizes
-    imported = (str(data.folder("pictures_of_peer")), str(data.folder("warm_up")))
+    imported = (str(data.folder("images_of_peer")), str(data.folder("warm_up")))
     exported = (sizes.exported,)
     for what, task, ours, theirs, target in (
         (
-            f"100 kB picture files, {BOXES} boxes",
+            f"100 kB image files, {BOXES} boxes",
             "export_files",
             (files, sizes.files),
             (files, sizes.files_of_peer),
@@ -63,7 +63,7 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
             (files, sizes.files),
             2.5,
         ),
-        (f"pictures of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
+        (f"images of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
         (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 3),
     ):
         jobs = Job(task, ours), Job(task, theirs, peer=True)
@@ -73,12 +73,12 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
 def read_rows(data: Data) -> Iterator[Section | Row]:
     """Time to read records, checksums verified and all features decoded."""
     yield Section("Read to columns, a record", "tf.data")
-    bare, pictures = data.shard("bare"), data.shard("pictures")
+    bare, images = data.shard("bare"), data.shard("images")
     for what, shard, ours, theirs, target in (
         (_annotations(data), bare, _COLUMNS, _batches_of(1024), 4),
-        ("100 kB pictures", pictures, _COLUMNS, _batches_of(64), 2),
-        ("100 kB pictures", pictures, _COLUMNS, _ONE_BY_ONE, 5),
-        ("100 kB pictures, as Detections", pictures, ("read_with_tfod",), _ONE_BY_ONE, None),
+        ("100 kB images", images, _COLUMNS, _batches_of(64), 2),
+        ("100 kB images", images, _COLUMNS, _ONE_BY_ONE, 5),
+        ("100 kB images, as Detections", images, ("read_with_tfod",), _ONE_BY_ONE, None),
     ):
         yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
 
@@ -86,24 +86,24 @@ def read_rows(data: Data) -> Iterator[Section | Row]:
 def check_rows(data: Data) -> Iterator[Section | Row]:
     """Time to check records without decoding images, in one process."""
     yield Section("Check, a record, one process", "tf.data")
-    bare, pictures = data.shard("bare"), data.shard("unhashed")
+    bare, images = data.shard("bare"), data.shard("unhashed")
     for what, shard, hashed, theirs, target in (
         (_annotations(data), bare, 0, _batches_of(1024), 1.5),
         (f"{_annotations(data)}, hashed", bare, 1, _batches_of(1024), None),
-        ("100 kB pictures", pictures, 0, _batches_of(64), 2),
-        ("100 kB pictures, hashed", pictures, 1, _batches_of(64), None),
-        ("100 kB pictures", pictures, 0, _ONE_BY_ONE, 3),
+        ("100 kB images", images, 0, _batches_of(64), 2),
+        ("100 kB images, hashed", images, 1, _batches_of(64), None),
+        ("100 kB images", images, 0, _ONE_BY_ONE, 3),
     ):
         ours = ("check_with_tfod", 1, hashed)
         yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
     yield Section("Check, two processes", "one process")
     many = str(data.folder("many"))
     jobs = Job("check_with_tfod", (many, 2, 0)), Job("check_with_tfod", (many, 1, 0))
-    yield _row(data, f"no pictures, {MANY_SHARDS} shards", *jobs, 1.7, key=_wall)
-    peak = median_peak(Job("check_with_tfod", (str(pictures), 1, 1)), 1)
-    yield at_most("memory, 100 kB pictures", megabytes(peak), None, 200, "MB")
+    yield _row(data, f"no images, {MANY_SHARDS} shards", *jobs, 1.7, key=_wall)
+    peak = median_peak(Job("check_with_tfod", (str(images), 1, 1)), 1)
+    yield at_most("memory, 100 kB images", megabytes(peak), None, 200, "MB")
     peak = median_peak(Job("check_with_tfod", (many, 1, 1)), 1)
-    yield at_most("memory, no pictures, many shards", megabytes(peak), None, 200, "MB")
+    yield at_most("memory, no images, many shards", megabytes(peak), None, 200, "MB")
 
 
 def panlabel_rows(data: Data) -> Iterator[Section | Row]:
@@ -144,13 +144,13 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def training_rows(data: Data) -> Iterator[Section | Row]:
-    """Time until a training loop has a record: picture decoded, boxes, classes."""
+    """Time until a training loop has a record: image decoded, boxes, classes."""
     yield Section("Train, a record", "tf.data by hand")
     for what, folder, batch_size, decode, size in (
-        ("pictures resized to 320 x 320, batches of 16", "training", 16, 1, 320),
-        ("pictures, one by one", "training", 0, 1, 0),
-        ("encoded pictures, batches of 64", "training", 64, 0, 0),
-        ("no pictures, batches of 64", "bare", 64, 0, 0),
+        ("images resized to 320 x 320, batches of 16", "training", 16, 1, 320),
+        ("images, one by one", "training", 0, 1, 0),
+        ("encoded images, batches of 64", "training", 64, 0, 0),
+        ("no images, batches of 64", "bare", 64, 0, 0),
     ):
         arguments = str(data.folder(folder)), batch_size, decode, size
         ours = Job("train_with_tfod", arguments)
@@ -161,14 +161,14 @@ def training_rows(data: Data) -> Iterator[Section | Row]:
     ours = Job("train_with_tfod_torch", (folder,))
     theirs = Job("train_with_tfrecord", (folder,), peer=True)
     # Both wait for Pillow.
-    yield _row(data, "pictures, one process", ours, theirs, None, key=_wall)
+    yield _row(data, "images, one process", ours, theirs, None, key=_wall)
 
 
 def reshard_rows(data: Data) -> Iterator[Section | Row]:
     """Time to write records into other shards; within 2 times of a copy is at least 0.5x."""
     yield Section("Reshard, a record", "checked copy")
     for what, name, records, targets in (
-        ("100 kB", "pictures", data.sizes.pictures, (0.5, 0.5)),
+        ("100 kB", "images", data.sizes.images, (0.5, 0.5)),
         ("2 kB", "small", data.sizes.small, (0.7, 0.5)),
     ):
         source = str(data.shard(name)), records
@@ -221,7 +221,7 @@ def _import(data: Data, name: str, peer: bool = False) -> Job:
 
 
 def _annotations(data: Data) -> str:
-    """What the records without pictures are called: their size says how much there is to read."""
+    """What the records without images are called: their size says how much there is to read."""
     size = data.shard("bare").stat().st_size / data.sizes.bare
     return f"annotations of {size:.0f} bytes"
 

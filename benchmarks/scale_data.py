@@ -1,7 +1,7 @@
-"""Shards for the table of scale, made on the fly: millions of records without pictures.
+"""Shards for the table of scale, made on the fly: millions of records without images.
 
 Seven records with 3 to 9 boxes, six on average, are the templates of all others, which NumPy fills
-in: names, boxes and classes differ. It takes 5 µs a record. And shards with pictures as large as
+in: names, boxes and classes differ. It takes 5 µs a record. And shards with images as large as
 those of Open Images, whose records are encoded one by one.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import tfod
-from data import distinct_pictures, made_distinct
+from data import distinct_images, made_distinct
 from google_crc32c import value as crc32c
 from sizes import CLASSES, HEIGHT, WIDTH
 
 BOXES_IN_TURN = (6, 3, 9, 5, 7, 4, 8)
 OPEN_IMAGES_BYTES = 293_000
-"""557 GB by 1.9 million pictures."""
+"""557 GB by 1.9 million images."""
 _OPEN_IMAGES_HEIGHT, _OPEN_IMAGES_WIDTH = 768, 1024
 _DIGITS = 9
 _TURNS_AT_ONCE = 3000
@@ -52,7 +52,7 @@ class _Template:
 
 
 def write_shards(folder: Path, records: int, shards: int) -> int:
-    """Write numbered shards without pictures, of as equal size as can be, and a label map.
+    """Write numbered shards without images, of as equal size as can be, and a label map.
 
     Returns:
         How many bytes they have together.
@@ -78,17 +78,17 @@ def write_label_map(folder: Path) -> None:
     (folder / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
 
 
-def write_picture_shards(folder: Path, pictures: int, shards: int) -> int:
-    """Write numbered shards whose pictures have the size of those of Open Images.
+def write_image_shards(folder: Path, images: int, shards: int) -> int:
+    """Write numbered shards whose images have the size of those of Open Images.
 
     Returns:
         How many bytes they have together.
     """
-    made = list(distinct_pictures(_OPEN_IMAGES_HEIGHT, _OPEN_IMAGES_WIDTH, OPEN_IMAGES_BYTES, 8))
+    made = list(distinct_images(_OPEN_IMAGES_HEIGHT, _OPEN_IMAGES_WIDTH, OPEN_IMAGES_BYTES, 8))
     random = np.random.default_rng(7)
 
     def records() -> Iterator[bytes]:
-        for number in range(pictures):
+        for number in range(images):
             boxes = BOXES_IN_TURN[number % len(BOXES_IN_TURN)]
             corners = _corners(random, (boxes,))
             classes = random.integers(0, len(CLASSES), boxes).tolist()
@@ -196,7 +196,7 @@ def _fill(
 
 
 def _corners(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Boxes in the picture that are larger than a pixel: xmin, ymin, xmax, ymax."""
+    """Boxes in the image that are larger than a pixel: xmin, ymin, xmax, ymax."""
     low = random.random((*shape, 2), dtype=np.float32) / 2
     high = low + random.random((*shape, 2), dtype=np.float32) / 3 + np.float32(0.1)
     return np.concatenate((low, high), axis=-1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from measure import TaskFailedError
 from open_images import Rates, estimate_lines
-from scale_data import write_picture_shards, write_shards
+from scale_data import write_image_shards, write_shards
 from scale_measure import Cost, in_turn, run_tfod
 from scale_sizes import Dataset, ScaleSizes
 from scale_stages import STAGES
@@ -35,17 +35,17 @@ class Scale:
         self.missed = 0
         self._bytes: dict[str, int] = {}
 
-    def folder_of(self, data: Dataset, *, pictures: bool = False) -> Path:
+    def folder_of(self, data: Dataset, *, images: bool = False) -> Path:
         """The folder of these shards."""
-        kind, write = ("pictures", write_picture_shards) if pictures else ("bare", write_shards)
+        kind, write = ("images", write_image_shards) if images else ("bare", write_shards)
         name = f"{kind}-{data.records}-{data.shards}"
         if name not in self._bytes:
             self._bytes[name] = write(self._folder / name, data.records, data.shards)
         return self._folder / name
 
-    def bytes_of(self, data: Dataset, *, pictures: bool = False) -> int:
+    def bytes_of(self, data: Dataset, *, images: bool = False) -> int:
         """How large they are together."""
-        return self._bytes[self.folder_of(data, pictures=pictures).name]
+        return self._bytes[self.folder_of(data, images=images).name]
 
     def forget(self) -> None:
         """Remove all data."""
@@ -186,9 +186,9 @@ def beam_rows(scale: Scale) -> Iterator[str]:
 
 
 def open_images_rows(scale: Scale) -> Iterator[str]:
-    """Shards with pictures, and what Open Images would take."""
-    data = scale.sizes.pictures
-    folder, size = str(scale.folder_of(data, pictures=True)), scale.bytes_of(data, pictures=True)
+    """Shards with images, and what Open Images would take."""
+    data = scale.sizes.images
+    folder, size = str(scale.folder_of(data, images=True)), scale.bytes_of(data, images=True)
     one = ("check", folder, "--jobs", "1")
     ways = {
         "start": ("check", str(scale.folder_of(_SMALL)), "--jobs", "1"),
@@ -199,7 +199,7 @@ def open_images_rows(scale: Scale) -> Iterator[str]:
     costs = in_turn(list(ways), lambda way: run_tfod(*ways[way]), lambda _: scale.sizes.repeats)
     start = costs.pop("start")
     yield (
-        f"{data.records:,} pictures of {size / data.records / 1e3:.0f} kB in {data.shards} "
+        f"{data.records:,} images of {size / data.records / 1e3:.0f} kB in {data.shards} "
         f"shards, {_size(size)}, in the page cache, one process:"
     )
     yield ""
@@ -211,7 +211,7 @@ def open_images_rows(scale: Scale) -> Iterator[str]:
         rates[way] = size / seconds
         yield (
             f"| {way} | {seconds:.1f} s | {rates[way] / 1e6:.0f} MB, "
-            f"{data.records / seconds:,.0f} pictures | {_megabytes(cost.peak_bytes)} |"
+            f"{data.records / seconds:,.0f} images | {_megabytes(cost.peak_bytes)} |"
         )
     yield ""
     bare = scale.sizes.staged[0]

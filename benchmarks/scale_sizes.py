@@ -24,7 +24,7 @@ class ScaleSizes:
         shards_of_records: in so many shards.
         staged: records and shards of which every stage is measured.
         on_beam: what is checked by Beam, too.
-        pictures: records with a picture, in so many shards.
+        images: records with an image, in so many shards.
         repeats: rounds; small data gets three times as many, millions of records get one.
     """
 
@@ -34,7 +34,7 @@ class ScaleSizes:
     shards_of_records: int
     staged: tuple[Dataset, ...]
     on_beam: Dataset
-    pictures: Dataset
+    images: Dataset
     repeats: int
 
 
@@ -45,7 +45,7 @@ FULL = ScaleSizes(
     shards_of_records=10,
     staged=(Dataset(100_000, 10), Dataset(1_000_000, 2000), Dataset(10_000_000, 10)),
     on_beam=Dataset(300_000, 30),
-    pictures=Dataset(3000, 8),
+    images=Dataset(3000, 8),
     repeats=3,
 )
 QUICK = ScaleSizes(
@@ -55,6 +55,6 @@ QUICK = ScaleSizes(
     shards_of_records=10,
     staged=(Dataset(10_000, 10), Dataset(100_000, 200)),
     on_beam=Dataset(100_000, 10),
-    pictures=Dataset(800, 8),
+    images=Dataset(800, 8),
     repeats=1,
 )

@@ -33,7 +33,7 @@ STAGES = {
     "hash": "SHA-256 of the files",
     "sample": "choose the profile, read the label maps",
     "examine": "examine all records, remember rows",
-    "compare": "names and pictures that come again",
+    "compare": "names and images that come again",
     "conclude": "judge what all shards have together, make the report",
     "render": "write the report as JSON",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PICTURE_BYTES = 100_000
+IMAGE_BYTES = 100_000
 SMALL_BYTES = 2000
 HEIGHT, WIDTH = 480, 640
 BOXES = 6
@@ -20,20 +20,20 @@ class Sizes:
     """How many records each measurement has; a slow peer gets the first few of the same.
 
     Attributes:
-        pictures, pictures_of_peer: records with a picture of 100 kB.
-        bare, bare_of_peer: records without a picture.
-        validated: records without a picture that are checked by a whole process.
-        files, files_of_peer: picture files.
+        images, images_of_peer: records with an image of 100 kB.
+        bare, bare_of_peer: records without an image.
+        validated: records without an image that are checked by a whole process.
+        files, files_of_peer: image files.
         small: records of 2 kB.
-        training: records with a picture, in several shards.
-        exported: pictures of the export of annotations alone.
+        training: records with an image, in several shards.
+        exported: images of the export of annotations alone.
         from_cvat: frames of the task that a CVAT server exports.
         repeats: how often each side runs.
         repeats_of_exports: likewise; writing is noisier than reading.
     """
 
-    pictures: int
-    pictures_of_peer: int
+    images: int
+    images_of_peer: int
     bare: int
     bare_of_peer: int
     validated: int
@@ -48,8 +48,8 @@ class Sizes:
 
 
 FULL = Sizes(
-    pictures=4000,
-    pictures_of_peer=1000,
+    images=4000,
+    images_of_peer=1000,
     bare=50_000,
     bare_of_peer=2500,
     validated=20_000,
@@ -63,8 +63,8 @@ FULL = Sizes(
     repeats_of_exports=6,
 )
 QUICK = Sizes(
-    pictures=1000,
-    pictures_of_peer=150,
+    images=1000,
+    images_of_peer=150,
     bare=10_000,
     bare_of_peer=500,
     validated=5000,

@@ -29,7 +29,7 @@ _READ_AHEAD = 8 << 20
 
 
 def import_dataset(folder: str, warm_up: str) -> Sample:
-    """Import a dataset and walk over all its items; pictures are not opened."""
+    """Import a dataset and walk over all its items; images are not opened."""
     _import_and_walk(warm_up)
     _verify_plugin("importers")
     forget_peak_memory()
@@ -74,7 +74,7 @@ def build_datumaro_objects(shard: str) -> Sample:
 
 
 def export_files(folder: str, count: int) -> Sample:
-    """Export picture files with boxes; the dataset knows only their paths."""
+    """Export image files with boxes; the dataset knows only their paths."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -91,7 +91,7 @@ def export_files(folder: str, count: int) -> Sample:
 
 
 def export_imported(folder: str, warm_up: str) -> Sample:
-    """Export, with its pictures, a dataset that was imported by the same plugin."""
+    """Export, with its images, a dataset that was imported by the same plugin."""
     from datumaro.components.dataset import Dataset
 
     dataset, small = (Dataset.import_from(one, FORMAT) for one in (folder, warm_up))
@@ -99,7 +99,7 @@ def export_imported(folder: str, warm_up: str) -> Sample:
 
 
 def export_bytes(folder: str, count: int) -> Sample:
-    """Export pictures whose encoded bytes are in memory."""
+    """Export images whose encoded bytes are in memory."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -116,7 +116,7 @@ def export_bytes(folder: str, count: int) -> Sample:
 
 
 def export_annotations(count: int) -> Sample:
-    """Export annotations alone, of pictures whose size is known."""
+    """Export annotations alone, of images whose size is known."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -135,7 +135,7 @@ def export_annotations(count: int) -> Sample:
 def read_with_tfod(shard: str) -> Sample:
     """Read a shard as Detections: checksums verified, every feature decoded.
 
-    Pictures are views of bytes that stay as long as somebody holds them, as TensorFlow's do.
+    Images are views of bytes that stay as long as somebody holds them, as TensorFlow's do.
     """
     import tfod
 

@@ -1,4 +1,4 @@
-"""What a training loop waits for: pictures with boxes, from tfod and as one writes it by hand.
+"""What a training loop waits for: images with boxes, from tfod and as one writes it by hand.
 
 By hand is what the guides of tf.data and of the ``tfrecord`` package show, for the same keys, the
 same label map and the same result.
@@ -49,18 +49,18 @@ def train_with_tensorflow(folder: str, batch_size: int, decode: int, size: int) 
             for key, one in parsed.items()
         }
         objects = {key.rpartition("/")[2]: one for key, one in parsed.items() if "object" in key}
-        picture = parsed["image/encoded"]
+        image = parsed["image/encoded"]
         shape = tf.cast(tf.stack([parsed["image/height"], parsed["image/width"]]), tf.int32)
         if decode:
-            picture = tf.io.decode_image(picture, channels=3, expand_animations=False)
-            picture.set_shape((None, None, 3))
-            shape = tf.shape(picture)[:2]
+            image = tf.io.decode_image(image, channels=3, expand_animations=False)
+            image.set_shape((None, None, 3))
+            shape = tf.shape(image)[:2]
         if size:
-            picture = tf.cast(tf.round(tf.image.resize(picture, (size, size))), tf.uint8)
+            image = tf.cast(tf.round(tf.image.resize(image, (size, size))), tf.uint8)
         texts, labels, weights = objects["text"], objects["label"], objects["weight"]
         count = tf.shape(objects["ymin"])[0]
         return {
-            "image": picture,
+            "image": image,
             "original_image_spatial_shape": shape,
             "source_id": parsed["image/source_id"],
             "key": parsed["image/key/sha256"],
@@ -108,8 +108,8 @@ def train_with_tfrecord(folder: str) -> Sample:
     }
 
     def convert(record: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        with Image.open(io.BytesIO(record["image/encoded"])) as picture:
-            pixels = np.array(picture.convert("RGB"))
+        with Image.open(io.BytesIO(record["image/encoded"])) as image:
+            pixels = np.array(image.convert("RGB"))
         height, width = pixels.shape[:2]
         ymin, xmin, ymax, xmax = (record[f"image/object/bbox/{side}"] for side in _SIDES)
         corners = np.stack([xmin * width, ymin * height, xmax * width, ymax * height], axis=1)

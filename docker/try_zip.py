@@ -14,7 +14,7 @@ LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 
 
 def main() -> None:
-    """A shard of one picture with a box; in the bad one the box ends outside the picture."""
+    """A shard of one image with a box; in the bad one the box ends outside the image."""
     xmax = {"good": 0.75, "bad": 1.5}[sys.argv[1]]
     shard = io.BytesIO()
     writer = RecordWriter(shard)
@@ -28,11 +28,11 @@ def main() -> None:
 
 
 def _record(xmax: float) -> bytes:
-    picture = io.BytesIO()
-    Image.new("RGB", (WIDTH, HEIGHT), "teal").save(picture, "JPEG")
+    image = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT), "teal").save(image, "JPEG")
     return encode_example(
         {
-            "image/encoded": bytes_feature([picture.getvalue()]),
+            "image/encoded": bytes_feature([image.getvalue()]),
             "image/format": bytes_feature([b"jpeg"]),
             "image/filename": bytes_feature([b"a.jpg"]),
             "image/source_id": bytes_feature([b"a.jpg"]),

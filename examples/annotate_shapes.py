@@ -1,7 +1,7 @@
-"""Annotate the pictures of shapes_voc in other formats: COCO, KITTI and Open Images.
+"""Annotate the drawings of shapes_voc in other formats: COCO, KITTI and Open Images.
 
-The pictures are copied from shapes_voc, for KITTI and Open Images a few under names of their own.
-What VOC does not say comes from the outlines that the pictures were drawn from, which
+The drawings are copied from shapes_voc, for KITTI and Open Images a few under names of their own.
+What VOC does not say comes from the outlines that the drawings were drawn from, which
 draw_shapes.py makes again.
 
     python examples/annotate_shapes.py [folder]
@@ -20,9 +20,9 @@ from typing import Any
 
 from draw_shapes import (
     Box,
-    Picture,
+    Drawing,
     Shape,
-    all_pictures,
+    all_images,
     clipped_extent,
     is_difficult,
     visible_parts,
@@ -30,7 +30,7 @@ from draw_shapes import (
 )
 from PIL import Image, ImageDraw
 
-PICTURES = Path(__file__).with_name("shapes_voc") / "JPEGImages"
+IMAGES = Path(__file__).with_name("shapes_voc") / "JPEGImages"
 CATEGORIES = {"circle": 1, "square": 3, "triangle": 7, "étoile": 11}
 """COCO's ids, with gaps as in COCO."""
 MIDS = {"circle": "/m/01vkl", "square": "/m/0j3gb", "triangle": "/m/07p_7", "étoile": "/m/06ngk"}
@@ -38,7 +38,7 @@ MIDS = {"circle": "/m/01vkl", "square": "/m/0j3gb", "triangle": "/m/07p_7", "ét
 CORNERS = ("top", "right", "left")
 """The keypoints of a triangle."""
 CROWD = "shapes_05.jpg"
-"""The picture whose circles are a crowd, too."""
+"""The image whose circles are a crowd, too."""
 MOST_CORNERS = 12
 KITTI = ("shapes_03.png", "shapes_09.png")
 OPEN_IMAGES = {
@@ -46,12 +46,12 @@ OPEN_IMAGES = {
     "shapes_01.jpg": "5b1c08e4a7d92f63",
     "shapes_06.jpg": "c7d3e95f1a2b4860",
 }
-"""Hexadecimal ids, which decide in which shard a picture is."""
+"""Hexadecimal ids, which decide in which shard an image is."""
 
 
 @dataclass(frozen=True)
 class SeenShape:
-    """A shape as annotators see it: the part of its extent that is in the picture."""
+    """A shape as annotators see it: the part of its extent that is in the drawing."""
 
     shape: Shape
     box: Box
@@ -59,7 +59,7 @@ class SeenShape:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the picture's edge cuts it."""
+        """Whether the image's edge cuts it."""
         return self.box != self.shape.extent
 
     @property
@@ -68,25 +68,25 @@ class SeenShape:
         return self.visible < 0.95
 
 
-def seen_shapes(picture: Picture) -> list[SeenShape]:
-    """The shapes of a picture, from the back to the front."""
-    parts = visible_parts(picture.shapes, picture.size)
+def seen_shapes(drawing: Drawing) -> list[SeenShape]:
+    """The shapes of a drawing, from the back to the front."""
+    parts = visible_parts(drawing.shapes, drawing.size)
     return [
-        SeenShape(shape, clipped_extent(shape, picture.size), visible)
-        for shape, visible in zip(picture.shapes, parts, strict=True)
+        SeenShape(shape, clipped_extent(shape, drawing.size), visible)
+        for shape, visible in zip(drawing.shapes, parts, strict=True)
     ]
 
 
-def write_coco(root: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
-    """Write pictures, instances, keypoints and captions of each subset, laid out as COCO's own."""
+def write_coco(root: Path, drawings: Sequence[tuple[str, Drawing]]) -> None:
+    """Write drawings, instances, keypoints and captions of each subset, laid out as COCO's own."""
     folder = root / "annotations"
     folder.mkdir(parents=True)
-    for subset, one in pictures:
+    for subset, one in drawings:
         media = root / "images" / subset
         media.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(PICTURES / one.filename, media / one.filename)
-    for subset in dict.fromkeys(subset for subset, _ in pictures):
-        members = [(1000 + 7 * n, one) for n, (s, one) in enumerate(pictures) if s == subset]
+        shutil.copyfile(IMAGES / one.filename, media / one.filename)
+    for subset in dict.fromkeys(subset for subset, _ in drawings):
+        members = [(1000 + 7 * n, one) for n, (s, one) in enumerate(drawings) if s == subset]
         images = [
             {"id": key, "file_name": one.filename, "width": one.size[0], "height": one.size[1]}
             for key, one in members
@@ -101,17 +101,17 @@ def write_coco(root: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
         ]
         write_json(folder / f"captions_{subset}.json", images, captions)
     triangle = {"id": CATEGORIES["triangle"], "name": "triangle", "keypoints": list(CORNERS)}
-    train = [(1000 + 7 * n, one) for n, (s, one) in enumerate(pictures) if s == "train"]
+    train = [(1000 + 7 * n, one) for n, (s, one) in enumerate(drawings) if s == "train"]
     images = [{"id": key, "file_name": one.filename} for key, one in train]
     points = [annotation for key, one in train for annotation in coco_keypoints(key, one)]
     triangle["skeleton"] = [[1, 2], [2, 3], [3, 1]]
     write_json(folder / "person_keypoints_train.json", images, points, [triangle])
 
 
-def coco_instances(image_id: int, picture: Picture) -> Iterator[dict[str, Any]]:
-    """The shapes as polygons; in one picture the circles also as a crowd."""
-    for number, seen in enumerate(seen_shapes(picture)):
-        outline = polygon_of(seen, picture.size)
+def coco_instances(image_id: int, drawing: Drawing) -> Iterator[dict[str, Any]]:
+    """The shapes as polygons; in one image the circles also as a crowd."""
+    for number, seen in enumerate(seen_shapes(drawing)):
+        outline = polygon_of(seen, drawing.size)
         yield {
             "id": image_id * 100 + number,
             "image_id": image_id,
@@ -121,18 +121,18 @@ def coco_instances(image_id: int, picture: Picture) -> Iterator[dict[str, Any]]:
             "iscrowd": 0,
             "segmentation": [outline],
         }
-    if picture.filename == CROWD:
-        yield crowd_of(image_id, picture)
+    if drawing.filename == CROWD:
+        yield crowd_of(image_id, drawing)
 
 
-def crowd_of(image_id: int, picture: Picture) -> dict[str, Any]:
-    """All circles of a picture as one annotation, its pixels as runs."""
-    mask = Image.new("1", picture.size)
-    for shape in picture.shapes:
+def crowd_of(image_id: int, drawing: Drawing) -> dict[str, Any]:
+    """All circles of an image as one annotation, its pixels as runs."""
+    mask = Image.new("1", drawing.size)
+    for shape in drawing.shapes:
         if shape.name == "circle":
             ImageDraw.Draw(mask).polygon(shape.outline, fill=1)
     left, top, right, bottom = mask.getbbox()
-    width, height = picture.size
+    width, height = drawing.size
     runs = [0]
     for x in range(width):  # COCO's runs go down the columns and begin with the outside
         for y in range(height):
@@ -150,10 +150,10 @@ def crowd_of(image_id: int, picture: Picture) -> dict[str, Any]:
     }
 
 
-def coco_keypoints(image_id: int, picture: Picture) -> Iterator[dict[str, Any]]:
-    """The corners of the triangles: not labelled outside of the picture."""
-    width, height = picture.size
-    for number, seen in enumerate(seen_shapes(picture)):
+def coco_keypoints(image_id: int, drawing: Drawing) -> Iterator[dict[str, Any]]:
+    """The corners of the triangles: not labelled outside of the drawing."""
+    width, height = drawing.size
+    for number, seen in enumerate(seen_shapes(drawing)):
         if seen.shape.name != "triangle":
             continue
         points: list[float] = []
@@ -166,24 +166,24 @@ def coco_keypoints(image_id: int, picture: Picture) -> Iterator[dict[str, Any]]:
             "image_id": image_id,
             "category_id": CATEGORIES["triangle"],
             "bbox": x_y_width_height(seen.box),
-            "area": area_of(polygon_of(seen, picture.size)),
+            "area": area_of(polygon_of(seen, drawing.size)),
             "iscrowd": 0,
             "num_keypoints": sum(value > 0 for value in points[2::3]),
             "keypoints": points,
         }
 
 
-def captions_of(picture: Picture) -> list[str]:
+def captions_of(drawing: Drawing) -> list[str]:
     """What is to be seen, in a sentence."""
-    names = [shape.name for shape in picture.shapes]
+    names = [shape.name for shape in drawing.shapes]
     if not names:
-        return ["Nothing at all.", "An empty picture."]
+        return ["Nothing at all.", "An empty drawing."]
     counts = [f"{names.count(name)} {name}" for name in dict.fromkeys(names)]
-    return [f"A picture of {', '.join(counts)}."]
+    return [f"An image of {', '.join(counts)}."]
 
 
 def polygon_of(seen: SeenShape, size: tuple[int, int]) -> list[float]:
-    """The outline as x, y, x, y, …, held inside the picture, of a circle only some corners."""
+    """The outline as x, y, x, y, …, held inside the drawing, of a circle only some corners."""
     step = max(1, len(seen.shape.outline) // MOST_CORNERS)
     width, height = size
     return [
@@ -222,14 +222,14 @@ def write_json(
     write_lines(path, ["{", ",\n".join(texts), "}"])
 
 
-def write_kitti(folder: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
-    """Write two pictures; in the second the first object overlaps a region nobody cares for."""
+def write_kitti(folder: Path, drawings: Sequence[tuple[str, Drawing]]) -> None:
+    """Write two images; in the second the first object overlaps a region nobody cares for."""
     images, labels = folder / "training" / "image_2", folder / "training" / "label_2"
     images.mkdir(parents=True)
     labels.mkdir()
-    by_name = {picture.filename: picture for _, picture in pictures}
+    by_name = {drawing.filename: drawing for _, drawing in drawings}
     for number, filename in enumerate(KITTI):
-        shutil.copyfile(PICTURES / filename, images / f"{number:06}.png")
+        shutil.copyfile(IMAGES / filename, images / f"{number:06}.png")
         shapes = seen_shapes(by_name[filename])
         lines = [kitti_line(seen) for seen in shapes]
         if number:
@@ -253,19 +253,19 @@ def kitti_line(seen: SeenShape) -> str:
     )
 
 
-def write_open_images(folder: Path, pictures: Sequence[tuple[str, Picture]]) -> None:
-    """Write three pictures with boxes and classes, in the files that Open Images has."""
+def write_open_images(folder: Path, drawings: Sequence[tuple[str, Drawing]]) -> None:
+    """Write three drawings with boxes and classes, in the files that Open Images has."""
     images, annotations = folder / "images" / "train", folder / "annotations"
     images.mkdir(parents=True)
     annotations.mkdir()
-    by_name = {picture.filename: picture for _, picture in pictures}
+    by_name = {drawing.filename: drawing for _, drawing in drawings}
     boxes: list[list[Any]] = []
     labels: list[list[Any]] = []
     for filename, image_id in OPEN_IMAGES.items():
-        shutil.copyfile(PICTURES / filename, images / f"{image_id}.jpg")
-        picture = by_name[filename]
-        boxes += [open_images_row(image_id, seen, picture) for seen in seen_shapes(picture)]
-        there = {shape.name for shape in picture.shapes}
+        shutil.copyfile(IMAGES / filename, images / f"{image_id}.jpg")
+        drawing = by_name[filename]
+        boxes += [open_images_row(image_id, seen, drawing) for seen in seen_shapes(drawing)]
+        there = {shape.name for shape in drawing.shapes}
         labels += [[image_id, "verification", MIDS[n], int(n in there)] for n in list(MIDS)[1:]]
     flags = ["IsOccluded", "IsTruncated", "IsGroupOf", "IsDepiction", "IsInside"]
     head = ["ImageID", "Source", "LabelName", "Confidence"]
@@ -283,9 +283,9 @@ def write_open_images(folder: Path, pictures: Sequence[tuple[str, Picture]]) -> 
     write_lines(folder / "label_map.pbtxt", items)
 
 
-def open_images_row(image_id: str, seen: SeenShape, picture: Picture) -> list[Any]:
-    """One box; what is hard to see counts as a group and as a picture of the thing."""
-    width, height = picture.size
+def open_images_row(image_id: str, seen: SeenShape, drawing: Drawing) -> list[Any]:
+    """One box; what is hard to see counts as a group and as an image of the thing."""
+    width, height = drawing.size
     left, top, right, bottom = seen.box
     sides = (left / width, right / width, top / height, bottom / height)
     hard = int(is_difficult(seen.box, seen.visible))
@@ -309,12 +309,12 @@ def main() -> None:
     beside = Path(__file__).parent
     parser.add_argument("folder", nargs="?", type=Path, default=beside, help="default: %(default)s")
     folder = parser.parse_args().folder
-    pictures = list(all_pictures())
+    drawings = list(all_images())
     for name in ("shapes_coco", "shapes_kitti", "shapes_open_images"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    write_coco(folder / "shapes_coco", pictures)
-    write_kitti(folder / "shapes_kitti", pictures)
-    write_open_images(folder / "shapes_open_images", pictures)
+    write_coco(folder / "shapes_coco", drawings)
+    write_kitti(folder / "shapes_kitti", drawings)
+    write_open_images(folder / "shapes_open_images", drawings)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Take a data set to TFRecord shards and back, show that nothing changed, then break a shard.
 
 Runs Datumaro's own command line and tfod's, as one would type them, then reads the source and the
-shards with Datumaro and compares pictures, subsets, boxes, classes and attributes. Then a few
+shards with Datumaro and compares images, subsets, boxes, classes and attributes. Then a few
 bytes of a copy of the shards are changed, and ``tfod check`` says what is wrong with it. Needs
 Datumaro 1.13 and tfod in the environment of the Python that runs it:
 
@@ -33,7 +33,7 @@ SOURCE = Path(__file__).resolve().with_name("shapes_voc")
 SOURCE_FORMAT = "voc"
 SHARD_FORMAT = "tf_detection_api"
 TOLERANCE = 0.01
-"""How far a side of a box may move, in pixels: shards hold float32 fractions of the picture."""
+"""How far a side of a box may move, in pixels: shards hold float32 fractions of the image."""
 MARK = ".made-by-tfod-demo"
 """Lies in a work folder that the demo made, and may therefore empty."""
 COLUMNS = 80
@@ -60,8 +60,8 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture: its subset, the SHA-256 of its file, its boxes and its own attributes."""
+class Image:
+    """An image: its subset, the SHA-256 of its file, its boxes and its own attributes."""
 
     subset: str
     sha256: str
@@ -71,15 +71,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a data set holds, as far as the demo compares it; pictures by their id."""
+    """What a data set holds, as far as the demo compares it; images by their id."""
 
     classes: Sequence[str]
-    pictures: Mapping[str, Picture]
+    images: Mapping[str, Image]
 
     @property
     def boxes(self) -> list[Box]:
-        """All boxes of all pictures."""
-        return [box for picture in self.pictures.values() for box in picture.boxes]
+        """All boxes of all images."""
+        return [box for image in self.images.values() for box in image.boxes]
 
 
 class DemoError(Exception):
@@ -137,7 +137,7 @@ def prepare(work: Path) -> Path:
 
 
 def break_a_copy(shards: Path, broken: Path) -> None:
-    """Copy the shards, rename a class of the label map, and change a byte inside of a picture."""
+    """Copy the shards, rename a class of the label map, and change a byte inside of an image."""
     shutil.copytree(shards, broken)
     label_map = broken / "label_map.pbtxt"
     text = label_map.read_text(encoding="utf-8")
@@ -152,7 +152,7 @@ def read(folder: Path, dataset_format: str) -> Contents:
     """Read a data set with Datumaro."""
     dataset = Dataset.import_from(str(folder), dataset_format)
     classes = [label.name for label in dataset.categories()[AnnotationType.label]]
-    pictures = {}
+    images = {}
     for item in dataset:
         boxes = [
             Box(classes[shape.label], tuple(shape.get_bbox()), dict(shape.attributes))
@@ -160,27 +160,27 @@ def read(folder: Path, dataset_format: str) -> Contents:
             if shape.type == AnnotationType.bbox
         ]
         sha256 = hashlib.sha256(item.media.bytes).hexdigest()
-        pictures[item.id] = Picture(item.subset, sha256, boxes, dict(item.attributes))
-    return Contents(classes, pictures)
+        images[item.id] = Image(item.subset, sha256, boxes, dict(item.attributes))
+    return Contents(classes, images)
 
 
 def changes(before: Contents, after: Contents) -> Iterator[str]:
     """Everything that was lost or is different, one line each."""
     if before.classes != after.classes:
         yield f"classes: {', '.join(before.classes)} became {', '.join(after.classes)}"
-    for name in sorted(before.pictures.keys() | after.pictures.keys()):
-        old, new = before.pictures.get(name), after.pictures.get(name)
+    for name in sorted(before.images.keys() | after.images.keys()):
+        old, new = before.images.get(name), after.images.get(name)
         if old is None or new is None:
             yield f"{name}: {'lost' if old else 'was not in the source'}"
         else:
-            yield from (f"{name}: {change}" for change in _picture_changes(old, new))
+            yield from (f"{name}: {change}" for change in _image_changes(old, new))
 
 
-def _picture_changes(old: Picture, new: Picture) -> Iterator[str]:
+def _image_changes(old: Image, new: Image) -> Iterator[str]:
     if old.subset != new.subset:
         yield f"moved from {old.subset} to {new.subset}"
     if old.sha256 != new.sha256:
-        yield "the picture's bytes differ"
+        yield "the image's bytes differ"
     kept = {name: new.attributes[name] for name in old.attributes if name in new.attributes}
     if _typed(old.attributes) != _typed(kept):
         yield f"attributes {old.attributes} became {kept}"
@@ -208,16 +208,16 @@ def table(before: Contents, after: Contents) -> Iterator[str]:
         return f"{title:<26}{old!s:>14}{new!s:>22}"
 
     yield row("", "source", "after the round trip")
-    yield row("pictures", len(before.pictures), len(after.pictures))
-    subsets = [Counter(p.subset for p in side.pictures.values()) for side in (before, after)]
+    yield row("images", len(before.images), len(after.images))
+    subsets = [Counter(p.subset for p in side.images.values()) for side in (before, after)]
     for subset in sorted(subsets[0] | subsets[1]):
         yield row(f"  in {subset}", *(counts[subset] for counts in subsets))
     both = [
-        (before.pictures[name], after.pictures[name])
-        for name in before.pictures.keys() & after.pictures.keys()
+        (before.images[name], after.images[name])
+        for name in before.images.keys() & after.images.keys()
     ]
     identical = sum(old.sha256 == new.sha256 for old, new in both)
-    yield row("  with the same bytes", "", f"{identical} of {len(before.pictures)}")
+    yield row("  with the same bytes", "", f"{identical} of {len(before.images)}")
     yield row("boxes", len(before.boxes), len(after.boxes))
     pairs = [pair for old, new in both for pair in zip(old.boxes, new.boxes, strict=False)]
     farthest = max((was.shift(now) for was, now in pairs), default=0.0)
@@ -227,9 +227,9 @@ def table(before: Contents, after: Contents) -> Iterator[str]:
 
 
 def added_attributes(before: Contents, after: Contents) -> list[str]:
-    """Names of attributes that pictures have only after the round trip."""
+    """Names of attributes that images have only after the round trip."""
     old, new = (
-        {name for picture in side.pictures.values() for name in picture.attributes}
+        {name for image in side.images.values() for name in image.attributes}
         for side in (before, after)
     )
     return sorted(new - old)
@@ -248,7 +248,7 @@ def demo(work: Path) -> bool:
     before, after = read(SOURCE, SOURCE_FORMAT), read(shards, SHARD_FORMAT)
     print(*table(before, after), "", sep="\n")
     if added := added_attributes(before, after):
-        print(f"Pictures have gained the attribute {', '.join(added)} from their records.")
+        print(f"Images have gained the attribute {', '.join(added)} from their records.")
     print(f"The shards are in {_short(shards)}{os.sep}")
     found = list(changes(before, after))
     print(*(found or ["nothing changed"]), sep="\n")

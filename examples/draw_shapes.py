@@ -1,9 +1,9 @@
 """Draw the example data set: shapes on soft backgrounds, annotated as Pascal VOC.
 
-Twelve small pictures, eight to train and four to validate, in the folders and files that
-Datumaro's ``voc`` format reads. One picture has no object, two are PNG, one class has a name that
+Twelve small images, eight to train and four to validate, in the folders and files that
+Datumaro's ``voc`` format reads. One image has no object, two are PNG, one class has a name that
 is not ASCII, and some objects are truncated by the edge, occluded by another one, or difficult to
-see. The seed is fixed, so every run draws the same; the bytes of a picture may differ from one
+see. The seed is fixed, so every run draws the same; the bytes of an image may differ from one
 Pillow release to the next.
 
     python examples/draw_shapes.py [folder]
@@ -25,12 +25,12 @@ from PIL import Image, ImageChops, ImageDraw
 
 SEED = 11
 OBJECTS = {"train": (3, 1, 4, 2, 5, 0, 3, 2), "val": (2, 4, 3, 5)}
-"""How many objects the pictures of each subset have; 0 is a negative, a picture of nothing."""
+"""How many objects the images of each subset have; 0 is a negative, an image of nothing."""
 SIZES = ((320, 240), (320, 240), (240, 320), (320, 214))
-"""Widths and heights in pixels, one picture after the other."""
+"""Widths and heights in pixels, one image after the other."""
 PNG_EVERY = 6
 OVERSAMPLING = 4
-"""Pictures are drawn this much larger and scaled down, which makes edges smooth."""
+"""Images are drawn this much larger and scaled down, which makes edges smooth."""
 
 Color: TypeAlias = tuple[int, int, int]
 Point: TypeAlias = tuple[float, float]
@@ -90,7 +90,7 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Shape:
-    """One object: a class, and its outline in pixels, which may leave the picture."""
+    """One object: a class, and its outline in pixels, which may leave the drawing."""
 
     name: str
     outline: tuple[Point, ...]
@@ -113,8 +113,8 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture's file name and size, and its shapes from the back to the front."""
+class Drawing:
+    """An image's file name and size, and its shapes from the back to the front."""
 
     filename: str
     size: tuple[int, int]
@@ -123,7 +123,7 @@ class Picture:
 
 
 def random_shape(size: tuple[int, int], rng: random.Random) -> Shape:
-    """Put a shape somewhere; its middle is in the picture."""
+    """Put a shape somewhere; its middle is in the drawing."""
     name = rng.choice(list(CLASSES))
     radius = rng.uniform(14, 56)
     tilt = rng.uniform(-32, 32)
@@ -136,7 +136,7 @@ def random_shape(size: tuple[int, int], rng: random.Random) -> Shape:
     return Shape(name, outline, tilt)
 
 
-def random_picture(filename: str, number: int, objects: int, rng: random.Random) -> Picture:
+def random_image(filename: str, number: int, objects: int, rng: random.Random) -> Drawing:
     """Place so many shapes that each can still be seen."""
     size = SIZES[number % len(SIZES)]
     shapes: list[Shape] = []
@@ -144,22 +144,22 @@ def random_picture(filename: str, number: int, objects: int, rng: random.Random)
         candidates = [*shapes, random_shape(size, rng)]
         if min(visible_parts(candidates, size)) > 0.45:
             shapes = candidates
-    return Picture(filename, size, BACKGROUNDS[number % len(BACKGROUNDS)], tuple(shapes))
+    return Drawing(filename, size, BACKGROUNDS[number % len(BACKGROUNDS)], tuple(shapes))
 
 
-def all_pictures() -> Iterator[tuple[str, Picture]]:
-    """Every picture of the data set, behind the name of its subset."""
+def all_images() -> Iterator[tuple[str, Drawing]]:
+    """Every image of the data set, behind the name of its subset."""
     rng = random.Random(SEED)
     number = 0
     for subset, counts in OBJECTS.items():
         for objects in counts:
             number += 1
             suffix = "png" if number % PNG_EVERY == 3 else "jpg"
-            yield subset, random_picture(f"shapes_{number:02}.{suffix}", number, objects, rng)
+            yield subset, random_image(f"shapes_{number:02}.{suffix}", number, objects, rng)
 
 
 def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]:
-    """How much of each shape's part inside the picture no later shape covers, 0 to 1."""
+    """How much of each shape's part inside the image no later shape covers, 0 to 1."""
     parts = []
     covered = Image.new("L", size)
     for shape in reversed(shapes):
@@ -172,7 +172,7 @@ def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]
 
 
 def clipped_extent(shape: Shape, size: tuple[int, int]) -> Box:
-    """The part of a shape's extent that is in a picture of this width and height."""
+    """The part of a shape's extent that is in an image of this width and height."""
     xmin, ymin, xmax, ymax = shape.extent
     return max(0.0, xmin), max(0.0, ymin), min(xmax, size[0]), min(ymax, size[1])
 
@@ -182,36 +182,36 @@ def is_difficult(box: Box, visible: float) -> bool:
     return min(box[2] - box[0], box[3] - box[1]) < 24 or visible < 0.6
 
 
-def draw(picture: Picture) -> Image.Image:
-    """Draw the picture, RGB."""
-    width, height = (side * OVERSAMPLING for side in picture.size)
-    top, bottom = (Image.new("RGB", (width, height), color) for color in picture.background)
+def draw(drawing: Drawing) -> Image.Image:
+    """Draw the drawing, RGB."""
+    width, height = (side * OVERSAMPLING for side in drawing.size)
+    top, bottom = (Image.new("RGB", (width, height), color) for color in drawing.background)
     shade = Image.linear_gradient("L").resize((width, height))
     image = Image.composite(bottom, top, shade)
     pen = ImageDraw.Draw(image)
-    for shape in picture.shapes:
+    for shape in drawing.shapes:
         color = CLASSES[shape.name].color
         edge = tuple(round(channel * 0.8) for channel in color)
         outline = [(x * OVERSAMPLING, y * OVERSAMPLING) for x, y in shape.outline]
         pen.polygon(outline, fill=color, outline=edge, width=2 * OVERSAMPLING)
-    return image.resize(picture.size, Image.Resampling.LANCZOS)
+    return image.resize(drawing.size, Image.Resampling.LANCZOS)
 
 
-def annotation(picture: Picture) -> ElementTree.ElementTree:
-    """Describe the picture in VOC's XML.
+def annotation(drawing: Drawing) -> ElementTree.ElementTree:
+    """Describe the image in VOC's XML.
 
     Boxes are in pixels from 0 and half-open, as Datumaro reads them unless it is told otherwise;
-    the original VOC counts from 1. They end at the picture's edge and include what is occluded.
+    the original VOC counts from 1. They end at the image's edge and include what is occluded.
     """
     root = ElementTree.Element("annotation")
-    _add(root, folder="shapes_voc", filename=picture.filename)
+    _add(root, folder="shapes_voc", filename=drawing.filename)
     _add(ElementTree.SubElement(root, "source"), database="tfod's shapes")
-    width, height = picture.size
+    width, height = drawing.size
     _add(ElementTree.SubElement(root, "size"), width=width, height=height, depth=3)
     _add(root, segmented=0)
-    parts = visible_parts(picture.shapes, picture.size)
-    for shape, visible in zip(picture.shapes, parts, strict=True):
-        box = clipped_extent(shape, picture.size)
+    parts = visible_parts(drawing.shapes, drawing.size)
+    for shape, visible in zip(drawing.shapes, parts, strict=True):
+        box = clipped_extent(shape, drawing.size)
         element = ElementTree.SubElement(root, "object")
         _add(
             element,
@@ -233,16 +233,16 @@ def _add(parent: ElementTree.Element, **texts: object) -> None:
         ElementTree.SubElement(parent, tag).text = str(text)
 
 
-def write_picture(picture: Picture, folder: Path) -> None:
-    """Write the picture and its annotation."""
-    path = folder / "JPEGImages" / picture.filename
-    image = draw(picture)
+def write_image(drawing: Drawing, folder: Path) -> None:
+    """Write the image and its annotation."""
+    path = folder / "JPEGImages" / drawing.filename
+    image = draw(drawing)
     if path.suffix == ".png":
         image.save(path, optimize=True)
     else:
         image.save(path, quality=88)
     xml = folder / "Annotations" / f"{path.stem}.xml"
-    annotation(picture).write(xml, encoding="utf-8")
+    annotation(drawing).write(xml, encoding="utf-8")
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
@@ -263,9 +263,9 @@ def write_dataset(folder: Path) -> None:
         ["# label:color_rgb:parts:actions", *(f"{n}:{c}::" for n, c in colors.items())],
     )
     stems: dict[str, list[str]] = {subset: [] for subset in OBJECTS}
-    for subset, picture in all_pictures():
-        write_picture(picture, folder)
-        stems[subset].append(Path(picture.filename).stem)
+    for subset, drawing in all_images():
+        write_image(drawing, folder)
+        stems[subset].append(Path(drawing.filename).stem)
     for subset, lines in stems.items():
         write_lines(folder / "ImageSets" / "Main" / f"{subset}.txt", lines)
 

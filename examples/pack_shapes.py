@@ -1,6 +1,6 @@
 """Pack the images of shapes_voc as CVAT's "TFRecord 1.0" does: a good zip and a broken one.
 
-The broken zip has what is often wrong with such zips, a defect in a picture of its own. Both hold
+The broken zip has what is often wrong with such zips, a defect in an image of its own. Both hold
 default.tfrecord and label_map.pbtxt, and are the same on every machine.
 
     python examples/pack_shapes.py [folder]
@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from annotate_shapes import PICTURES, seen_shapes
-from draw_shapes import CLASSES, Picture, all_pictures
+from annotate_shapes import IMAGES, seen_shapes
+from draw_shapes import CLASSES, Image, all_images
 from tfod.detection.detection import Detection
 from tfod.detection.detection_encoder import encode_detection
 from tfod.detection.label_map import LabelMap
@@ -27,19 +27,19 @@ LABEL_MAP = LabelMap.from_names(CLASSES)
 Break = Callable[[Detection], Detection]
 
 
-def detection_of(picture: Picture) -> Detection:
-    """A picture and its boxes, as fractions of its sides."""
-    width, height = picture.size
-    shapes = seen_shapes(picture)
+def detection_of(image: Image) -> Detection:
+    """An image and its boxes, as fractions of its sides."""
+    width, height = image.size
+    shapes = seen_shapes(image)
     names = [seen.shape.name for seen in shapes]
     sides = np.array([seen.box for seen in shapes], "<f8").reshape(-1, 4)
     return Detection(
-        filename=picture.filename,
-        source_id=picture.filename,
-        format="png" if picture.filename.endswith(".png") else "jpeg",
+        filename=image.filename,
+        source_id=image.filename,
+        format="png" if image.filename.endswith(".png") else "jpeg",
         width=width,
         height=height,
-        encoded=(PICTURES / picture.filename).read_bytes(),
+        encoded=(IMAGES / image.filename).read_bytes(),
         boxes=(sides / (width, height, width, height)).astype("<f4"),
         class_text=names,
         class_label=[list(CLASSES).index(name) + 1 for name in names],
@@ -47,7 +47,7 @@ def detection_of(picture: Picture) -> Detection:
 
 
 def past_the_edge(one: Detection) -> Detection:
-    """The last box reaches out of the picture."""
+    """The last box reaches out of the image."""
     boxes = one.boxes.copy()
     boxes[-1, 2] = 1.15
     return replace(one, boxes=boxes)
@@ -76,7 +76,7 @@ def drawn_twice(one: Detection) -> Detection:
 
 
 def cut_short(one: Detection) -> Detection:
-    """The last third of the picture file is missing."""
+    """The last third of the image file is missing."""
     data = bytes(one.encoded or b"")
     return replace(one, encoded=data[: len(data) * 2 // 3])
 
@@ -95,14 +95,14 @@ DEFECTS: Mapping[str, Break] = {
     "shapes_11.jpg": turned,
 }
 CHANGED = "shapes_12.jpg"
-"""The picture in whose record a byte changes after it is written, so that its checksum is wrong."""
+"""The image in whose record a byte changes after it is written, so that its checksum is wrong."""
 
 
 def shard_of(defects: Mapping[str, Break] | None = None) -> bytes:
-    """All pictures in a shard, whole or with those defects."""
+    """All images in a shard, whole or with those defects."""
     stream = io.BytesIO()
     writer = RecordWriter(stream)
-    for one in map(detection_of, (picture for _, picture in all_pictures())):
+    for one in map(detection_of, (image for _, image in all_images())):
         if defects is None:
             writer.write(encode_detection(one))
             continue
@@ -125,7 +125,7 @@ def zips() -> Iterator[tuple[str, bytes]]:
                 ("default.tfrecord", shard),
                 ("label_map.pbtxt", LABEL_MAP.to_text().encode()),
             ):
-                # Stored, since deflate differs between machines and pictures hardly shrink.
+                # Stored, since deflate differs between machines and images hardly shrink.
                 archive.writestr(zipfile.ZipInfo(member), data)
         yield f"shapes_{name}.zip", stream.getvalue()
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tfod.check.finding import Finding
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS
-from tfod.detection.roles import Roles
 from tfod.example.example import encode_example, float_feature, int64_feature
 
-from tests.conftest import objects, picture
+from tests.conftest import image, objects
 from tests.mutants.sound import HEIGHT, WIDTH, encoded, entry, features, field, png, shard
 
 IMAGE = png()
 CAT = [(0.25, 0.25, 0.5, 0.75)]
 BOTH = [*CAT, (0.5, 0.1, 1.0, 0.9)]
-_ANNOTATIONS = {**picture("a.png", HEIGHT, WIDTH), "image/source_id": "1"}
+_ANNOTATIONS = {**image("a.png", HEIGHT, WIDTH), "image/source_id": "1"}
 _TRAINING = features("a.png")
 _TWO = {**_ANNOTATIONS, **objects(BOTH, ["cat", "dog"], [1, 2])}
 _EXTRA = {"image": {"a": 1}, "objects": {"1": {"b": [2]}}, "absent": {"0": ["difficult"]}}
@@ -174,14 +174,14 @@ def changed_shards(draw: st.DrawFn, name: str) -> bytes:
     return shard(*draw(st.sampled_from([[record], [sound, record], [record, sound]])))
 
 
-def is_of_attributes(finding: Finding, roles: Roles = OD_API) -> bool:
+def is_of_attributes(finding: Finding, field_mapping: FieldMapping = OD_API) -> bool:
     """Whether a BOX001 is about attributes alone.
 
     One that is not one value an object is left out by readers, as if it were not there.
     """
     assert isinstance(finding.value, dict)
     lengths = {key: float(str(count)) for key, count in finding.value.items()}
-    if len(roles.box) == 1:
-        lengths[roles.box[0]] /= 4
-    attributes = {roles.area, *(one.key for one in keys.OBJECT_ATTRIBUTES)}
+    if len(field_mapping.box) == 1:
+        lengths[field_mapping.box[0]] /= 4
+    attributes = {field_mapping.area, *(one.key for one in keys.OBJECT_ATTRIBUTES)}
     return len({count for key, count in lengths.items() if key not in attributes}) == 1

@@ -91,8 +91,8 @@ def objects(
     return found
 
 
-def picture(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
-    """The features of a picture without its bytes."""
+def image(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
+    """The features of an image without its bytes."""
     return {"image/filename": name, "image/height": height, "image/width": width}
 
 

@@ -30,7 +30,7 @@ class ShardError(TfodError):
         record: number of the record, counted from 0; None when no record is concerned.
         offset: byte at which that record starts, in the uncompressed file; None likewise.
         feature: the feature's key, when one is to blame.
-        remedy: what the user can do.
+        fix: what the user can do.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ShardError(TfodError):
         record: int | None = None,
         offset: int | None = None,
         feature: str | None = None,
-        remedy: str = "",
+        fix: str = "",
     ) -> None:
         super().__init__(cause)
         self.cause = cause
@@ -49,7 +49,7 @@ class ShardError(TfodError):
         self.record = record
         self.offset = offset
         self.feature = feature
-        self.remedy = remedy
+        self.fix = fix
 
     def __str__(self) -> str:
         where = self.shard
@@ -58,7 +58,7 @@ class ShardError(TfodError):
         if self.offset is not None:
             where += f", byte {self.offset}"
         what = f"{self.feature} {self.cause}" if self.feature else self.cause
-        return f"{where}: {what}" + (f"; {self.remedy}" if self.remedy else "")
+        return f"{where}: {what}" + (f"; {self.fix}" if self.fix else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.cause, dict(vars(self)))
@@ -78,7 +78,7 @@ class LabelMapError(TfodError):
 
 def _rebuild(cls: type[ShardError], cause: str, fields: dict[str, Any]) -> ShardError:
     """Unpickle: exceptions with keyword arguments need help to cross process borders."""
-    names = ("shard", "record", "offset", "feature", "remedy")
+    names = ("shard", "record", "offset", "feature", "fix")
     return cls(cause, **{name: fields[name] for name in names})
 
 

@@ -85,7 +85,7 @@ def _none(_: int) -> Iterator[int]:
 def _fail_at_two(what: str, number: int) -> int:
     if number == 2:
         if what == "shard":
-            raise ShardError("is damaged", shard="a.record", record=2, remedy="repair it")
+            raise ShardError("is damaged", shard="a.record", record=2, fix="repair it")
         raise ZeroDivisionError("two")
     return number
 

@@ -53,7 +53,7 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def repeating(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two subsets with names and pictures that come again, within and across shards and subsets."""
+    """Two subsets with names and images that come again, within and across shards and subsets."""
     folder, chance = tmp_path_factory.mktemp("repeating"), random.Random(7)
     for subset in ("train", "val"):
         records = []
@@ -149,7 +149,7 @@ def test_what_comes_again_is_grouped_by_ranges_of_hashes(
     assert said(there) == said(here)
 
 
-HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-picture", "TSK006-another",
+HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-image", "TSK006-another",
            "FID005-one-of-two", "TFR011-one-byte-short")  # fmt: skip
 
 

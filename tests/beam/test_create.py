@@ -23,7 +23,7 @@ from tfod.shards.create.policy import OddBoxes, Policy
 from tfod.shards.create.tally import Tally
 
 from tests.beam.conftest import direct
-from tests.create.conftest import COCO, EXAMPLES, KITTI, OPEN_IMAGES, PICTURES, VOC
+from tests.create.conftest import COCO, EXAMPLES, IMAGES, KITTI, OPEN_IMAGES, VOC
 from tests.shards.shards import files_in
 
 Create = Callable[[Path, "Runner | None"], Created]
@@ -61,7 +61,7 @@ def odd_coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("odd") / "coco.json"
     path.write_text(json.dumps(found))
     path.with_name("one.pbtxt").write_text("item { id: 1 name: '/m/01vkl' }")
-    # The pictures of Open Images, and others whose numbers are not those of their shards.
+    # The images of Open Images, and others whose numbers are not those of their shards.
     images = Path(shutil.copytree(OPEN_IMAGES / "images" / "train", path.with_name("images")))
     for number in range(1, 30, 5):
         shutil.copy(min(images.iterdir()), images / f"{number:016x}.jpg")
@@ -76,8 +76,8 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
     """What ``tfod create`` can do, each into a folder."""
     boxes = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-bbox.csv"
     labels = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-human-imagelabels.csv"
-    sets = [CocoSet("train", str(PICTURES), str(odd_coco))]
-    sets.append(CocoSet("val", str(PICTURES), str(COCO / "instances_val.json")))
+    sets = [CocoSet("train", str(IMAGES), str(odd_coco))]
+    sets.append(CocoSet("val", str(IMAGES), str(COCO / "instances_val.json")))
     return {
         "pascal": lambda out, runner: create_pascal(
             PascalSource(str(odd_voc)),
@@ -95,7 +95,7 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             policy=Policy(odd_boxes=OddBoxes.DROP),
         ),
         "persons": lambda out, runner: create_coco(
-            [CocoSet("train", str(PICTURES), str(odd_coco.with_name("people.json")))],
+            [CocoSet("train", str(IMAGES), str(odd_coco.with_name("people.json")))],
             str(out),
             options=CocoOptions(
                 remove_non_person_annotations=True, remove_non_person_images=True
@@ -128,7 +128,7 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
         ),
         "csv": lambda out, runner: create_from_csv(
             str(next((EXAMPLES / "shapes_csv").glob("*.csv"))),
-            str(PICTURES),
+            str(IMAGES),
             str(out / "c.record"),
             num_shards=3,
             runner=runner,
@@ -170,8 +170,8 @@ def test_items_that_do_not_fit_into_memory_at_once(
 
 def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
     voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
-    picture = sorted((voc / "JPEGImages").iterdir())[1]
-    picture.write_bytes(b"no picture")
+    image = sorted((voc / "JPEGImages").iterdir())[1]
+    image.write_bytes(b"no image")
     lines = []
     for runner in (None, direct(1)):
         with pytest.raises(TfodError) as caught:
@@ -180,15 +180,15 @@ def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_pa
             )
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
-    assert str(picture) in lines[0]
+    assert str(image) in lines[0]
     assert os.listdir(tmp_path) == ["voc"]
 
 
 def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_path: Path) -> None:
     """Images are missing that several workers look for."""
     voc = Path(shutil.copytree(odd_voc, tmp_path / "voc"))
-    pictures = sorted((voc / "JPEGImages").iterdir())[:5]
-    for one in pictures:
+    images = sorted((voc / "JPEGImages").iterdir())[:5]
+    for one in images:
         one.unlink()
     lines = []
     for runner in (None, direct(4)):
@@ -198,11 +198,11 @@ def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_
             )
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
-    assert f"images that are missing: 5 ({'; '.join(map(str, pictures))}); put" in lines[0]
+    assert f"images that are missing: 5 ({'; '.join(map(str, images))}); put" in lines[0]
     assert os.listdir(tmp_path) == ["voc"]
 
 
-def test_workers_elsewhere_find_the_pictures(
+def test_workers_elsewhere_find_the_images(
     portable: Runner,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -212,7 +212,7 @@ def test_workers_elsewhere_find_the_pictures(
     out = tmp_path / "p.record"
     arguments = ["create", "pascal", "--data_dir", VOC.name, "--output_path", str(out)]
     assert main([*arguments, "--runner=portable", "--", *portable.arguments]) == 0
-    assert capsys.readouterr().out.startswith(f"{out}: 8 pictures, ")
+    assert capsys.readouterr().out.startswith(f"{out}: 8 images, ")
 
 
 def test_what_workers_have_counted_is_one_tally() -> None:

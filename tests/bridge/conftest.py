@@ -1,4 +1,4 @@
-"""A stub server with a task of pictures, a video and a project; the command against it."""
+"""A stub server with a task of images, a video and a project; the command against it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def flat_task(number: int = 1, **more: Any) -> StubTask:
             shape(1, [5.0, 6.0, 7.0, 8.0], label_id=12),
         ],
         tags=[{"frame": 2, "label_id": 12}],
-        pictures={name: jpeg(w, h, i * 40) for i, (name, w, h) in enumerate(frames)},
+        images={name: jpeg(w, h, i * 40) for i, (name, w, h) in enumerate(frames)},
         **more,
     )
 
@@ -100,7 +100,7 @@ def video_task(number: int = 2) -> StubTask:
         step=2,
         segments={20: (0, 2), 21: (3, 5), 22: (0, 5)},
         tracks=[{"frame": 1, "label_id": 11, "shapes": [key(1, 0), key(3, 20), key(4, 20, True)]}],
-        pictures={"frame_000006": jpeg(160, 120, 9)},
+        images={"frame_000006": jpeg(160, 120, 9)},
     )
 
 

@@ -37,7 +37,7 @@ class StubTask:
     shapes: list[dict[str, Any]] = field(default_factory=list)
     tracks: list[dict[str, Any]] = field(default_factory=list)
     tags: list[dict[str, Any]] = field(default_factory=list)
-    pictures: dict[str, bytes] = field(default_factory=dict)
+    images: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.size = self.size or len(self.frames)
@@ -146,10 +146,10 @@ class StubTask:
                     ElementTree.SubElement(
                         image, "tag", {"label": self.label_name(tag["label_id"])}
                     )
-            if archive is not None and name in self.pictures:
+            if archive is not None and name in self.images:
                 extension = FRAME_EXT if self.mode == "interpolation" else ""
                 path = "/".join(part for part in ("images", folder, name + extension) if part)
-                archive.writestr(path, self.pictures[name])
+                archive.writestr(path, self.images[name])
 
     def shown(self, number: int) -> list[dict[str, Any]]:
         """Shapes of a frame; of tracks only what keyframes say."""

@@ -147,7 +147,7 @@ def test_runs(bits: bytes) -> None:
     assert np.array_equal(decode_png(encode_mask_png(mask), ""), mask)
 
 
-def test_runs_are_cut_off_at_the_picture() -> None:
+def test_runs_are_cut_off_at_the_image() -> None:
     assert decode_runs([0, 16], (-2, -2, 2, 2), (3, 3)).tolist() == [
         [True, True, False],
         [True, True, False],
@@ -208,7 +208,7 @@ class TestRaster:
         assert np.allclose(enclosing_points(turned), (30, 10, 50, 50))
 
     @given(st.lists(st.floats(-50, 150), min_size=6, max_size=12).filter(lambda p: not len(p) % 2))
-    def test_stays_in_the_picture(self, points: list[float]) -> None:
+    def test_stays_in_the_image(self, points: list[float]) -> None:
         assert fill_polygon(points, SIZE).shape == SIZE
 
     def test_thin(self) -> None:

@@ -49,11 +49,11 @@ def test_boxes_attributes_and_tags(run: Run, tmp_path: Path) -> None:
     assert [(one.text, one.label) for one in c.image_labels] == [("cat", 2)]
 
 
-def test_pictures_keep_their_bytes(run: Run, stub: StubServer, tmp_path: Path) -> None:
+def test_images_keep_their_bytes(run: Run, stub: StubServer, tmp_path: Path) -> None:
     out = tmp_path / "anno.zip"
     assert run("cvat", "export", "task", 1, out, "--with-images").code == 0
     for one in detections(out):
-        data = stub.tasks[1].pictures[one.filename or ""]
+        data = stub.tasks[1].images[one.filename or ""]
         assert bytes(one.encoded or b"") == data
         assert (one.format, one.sha256) == ("jpeg", hashlib.sha256(data).hexdigest())
 
@@ -121,7 +121,7 @@ def test_video(run: Run, tmp_path: Path) -> None:
     assert found[1].format == "jpeg"
 
 
-def test_pictures_that_do_not_come_are_counted(run: Run, tmp_path: Path) -> None:
+def test_images_that_do_not_come_are_counted(run: Run, tmp_path: Path) -> None:
     ran = run("cvat", "export", "task", 2, tmp_path / "a.zip", "--with-images")
     assert ran.err == "tfod: 5 frames without an image file from the server\n"
 
@@ -431,7 +431,7 @@ FULL = (
 @pytest.mark.parametrize("where", ["download", "shards"])
 def test_full_disk(stub: StubServer, tmp_path: Path, where: str) -> None:
     if where == "download":
-        stub.tasks[1].pictures["a.jpg"] += bytes(3 << 20)
+        stub.tasks[1].images["a.jpg"] += bytes(3 << 20)
         limit, option = 1 << 20, "--with-images"
     else:
         stub.tasks[1].shapes = [shape(0, [10.0, 10.0, 20.0, 20.0]) for _ in range(1000)]

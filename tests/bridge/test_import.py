@@ -20,7 +20,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.bridge.conftest import Ran, Run, jpeg, shape
 from tests.bridge.stub_server import PASSWORD, USER, Fault, StubServer
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 pytest.importorskip("cvat_sdk")
 
@@ -46,7 +46,7 @@ def make_zip(tmp_path: Path) -> MakeZip:
 
 def record(name: str = "a.jpg", box: tuple[float, ...] = (0.1, 0.1, 0.5, 0.5), **more: Any) -> Any:
     size = {} if name != "c.jpg" else {"height": 48, "width": 64}
-    return picture(name, **size) | objects([box], ["car"], [1]) | more
+    return image(name, **size) | objects([box], ["car"], [1]) | more
 
 
 def state(stub: StubServer, number: int = 1) -> Any:
@@ -166,7 +166,7 @@ def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) 
 
 
 def test_video_job_counts_from_the_task(run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-    name = picture("frame_000012.jpg", 120, 160)
+    name = image("frame_000012.jpg", 120, 160)
     path = make_zip(name | objects([(0, 0, 1, 1)], ["car"], [1]))
     stub.tasks[2].shapes = [shape(4, [0, 0, 160, 120])]
     ran = run("cvat", "import", "job", 21, path)
@@ -183,7 +183,7 @@ def test_job_of_chosen_frames(run: Run, stub: StubServer, make_zip: MakeZip) -> 
     assert ran.code == 0
     assert [one["frame"] for one in stub.tasks[1].shapes] == [0, 2]
     stub.tasks[2].included = [1, 3]
-    name = picture("frame_000010.jpg", 120, 160)
+    name = image("frame_000010.jpg", 120, 160)
     path = make_zip(name | objects([(0, 0, 1, 1)], ["car"], [1]))
     assert run("cvat", "import", "job", 22, path).code == 0
     assert [one["frame"] for one in stub.tasks[2].shapes] == [3]
@@ -195,7 +195,7 @@ class TestTheCheckComesFirst:
         [
             (record() | {"image/object/class/text": ["dog"]}, "TSK001"),
             (record("x.jpg"), "TSK002"),
-            (picture("a.jpg", 50, 50) | objects([(0, 0, 1, 1)], ["car"], [1]), "TSK004"),
+            (image("a.jpg", 50, 50) | objects([(0, 0, 1, 1)], ["car"], [1]), "TSK004"),
         ],
     )
     def test_errors(
@@ -274,7 +274,7 @@ class TestWhatComes:
         assert one["occluded"]
 
     def test_classes_by_id_and_tags(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
-        by_id = picture() | objects([(0.1, 0.1, 0.2, 0.2)], None, [2])
+        by_id = image() | objects([(0.1, 0.1, 0.2, 0.2)], None, [2])
         tags = {
             "image/class/text": ["car", "cat"],
             "image/class/label": [1, 2],
@@ -296,7 +296,7 @@ class TestWhatComes:
     def test_label_map_of_the_user(
         self, run: Run, stub: StubServer, make_zip: MakeZip, tmp_path: Path
     ) -> None:
-        path = make_zip(picture() | objects([(0.1, 0.1, 0.2, 0.2)], None, [7]), label_map="")
+        path = make_zip(image() | objects([(0.1, 0.1, 0.2, 0.2)], None, [7]), label_map="")
         own = tmp_path / "own.pbtxt"
         own.write_text("item { id: 7 name: 'cat' }")
         assert run("cvat", "import", "task", 1, path).code in (1, 2)
@@ -317,11 +317,11 @@ class TestProject:
         data = jpeg(200, 100, 3)
         path = make_zip(
             record("day/a.jpg") | {"image/encoded": data},
-            picture("b") | {"image/encoded": data},
+            image("b") | {"image/encoded": data},
             subset="val",
         )
         ran = run("cvat", "import", "project", 5, path, "--dry-run")
-        assert ran.out == ("new task 'val': 2 pictures, 1 objects\ndry run: nothing was touched\n")
+        assert ran.out == ("new task 'val': 2 images, 1 objects\ndry run: nothing was touched\n")
         assert stub.datasets == []
         assert run("cvat", "import", "project", 5, path).code == 0
         ((number, found),) = stub.datasets
@@ -339,7 +339,7 @@ class TestProject:
         assert first["annotations"][0]["bbox"] == [20, 10, 80, 40]
         assert second["annotations"] == []
 
-    def test_without_pictures(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
+    def test_without_images(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         ran = run("cvat", "import", "project", 5, make_zip(record()))
         assert (ran.code, "tfod cvat import task ID" in ran.err) == (1, True)
         assert ran.out.startswith("INVALID for CVAT: 1 error,")

@@ -15,8 +15,8 @@ from tfod.check.statistics import Statistics
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
-def _rule(code: str, severity: Severity, title: str, why: str, remedy: str) -> Rule:
-    return Rule(code, severity, title, why, remedy, "an issue", object, lambda _: ())
+def _rule(code: str, severity: Severity, title: str, why: str, fix: str) -> Rule:
+    return Rule(code, severity, title, why, fix, "an issue", object, lambda _: ())
 
 
 RULES = {
@@ -32,9 +32,9 @@ RULES = {
         _rule(
             "BOX903",
             ERROR,
-            "box outside the picture",
+            "box outside the image",
             "The trainer stops on coordinates above 1.1.",
-            "Clip boxes to the picture.",
+            "Clip boxes to the image.",
         ),
         _rule(
             "LAB906",
@@ -51,9 +51,9 @@ RULES = {
 
 
 def found(code: str, message: str, shard: str = "a.record", **fields: Any) -> Finding:
-    """A finding with its rule's severity and remedy."""
+    """A finding with its rule's severity and fix."""
     rule = RULES[code]
-    given: dict[str, Any] = {"severity": rule.severity, "remedy": rule.remedy, **fields}
+    given: dict[str, Any] = {"severity": rule.severity, "fix": rule.fix, **fields}
     return Finding(code=code, message=message, shard=shard, **given)
 
 
@@ -76,7 +76,7 @@ def make_report(
     counts = Counts(
         shards=len(sources),
         records=1204,
-        pictures=1200,
+        images=1200,
         decoded=1000,
         boxes=1,
         by_code=Counter(one.code for one in every),
@@ -104,12 +104,12 @@ def make_report(
 
 
 def some_statistics() -> Statistics:
-    """Figures of two pictures with three boxes, one of them not finite."""
+    """Figures of two images with three boxes, one of them not finite."""
     statistics = Statistics()
     boxes = np.array([[0.1, 0.1, 0.3, 0.5], [0.5, 0.5, 0.9, 0.9], [np.nan, 0, 1, 1]], np.float32)
     statistics.add_boxes(boxes, np.array([1, 2]))
     statistics.classes.update({"person": 2, "автомобиль": 1})
-    statistics.picture_sizes[(1080, 1920)] = 2
+    statistics.image_sizes[(1080, 1920)] = 2
     return statistics
 
 
@@ -142,7 +142,7 @@ def hostile_report() -> Report:
                 item=text,
                 feature=text,
                 value=text,
-                remedy=text,
+                fix=text,
             )
         )
     return make_report(

@@ -27,7 +27,7 @@ from tfod.tfrecord.records import read_record_stream
 from tfod.tfrecord.writer import write_records
 from tfod.tfrecord.zip_directory import printable
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
@@ -36,7 +36,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    record = encode({**picture(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
     (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
     return Path(path).read_bytes()
 
@@ -446,8 +446,8 @@ def test_zip012_damaged_deflate(check: Check, shard: bytes) -> None:
         assert said in checked.messages("ZIP012")[0]
 
 
-def test_zip012_is_said_of_pictures_as_well(check: Check, shard: bytes) -> None:
-    data = forge(Item("a.record", shard), Item("b.jpg", b"picture", crc=0))
+def test_zip012_is_said_of_images_as_well(check: Check, shard: bytes) -> None:
+    data = forge(Item("a.record", shard), Item("b.jpg", b"image", crc=0))
     checked = check(data, needs_label_map=False)
     assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:b.jpg")]
 
@@ -483,7 +483,7 @@ def test_zip013_names_other_formats(check: Check, names: list[str], other: str) 
     assert found.code == "ZIP013"
     said = f"this zip holds {other} annotations, not TFRecord"
     assert (found.message, found.value) == (said, other)
-    assert found.remedy == "Export the annotations as TFRecord 1.0 instead."
+    assert found.fix == "Export the annotations as TFRecord 1.0 instead."
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tfod.check.finding import Severity
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 Check = Callable[..., tuple[int, str, str]]
 
@@ -39,7 +39,7 @@ def jpeg(size: tuple[int, int] = (40, 20), colour: str = "navy") -> bytes:
 def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: Any) -> bytes:
     """A sound record of the profile tf_detection_api."""
     features = {
-        **picture(name, 20, 40),
+        **image(name, 20, 40),
         "image/encoded": jpeg(colour=f"#{zlib.crc32(name.encode()) % 0xFFFFFF:06x}"),
         "image/format": "jpeg",
         "image/source_id": name,
@@ -87,7 +87,7 @@ def test_sound_shard(check: Check, sound: str) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines()[:2] == [
         "VALID: 0 errors, 0 warnings, 0 infos",
-        "Checked: 1 shard, 2 records, 2 pictures, 2 boxes",
+        "Checked: 1 shard, 2 records, 2 images, 2 boxes",
     ]
 
 
@@ -106,14 +106,14 @@ def test_finding_has_every_field(check: Check, broken: str) -> None:
     code, out, _ = check(broken, "--format", "json")
     report = json.loads(out)
     found = next(one for one in report["findings"] if one["code"] == "BOX006")
-    assert code == 1 and report["report_version"] == 1 and report["valid"] is False
+    assert code == 1 and report["report_version"] == 2 and report["valid"] is False
     assert found["severity"] == "error"
     assert found["shard"] == broken and found["record"] == 1 and found["item"] == "b.jpg"
     data = Path(broken).read_bytes()
     assert found["offset"] == 16 + int.from_bytes(data[:8], "little")
     assert found["feature"] == "image/object/bbox"
     assert found["value"] == {"object": 0, "box": [0.9, 0.1, 0.2, 0.9]}
-    assert "xmin is larger than xmax" in found["message"] and found["remedy"]
+    assert "xmin is larger than xmax" in found["message"] and found["fix"]
     import hashlib
 
     (source,) = report["sources"]
@@ -189,7 +189,7 @@ def test_folder_set_glob_and_zip(check: Check, tmp_path: Path) -> None:
     ):
         code, out, _ = check(source)
         assert code == 0, (names, out)
-        assert "Checked: 2 shards, 4 records, 4 pictures, 4 boxes" in out
+        assert "Checked: 2 shards, 4 records, 4 images, 4 boxes" in out
     (data / "train-00001-of-00002.tfrecord").unlink()
     code, out, _ = check(str(data))
     assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
@@ -304,7 +304,7 @@ def test_output_goes_to_a_file_whole(check: Check, broken: str, tmp_path: Path, 
     check(broken, "--format", form, "--output", os.devnull)
 
 
-def test_html_shows_the_offending_picture(check: Check, broken: str) -> None:
+def test_html_shows_the_offending_image(check: Check, broken: str) -> None:
     _, out, _ = check(broken, "--format", "html")
     assert out.count("data:image/jpeg;base64,") == 1
     assert "b.jpg" in out
@@ -482,7 +482,7 @@ def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound
 def test_engine_tensorflow(check: Check, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     good = training("a.jpg")
-    shard = write(tmp_path, "train", good, encode({**picture("b.jpg"), "image/format": "jpeg"}))
+    shard = write(tmp_path, "train", good, encode({**image("b.jpg"), "image/format": "jpeg"}))
     code, out, _ = check(shard, "--engine", "tensorflow", "--format", "json")
     found = {(one["code"], one["record"]) for one in json.loads(out)["findings"]}
     assert code == 1 and ("EXA011", 1) in found
@@ -588,7 +588,7 @@ def test_another_kind_does_not_start_a_cascade(check: Check, tmp_path: Path) -> 
 
 def test_keys_of_equal_length_are_told_apart(check: Check, tmp_path: Path) -> None:
     """A record is read quickly where its keys are those of the record before it, to the letter."""
-    features = {**picture("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
+    features = {**image("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
     renamed = {key.replace("filename", "filenane"): value for key, value in features.items()}
     same = {**features, "image/filename": "a.jpg"}
     shard = write(tmp_path, "train", *map(encode, (same, renamed, {**same, **features})))
@@ -620,7 +620,7 @@ def test_what_a_profile_calls_its_box(check: Check, tmp_path: Path) -> None:
 def test_what_fits_no_profile_is_said_once_with_its_keys(check: Check, tmp_path: Path) -> None:
     """DeepLab's segmentation has all keys that Roboflow's images have, and no boxes."""
     deeplab = {
-        **picture("a.jpg", 20, 40),
+        **image("a.jpg", 20, 40),
         "image/encoded": jpeg(),
         "image/format": "jpeg",
         "image/segmentation/class/encoded": b"PNG",

@@ -24,7 +24,7 @@ EXPECTED = {
     ),
     "drawn-rectangles": ("tf_detection_api", SOUND),
     "hyphal-tips": ("tf_detection_api", SOUND),
-    # A table of passengers, and one of widths and heights: no pictures, no boxes.
+    # A table of passengers, and one of widths and heights: no images, no boxes.
     "titanic-table": ("none", {"EXA010": 1}),
     "viewer-sample": ("none", {"EXA010": 1}),
 }

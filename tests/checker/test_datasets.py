@@ -16,7 +16,7 @@ from PIL import Image
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 Check = Callable[..., "tuple[int, dict[str, Any]]"]
@@ -33,7 +33,7 @@ def image_of(number: int, form: str = "JPEG") -> bytes:
 def record(number: int, form: str = "JPEG", **more: Any) -> bytes:
     """A sound record with one cat; each number has another image."""
     features = {
-        **picture(f"{number:03}.{form.lower()}", 80 + number, 120),
+        **image(f"{number:03}.{form.lower()}", 80 + number, 120),
         "image/encoded": image_of(number, form),
         "image/format": form.lower(),
         "image/source_id": f"{number:03}",

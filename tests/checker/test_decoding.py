@@ -22,7 +22,7 @@ from tfod.check.decoding import Decoding
 from tfod.cli.main import main
 
 from tests.checker.test_datasets import image_of, record, write
-from tests.conftest import encode, picture
+from tests.conftest import encode, image
 
 Run = Callable[..., "tuple[int, str]"]
 
@@ -92,7 +92,7 @@ class TestByDefault:
         stream = io.BytesIO()
         Image.new("RGB", (2000, 2000)).save(stream, "PNG")
         assert len(stream.getvalue()) < 15_000  # where every byte stands for 256 pixels or more
-        features = picture("a.png", 2000, 2000)
+        features = image("a.png", 2000, 2000)
         one = encode({**features, "image/encoded": stream.getvalue(), "image/format": "png"})
         shard = write(tmp_path, "train", one, record(0))
         report = json.loads(run(shard, "--decode", decode, "--format", "json")[1])

@@ -1,4 +1,4 @@
-"""The zips of examples/: one that is good, one with a defect in each of seven pictures."""
+"""The zips of examples/: one that is good, one with a defect in each of seven images."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ import pytest
 import tfod
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.annotations import Annotations, SourcePicture, load_annotations
+from tfod.check.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.collector import Collector
-from tfod.check.comparison import compare, missing_pictures
+from tfod.check.comparison import compare, missing_images
 from tfod.check.finding import Place
 from tfod.check.profile import Policy
-from tfod.check.rules.fidelity import Comparison, MissingPictures
+from tfod.check.rules.fidelity import Comparison, MissingImages
 from tfod.errors import TfodError
 
 from tests.checker.test_task import IMAGES_XML, LAUGHS, video
@@ -115,11 +115,11 @@ def voc(filename: str, size: tuple[int, int], boxes: Sequence[tuple[str, Sequenc
 
 
 def source(*boxes: tuple[str, Box], name: str = "a.jpg", from_one: bool = False) -> Annotations:
-    """One picture, 100 high and 200 wide."""
-    picture = SourcePicture.make(
+    """One image, 100 high and 200 wide."""
+    image = SourceImage.make(
         name, (100, 200), [box for _, box in boxes], [text for text, _ in boxes]
     )
-    return Annotations("source.xml", (picture,), from_one)
+    return Annotations("source.xml", (image,), from_one)
 
 
 def compared(
@@ -128,14 +128,14 @@ def compared(
     name: str = "a.jpg",
     size: tuple[int | None, int | None] = (100, 200),
 ) -> Comparison | None:
-    """The comparison with a record whose boxes are given in pixels of a 200x100 picture."""
+    """The comparison with a record whose boxes are given in pixels of a 200x100 image."""
     corners = np.array([box for _, box in boxes], "<f8").reshape(-1, 4) / [200, 100, 200, 100]
     return compare(annotations, name, *size, corners.astype("<f4"), [text for text, _ in boxes])
 
 
-def missing(annotations: Annotations, names: Iterable[str]) -> MissingPictures:
+def missing(annotations: Annotations, names: Iterable[str]) -> MissingImages:
     seen = {place for name in names for place in annotations.find(name)}
-    return missing_pictures(annotations, seen)
+    return missing_images(annotations, seen)
 
 
 def said(subject: object) -> list[tuple[str, str]]:
@@ -150,7 +150,7 @@ def said(subject: object) -> list[tuple[str, str]]:
 def plain(annotations: Annotations) -> list[tuple[object, ...]]:
     return [
         (one.name, one.height, one.width, one.classes, one.boxes.tolist())
-        for one in annotations.pictures
+        for one in annotations.images
     ]
 
 
@@ -180,11 +180,11 @@ class TestLoading:
         assert plain(pickle.loads(pickle.dumps(found))) == plain(found)
 
     def test_voc_file(self, write: Write) -> None:
-        assert len(load_annotations(write("a.xml", VOC_XML)).pictures) == 1
+        assert len(load_annotations(write("a.xml", VOC_XML)).images) == 1
         utf16 = write(
             "b.xml", ('<?xml version="1.0" encoding="UTF-16"?>' + VOC_XML).encode("utf-16")
         )
-        assert len(load_annotations(utf16).pictures) == 1
+        assert len(load_annotations(utf16).images) == 1
 
     def test_cvat_images(self, write: Write, tmp_path: Path) -> None:
         rotated = (
@@ -196,7 +196,7 @@ class TestLoading:
         found = load_annotations(str(tmp_path / "x"))
         assert [one[0] for one in plain(found)] == ["day/a.jpg", "day/b.jpg", "day/c.v1.jpg"]
         np.testing.assert_allclose(
-            found.pictures[0].boxes, [[20, 10, 60, 40], [20, 30, 40, 70]], atol=1e-9
+            found.images[0].boxes, [[20, 10, 60, 40], [20, 30, 40, 70]], atol=1e-9
         )
         assert found.notes[0].endswith("1 shapes other than boxes are not compared")
 
@@ -215,7 +215,7 @@ class TestLoading:
         ]
         assert [note.split(": ")[-1] for note in found.notes] == [
             "1 annotations without bbox are not compared",
-            "1 annotations of pictures that are not listed are not compared",
+            "1 annotations of images that are not listed are not compared",
         ]
 
     @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ class TestLoading:
                 IMAGES_XML.replace('xtl="20.00"', 'xtl="inf"'),
                 "line 65: <box> xtl has 'inf'",
             ),
-            ("a.xml", video(mode="annotation"), "names no pictures"),
+            ("a.xml", video(mode="annotation"), "names no images"),
             ("a.json", '{"images": [],\n', "line 2"),
             ("a.json", '{"images": []}', "no COCO JSON"),
             ("a.json", "[]", "no COCO JSON"),
@@ -305,10 +305,10 @@ class TestLoading:
 
 class TestNames:
     def test_full_name_then_last_part_then_stem(self) -> None:
-        pictures = [
-            SourcePicture.make(name, (1, 1), [], []) for name in ("x/a.jpg", "y/a.jpg", "x/b.jpg")
+        images = [
+            SourceImage.make(name, (1, 1), [], []) for name in ("x/a.jpg", "y/a.jpg", "x/b.jpg")
         ]
-        found = Annotations("s", tuple(pictures))
+        found = Annotations("s", tuple(images))
         assert found.find("x/a.jpg") == (0,)
         assert found.find("y\\a.jpg") == (1,)
         assert found.find("a.jpg") == (0, 1)
@@ -319,14 +319,14 @@ class TestNames:
 
     def test_fid006(self) -> None:
         assert said(compared(source(CAT), CAT, name="b.jpg")) == [
-            ("FID006", "picture 'b.jpg' is not in the source")
+            ("FID006", "image 'b.jpg' is not in the source")
         ]
         assert said(compared(source(CAT), CAT, name=""))[0][0] == "FID006"
-        twice = Annotations("s", source(CAT, name="x/a.jpg").pictures * 2)
+        twice = Annotations("s", source(CAT, name="x/a.jpg").images * 2)
         assert said(compared(twice, CAT)) == [
             (
                 "FID006",
-                "picture 'a.jpg' can be any of 2 pictures of the source (x/a.jpg, x/a.jpg)",
+                "image 'a.jpg' can be any of 2 images of the source (x/a.jpg, x/a.jpg)",
             )
         ]
         assert said(missing(twice, ["a.jpg"])) == []
@@ -335,11 +335,11 @@ class TestNames:
         assert compared(source(CAT), CAT, name="elsewhere/a.png") is None
 
     def test_fid005_and_fid008(self) -> None:
-        pictures = [source(CAT, DOG, name="a.jpg"), source(name="b.jpg"), source(CAT, name="c.jpg")]
-        all_of_them = Annotations("s", tuple(one.pictures[0] for one in pictures))
+        images = [source(CAT, DOG, name="a.jpg"), source(name="b.jpg"), source(CAT, name="c.jpg")]
+        all_of_them = Annotations("s", tuple(one.images[0] for one in images))
         assert said(missing(all_of_them, ["c.jpg"])) == [
-            ("FID005", "picture 'a.jpg' of the source, with 2 boxes, is in no shard"),
-            ("FID008", "pictures of the source that have no boxes are in no shard: 1 (b.jpg)"),
+            ("FID005", "image 'a.jpg' of the source, with 2 boxes, is in no shard"),
+            ("FID008", "images of the source that have no boxes are in no shard: 1 (b.jpg)"),
         ]
         assert said(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
 
@@ -357,7 +357,7 @@ class TestBoxes:
         ]
         beyond: tuple[str, Box] = ("cat", (150, 10, 200.5, 40))
         assert said(compared(source(beyond)))[0][1].endswith(
-            "it passes the picture's edge, and some writers drop such boxes"
+            "it passes the image's edge, and some writers drop such boxes"
         )
 
     def test_fid002(self) -> None:
@@ -412,15 +412,15 @@ class TestBoxes:
         found = compared(source(CAT, DOG, ("cat", (10, 20, 30, 80))), ("cat", mirrored))
         assert "FID007" not in dict(said(found))
 
-    def test_resized_picture(self) -> None:
+    def test_resized_image(self) -> None:
         # Drawn on 200x100, resized to 50x50: one of its pixels is four of the source's.
         box: Box = (22, 11, 62, 41)
         assert compared(source(CAT), ("cat", box), size=(50, 50)) is None
         assert compared(source(CAT), ("cat", box), size=(None, None)) is not None
 
     def test_size_unknown_to_the_source(self) -> None:
-        picture = SourcePicture.make("a.jpg", (0, 0), [CAT[1]], ["cat"])
-        annotations = Annotations("s", (picture,))
+        image = SourceImage.make("a.jpg", (0, 0), [CAT[1]], ["cat"])
+        annotations = Annotations("s", (image,))
         assert compared(annotations, CAT) is None
         assert said(compared(annotations, DOG)) != []
         assert compared(annotations, DOG, size=(None, None)) is None

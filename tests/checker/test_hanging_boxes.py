@@ -12,7 +12,7 @@ from tfod.check.profile import OFF, READY
 from tfod.detection.pixel_boxes import BoxTally
 
 from tests.checker.test_check import write
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 BOX = (0.25, 0.25, 0.5, 0.75)
 HANGING = (-0.5, 0.25, 1.5, 2.25)
@@ -22,7 +22,7 @@ IN_PIXELS = (10.0, 5.0, 20.0, 15.0)
 def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
     """A record for each box."""
     records = [
-        encode(picture(f"{number}.jpg", 20, 40) | objects([one], ["cat"], [1]))
+        encode(image(f"{number}.jpg", 20, 40) | objects([one], ["cat"], [1]))
         for number, one in enumerate(boxes)
     ]
     return write(folder, name, *records)
@@ -46,7 +46,7 @@ def test_each_shard_is_judged_by_all_its_boxes(tmp_path: Path, part_bytes: int) 
     assert pixels == {"BOX005": 2}
     said = [one.message for one in report.findings if one.code == "BOX003"]
     assert set(said) == {
-        "box 0 reaches 1.25 of the picture's side outside [0, 1]: "
+        "box 0 reaches 1.25 of the image's side outside [0, 1]: "
         "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25"
     }
     assert report.severities["BOX003"].value == "warning"

@@ -1,4 +1,4 @@
-"""The rules for pictures: what fires, and what only nearly does."""
+"""The rules for images: what fires, and what only nearly does."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
-from tfod.check import picture_bytes
+from tfod.check import image_bytes
 from tfod.check.check import check_sources
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.picture_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
 from tfod.check.rules.images import (
-    PictureFacts,
-    SamePicture,
+    ImageFacts,
+    SameImage,
     Sha256Facts,
-    SharedPicture,
+    SharedImage,
 )
 from tfod.check.rules.registry import judge
-from tfod.detection.picture import PictureHeader, read_picture_header
+from tfod.detection.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 
+from tests.image_kinds import bmp, exif_block, exif_jpeg, image_of, png, saved, with_segment
 from tests.mutants.sound import jpeg, shard, with_boxes
-from tests.picture_kinds import bmp, exif_block, exif_jpeg, picture_of, png, saved, with_segment
 
-JPEG = PictureHeader("jpeg", 100, 200, 3, 8, 1, True, "")
+JPEG = ImageHeader("jpeg", 100, 200, 3, 8, 1, True, "")
 
 
 def said(subject: object) -> dict[str, Problem]:
@@ -34,12 +34,12 @@ def said(subject: object) -> dict[str, Problem]:
     return {rule.code: problem for rule, problem in judge(subject)}
 
 
-def facts(header: PictureHeader | None = JPEG, **declared: object) -> PictureFacts:
-    return PictureFacts(-1 if header else 0, header, **declared)
+def facts(header: ImageHeader | None = JPEG, **declared: object) -> ImageFacts:
+    return ImageFacts(-1 if header else 0, header, **declared)
 
 
-def of(data: bytes, **declared: object) -> PictureFacts:
-    return facts(read_picture_header(data, 0, len(data)), **declared)
+def of(data: bytes, **declared: object) -> ImageFacts:
+    return facts(read_image_header(data, 0, len(data)), **declared)
 
 
 def test_nothing_to_say() -> None:
@@ -50,37 +50,37 @@ def test_nothing_to_say() -> None:
 
 class TestMissing:
     def test_fires(self) -> None:
-        assert list(said(PictureFacts(0))) == ["IMG001"]
+        assert list(said(ImageFacts(0))) == ["IMG001"]
 
     def test_near_miss(self) -> None:
-        assert "IMG001" not in said(PictureFacts(1))
+        assert "IMG001" not in said(ImageFacts(1))
         assert "IMG001" not in said(facts())
 
 
-class TestNoPicture:
+class TestNoImage:
     def test_fires(self) -> None:
         assert (
-            said(PictureFacts(77))["IMG002"].message
+            said(ImageFacts(77))["IMG002"].message
             == "the 77 bytes are not an image that can be read"
         )
-        looks = PictureFacts(77, looks_like="HTML")
+        looks = ImageFacts(77, looks_like="HTML")
         assert said(looks)["IMG002"].message.endswith("they look like HTML")
 
     @pytest.mark.parametrize("channels", [1, 3, 4])
     def test_raw_pixels(self, channels: int) -> None:
-        raw = PictureFacts(200 * channels, declared_height=10, declared_width=20)
+        raw = ImageFacts(200 * channels, declared_height=10, declared_width=20)
         problem = said(raw)["IMG002"]
         assert f"raw pixels, 10 x 20 x {channels}" in problem.message
-        assert "Encode" in (problem.remedy or "")
+        assert "Encode" in (problem.fix or "")
 
     def test_raw_pixels_of_other_channels(self) -> None:
-        raw = PictureFacts(400, declared_height=10, declared_width=20)
+        raw = ImageFacts(400, declared_height=10, declared_width=20)
         assert "raw" not in said(raw)["IMG002"].message
         assert "raw" in said(raw._replace(declared_channels=2))["IMG002"].message
 
     def test_near_miss(self) -> None:
         assert "IMG002" not in said(facts())
-        assert "IMG002" not in said(PictureFacts(0))
+        assert "IMG002" not in said(ImageFacts(0))
 
 
 def test_decode_failure() -> None:
@@ -92,7 +92,7 @@ class TestFormat:
     def test_fires(self, name: str) -> None:
         problem = said(facts(declared_format=name))["IMG004"]
         assert (problem.value, problem.feature) == (name, "image/format")
-        assert problem.remedy == "Write 'jpeg' into image/format."
+        assert problem.fix == "Write 'jpeg' into image/format."
 
     @pytest.mark.parametrize("name", ["raw", "RAW"])
     def test_raw_is_worse(self, name: str) -> None:
@@ -106,7 +106,7 @@ class TestFormat:
 
 
 class TestKind:
-    """tests/tensorflow/test_picture_kinds.py asks TensorFlow; here is what the messages say."""
+    """tests/tensorflow/test_image_kinds.py asks TensorFlow; here is what the messages say."""
 
     @pytest.mark.parametrize(
         ("kind", "words"),
@@ -126,7 +126,7 @@ class TestKind:
         ],
     )
     def test_fires(self, kind: str, words: str) -> None:
-        message = said(of(picture_of(kind)))["IMG005"].message
+        message = said(of(image_of(kind)))["IMG005"].message
         assert words in message and "tf.io." in message
 
     @pytest.mark.parametrize("channels", [3, 4])
@@ -138,7 +138,7 @@ class TestKind:
         "kind", ["jpeg CMYK", "jpeg ycck", "png I;16", "png animated", "bmp 32 bits", "bmp L"]
     )
     def test_near_miss(self, kind: str) -> None:
-        assert not said(of(picture_of(kind)))
+        assert not said(of(image_of(kind)))
 
     def test_bmp_too_large(self) -> None:
         header = JPEG._replace(format="bmp", height=20000, width=20000)
@@ -151,7 +151,7 @@ class TestSize:
         assert problem.message == (
             "image/height and image/width say 100 x 201, the image is 100 x 200"
         )
-        assert (problem.feature, problem.value, problem.remedy) == ("image/width", 201, None)
+        assert (problem.feature, problem.value, problem.fix) == ("image/width", 201, None)
 
     def test_one_of_them(self) -> None:
         assert said(facts(declared_height=7))["IMG006"].feature == "image/height"
@@ -160,13 +160,13 @@ class TestSize:
     def test_exchanged(self) -> None:
         problem = said(facts(declared_height=200, declared_width=100))["IMG006"]
         assert problem.message.endswith("height and width are exchanged")
-        assert "Exchange" in (problem.remedy or "")
+        assert "Exchange" in (problem.fix or "")
 
     def test_exchanged_by_exif(self) -> None:
         turned = JPEG._replace(orientation=6)
         problem = said(facts(turned, declared_height=200, declared_width=100))["IMG006"]
         assert "EXIF orientation 6" in problem.message
-        assert "exif_transpose" in (problem.remedy or "")
+        assert "exif_transpose" in (problem.fix or "")
 
     def test_near_miss(self) -> None:
         assert "IMG006" not in said(facts(declared_height=100, declared_width=200))
@@ -247,20 +247,20 @@ class TestSha256:
 class TestComplete:
     @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB"])
     def test_fires(self, kind: str) -> None:
-        assert "cut short" in said(of(picture_of(kind)[:-1]))["IMG009"].message
+        assert "cut short" in said(of(image_of(kind)[:-1]))["IMG009"].message
 
     @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB", "tiff RGB"])
     def test_near_miss(self, kind: str) -> None:
-        assert "IMG009" not in said(of(picture_of(kind)))
+        assert "IMG009" not in said(of(image_of(kind)))
 
 
-def test_same_picture() -> None:
-    same = SamePicture(Place("train.record", 3, 4096, "a.jpg"))
+def test_same_image() -> None:
+    same = SameImage(Place("train.record", 3, 4096, "a.jpg"))
     assert said(same)["IMG010"].message == ("the same image is in record 3 of train.record (a.jpg)")
 
 
-def test_shared_picture() -> None:
-    shared = SharedPicture("val", "train", Place("train.record", 3))
+def test_shared_image() -> None:
+    shared = SharedImage("val", "train", Place("train.record", 3))
     problem = said(shared)["IMG011"]
     assert problem.message == "the image is in val and in train: record 3 of train.record has it"
     assert problem.value == ["train", "val"]
@@ -277,7 +277,7 @@ class TestPositiveSize:
     def test_near_miss(self) -> None:
         one = JPEG._replace(height=1, width=1)
         assert not said(facts(one, declared_height=1, declared_width=1))
-        assert "IMG012" not in said(PictureFacts(0))
+        assert "IMG012" not in said(ImageFacts(0))
 
 
 class TestPalette:
@@ -300,11 +300,11 @@ class TestLooksLike:
             (b"\xcc" * 20, "20 times the byte 204"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG with a damaged header"),
             (png(8, 2)[:20], "a PNG with a damaged header"),
-            (b"\0\0\0\x1cftypavif\0\0\0\0", "an AVIF picture"),
-            (b"\0\0\0\x1cftypheic\0\0\0\0", "a HEIC picture"),
-            (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL picture"),
-            (b"\xff\x0a\xfa\x7f", "a JPEG XL picture"),
-            (b"P6 3 2 255\n", "a PNM picture"),
+            (b"\0\0\0\x1cftypavif\0\0\0\0", "an AVIF image"),
+            (b"\0\0\0\x1cftypheic\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL image"),
+            (b"\xff\x0a\xfa\x7f", "a JPEG XL image"),
+            (b"P6 3 2 255\n", "a PNM image"),
             (b"\x93NUMPY\x01\0", "a NumPy array"),
             (b"<!DOCTYPE html><html>", "HTML"),
             (b"\n <html lang='en'>", "HTML"),
@@ -313,13 +313,13 @@ class TestLooksLike:
             (b'{"error": 404}', "JSON"),
             (b"PK\x03\x04\x14\0", "a zip archive"),
             (b"data/images/a b.JPG", "a path"),
-            (b"C:\\pictures\\x.png", "a path"),
+            (b"C:\\images\\x.png", "a path"),
             (b"https://example.com/a.jpg", "a URL"),
-            (b"/9j/4AAQSkZJRgABAQ==", "a picture in base64"),
+            (b"/9j/4AAQSkZJRgABAQ==", "an image in base64"),
             (b"data:image/png;base64,iVBORw0KGgo", "a data URL"),
             (str(b"\xff\xd8\xff\xe0").encode(), "the text that Python prints for bytes"),
-            ("\xff\xd8\xff\xe0".encode(), "text that was a picture"),
-            (b"\xff\xd8\xff\xe0".decode(errors="replace").encode(), "text that was a picture"),
+            ("\xff\xd8\xff\xe0".encode(), "text that was an image"),
+            (b"\xff\xd8\xff\xe0".decode(errors="replace").encode(), "text that was an image"),
             (b"just some words", "text"),
             (b"\x01\x02\x03\xfe", ""),
         ],
@@ -338,7 +338,7 @@ class TestDecoding:
         "kind", ["jpeg RGB", "jpeg CMYK", "png I;16", "gif", "bmp 24 bits", "tiff lzw"]
     )
     def test_sound(self, kind: str) -> None:
-        assert decode_failure(memoryview(picture_of(kind))) is None
+        assert decode_failure(memoryview(image_of(kind))) is None
 
     @pytest.mark.parametrize("lenient", [False, True])
     def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,14 +355,14 @@ class TestDecoding:
         failure = decode_failure(data)
         assert failure is not None and "\n" not in failure.reason
 
-    def test_no_picture(self) -> None:
+    def test_no_image(self) -> None:
         failure = decode_failure(b"<html></html>")
-        assert failure is not None and failure.reason == "Pillow finds no picture in it"
+        assert failure is not None and failure.reason == "Pillow finds no image in it"
 
     def test_postscript_is_not_run(self) -> None:
         """Pillow would call Ghostscript for it."""
         failure = decode_failure(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EOF\n")
-        assert failure is not None and failure.reason == "Pillow finds no picture in it"
+        assert failure is not None and failure.reason == "Pillow finds no image in it"
 
     def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
@@ -384,7 +384,7 @@ class TestDecoding:
 
     @given(st.sampled_from(["jpeg RGB", "png P", "gif", "bmp rle", "tiff lzw"]), st.data())
     def test_any_damage(self, kind: str, data: st.DataObject) -> None:
-        changed = bytearray(picture_of(kind))
+        changed = bytearray(image_of(kind))
         for _ in range(3):
             changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
         failure = decode_failure(changed)
@@ -393,4 +393,4 @@ class TestDecoding:
     def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "PIL", None)
         with pytest.raises(TfodError, match=r"pip install '\.\[validator\]'"):
-            picture_bytes.decode_failure(b"")
+            image_bytes.decode_failure(b"")

@@ -42,7 +42,7 @@ def as_task(path: Path) -> None:
 
 def as_annotations(path: Path) -> None:
     found = load_annotations(str(path))
-    for image in found.pictures:
+    for image in found.images:
         assert found.find(image.name)
 
 

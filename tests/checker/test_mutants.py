@@ -122,7 +122,7 @@ def test_the_command_says_it_as_json(
 
 
 HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG011-train-and-val-",
-           "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-picture", "TSK006-another",
+           "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-image", "TSK006-another",
            "FID005-one-of-two", "NAM002-same-name", "TFR011-one-byte-short")  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def _box003(shard: str) -> Finding:
 
 def _failing() -> Report:
     findings = [
-        replace(found("SET901", code, remedy=f"Do {code}."), code=code)
+        replace(found("SET901", code, fix=f"Do {code}."), code=code)
         for code in ("LAB006", "ZIP013", "TFR001", "SET001", "EXA010")
     ]
     return make_report(findings)

@@ -13,7 +13,7 @@ from tfod.detection.stream import read_batches
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 ENCODED = {"image/encoded": b"\xff\xd8\xff", "image/format": "jpeg"}
 BOXES = objects([[0, 0, 1, 1]], ["cat"], [1])
@@ -45,13 +45,13 @@ def sample(*parts: dict[str, Any], without: tuple[str, ...] = ()) -> Sample:
 SIZE = {"image/height": 1, "image/width": 1}
 SLIM = {"image/class/label": [0]}
 DEEPLAB = {
-    **picture(),
+    **image(),
     **ENCODED,
     "image/channels": 3,
     "image/segmentation/class/encoded": b"PNG",
     "image/segmentation/class/format": "png",
 }
-NAMED = picture() | {"image/source_id": "a.jpg"}
+NAMED = image() | {"image/source_id": "a.jpg"}
 NO_SIZE = ("image/height", "image/width", "image/format")
 
 
@@ -89,27 +89,27 @@ NO_SIZE = ("image/height", "image/width", "image/format")
             ),
             "tf_detection_api",
         ),
-        ("create_coco of an empty picture", sample(NAMED, ENCODED, SHA256), "tf_detection_api"),
+        ("create_coco of an empty image", sample(NAMED, ENCODED, SHA256), "tf_detection_api"),
         (
             "create_oid",
             sample(NAMED, ENCODED, BOXES, OCCURRENCES, without=NO_SIZE),
             "open_images",
         ),
         ("raccoon", sample(NAMED, ENCODED, BOXES, {"image/format": "jpg"}), "tf_detection_api"),
-        ("Roboflow", sample(picture(), ENCODED, BOXES), "roboflow"),
-        ("Datumaro's Roboflow", sample(picture(), ENCODED, SHA256, BOXES), "roboflow"),
+        ("Roboflow", sample(image(), ENCODED, BOXES), "roboflow"),
+        ("Datumaro's Roboflow", sample(image(), ENCODED, SHA256, BOXES), "roboflow"),
         (
-            "Datumaro's Roboflow without pictures",
-            sample(picture(), ENCODED, BOXES, {"image/encoded": b"", "image/format": ""}),
+            "Datumaro's Roboflow without images",
+            sample(image(), ENCODED, BOXES, {"image/encoded": b"", "image/format": ""}),
             "roboflow",
         ),
-        ("pascal without an id", sample(picture(), ENCODED, BOXES, PASCAL), "tf_detection_api"),
+        ("pascal without an id", sample(image(), ENCODED, BOXES, PASCAL), "tf_detection_api"),
         ("CVAT", sample(NAMED, BOXES), "cvat"),
-        ("CVAT, empty picture", sample(NAMED, BOXES, {"image/encoded": b""}), "cvat"),
-        ("CVAT with pictures", sample(NAMED, ENCODED, BOXES), "tf_detection_api"),
+        ("CVAT, empty image", sample(NAMED, BOXES, {"image/encoded": b""}), "cvat"),
+        ("CVAT with images", sample(NAMED, ENCODED, BOXES), "tf_detection_api"),
         ("Datumaro", sample(NAMED, BOXES, {"image/source_id": ""}), "cvat"),
         (
-            "Datumaro with pictures",
+            "Datumaro with images",
             sample(NAMED, ENCODED, SHA256, BOXES, {"image/source_id": ""}),
             "tf_detection_api",
         ),
@@ -145,16 +145,16 @@ def test_writers(writer: str, record: Sample, profile: str) -> None:
         ),
         (
             [sample(NAMED, BOXES)],
-            "best fit: no pictures, and all 4 required features are there, with 10 of its 10 "
+            "best fit: no images, and all 4 required features are there, with 10 of its 10 "
             "features",
         ),
         (
             [sample(NAMED, BOXES), sample(NAMED, BOXES), sample(NAMED, ENCODED, BOXES)],
-            "best fit: few pictures, and all 4 required features are there, with 10 of its 10 "
+            "best fit: few images, and all 4 required features are there, with 10 of its 10 "
             "features",
         ),
         (
-            [sample(picture(), ENCODED, BOXES)],
+            [sample(image(), ENCODED, BOXES)],
             "best fit: all 5 required features are there, with 11 of its 11 features",
         ),
         (

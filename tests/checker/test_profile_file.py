@@ -19,12 +19,12 @@ from tfod.check.profile_document import schema
 from tfod.check.profile_file import load_profile, profile_to_yaml
 from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.cli import main as cli
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
-from tests.conftest import objects, picture
+from tests.conftest import image, objects
 
 ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
 
@@ -97,10 +97,10 @@ class TestDocuments:
                     "default": {"base64": "/w=="},
                 },
             },
-            "roles": {"source_id": "camera", "box": ["pose"]},
+            "field_mapping": {"source_id": "camera", "box": ["pose"]},
             "rules": {"TFR": "warning", "TFR003": "off", "BOX001": "info"},
             "speaks_against": ["z"],
-            "pictures": True,
+            "images": True,
         }
         assert load_profile(write(tmp_path, name, document)) == Profile(
             "ours",
@@ -112,7 +112,7 @@ class TestDocuments:
                 "raw": FeatureSpec(Kind.BYTES, (), b"\xff"),
             },
             # Standard keys are taken for granted where they are features, no others.
-            Roles.only(encoded="image/encoded", source_id="camera", box=("pose",)),
+            FieldMapping.only(encoded="image/encoded", source_id="camera", box=("pose",)),
             {"TFR": Severity.WARNING, "TFR003": OFF, "BOX001": Severity.INFO},
             ("z",),
             True,
@@ -197,10 +197,16 @@ class TestDocuments:
             ),
             ({"rules": {"box001": "off"}}, "no rule or family 'box001'; did you mean BOX001"),
             ({"rules": {"?": "off"}}, "there is no rule or family '?'; tfod rules lists them all"),
-            ({"roles": {"box": ["a", "b"]}}, "roles.box: expected a list of four keys (xmin, "),
-            ({"roles": {"mask": "a"}}, "roles: there is no field 'mask'; "),
-            ({"roles": {"height": 1}}, "roles.height: expected a key, or null where the format"),
-            ({"pictures": "yes"}, "pictures: expected true where every record holds a picture"),
+            (
+                {"field_mapping": {"box": ["a", "b"]}},
+                "field_mapping.box: expected a list of four keys (xmin, ",
+            ),
+            ({"field_mapping": {"mask": "a"}}, "field_mapping: there is no field 'mask'; "),
+            (
+                {"field_mapping": {"height": 1}},
+                "field_mapping.height: expected a key, or null where the format",
+            ),
+            ({"images": "yes"}, "images: expected true where every record holds an image"),
             ({"name": "", "title": 1}, "(and 1 more)"),
         ],
     )
@@ -347,19 +353,21 @@ class TestPython:
         profile = load_profile(write(tmp_path, "p.py", source))
         assert list(profile.features) == ["image/a", "cd"]
 
-    def test_name_title_meanings_and_roles(self, tmp_path: Path) -> None:
+    def test_name_title_meanings_and_field_mapping(self, tmp_path: Path) -> None:
         source = to_source(PROFILES["tf_detection_api"])
         profile = load_profile(write(tmp_path, "train.v2.py", source))
         assert (profile.name, profile.title) == ("train", "feature_description of train.v2.py")
         assert profile.features["image/width"].meaning == "pixels"
-        assert profile.roles == Roles() and profile.pictures is True
+        assert profile.field_mapping == FieldMapping() and profile.images is True
         assert profile.severities == {}
 
     @pytest.mark.parametrize("name", READY)
-    def test_roles_of_ready_descriptions(self, tmp_path: Path, name: str) -> None:
+    def test_field_mapping_of_ready_descriptions(self, tmp_path: Path, name: str) -> None:
         profile = load_profile(write(tmp_path, "p.py", to_source(PROFILES[name])))
         ready = READY[name]
-        assert profile.roles.all_keys == ready.roles.all_keys & ready.features.keys()
+        assert (
+            profile.field_mapping.all_keys == ready.field_mapping.all_keys & ready.features.keys()
+        )
         if name not in ("roboflow", "open_images"):  # the same keys as tf_detection_api's
             assert profile.severities == ready.severities
 
@@ -589,17 +597,20 @@ profiles = st.builds(
     Profile,
     name=st.text(min_size=1, max_size=12),
     title=st.text(max_size=90),
-    features=st.dictionaries(keys | st.sampled_from(sorted(Roles().all_keys)), specs(), min_size=1),
-    roles=st.builds(
-        Roles,
+    features=st.dictionaries(
+        keys | st.sampled_from(sorted(FieldMapping().all_keys)), specs(), min_size=1
+    ),
+    field_mapping=st.builds(
+        FieldMapping,
         *[role] * 9,
-        box=st.sampled_from([(), ("bbox",), Roles().box]) | st.tuples(keys, keys, keys, keys),
+        box=st.sampled_from([(), ("bbox",), FieldMapping().box])
+        | st.tuples(keys, keys, keys, keys),
     ),
     severities=st.dictionaries(
         st.sampled_from([*FAMILIES, *all_rules()]), st.none() | st.sampled_from(Severity)
     ),
     speaks_against=st.lists(keys, max_size=3).map(tuple),
-    pictures=st.none() | st.booleans(),
+    images=st.none() | st.booleans(),
 )
 
 
@@ -626,8 +637,8 @@ class TestDescribe:
     ) -> None:
         shard = make_shard(
             "s",
-            picture("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1]) | {"камера": [1, 2]},
-            picture("b.jpg") | {"image/encoded": b"x", "image/object/view": ["left"]},
+            image("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1]) | {"камера": [1, 2]},
+            image("b.jpg") | {"image/encoded": b"x", "image/object/view": ["left"]},
         )
         assert cli.main(["describe", "--as-profile", shard]) == 0
         text = capsys.readouterr().out
@@ -636,8 +647,10 @@ class TestDescribe:
         profile = load_profile(write(tmp_path, "p.yaml", text))
         assert profile.features["image/encoded"].default == b""
         assert profile.features["image/filename"].required
-        assert profile.roles.format is None and profile.roles.box == Roles().box
-        assert profile.pictures is None
+        assert (
+            profile.field_mapping.format is None and profile.field_mapping.box == FieldMapping().box
+        )
+        assert profile.images is None
 
     def test_the_real_ones(self, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for folder in ("blood-cells", "titanic-table", "viewer-sample"):
@@ -653,4 +666,4 @@ class TestDescribe:
 
 def test_features_of_no_known_format_play_no_part() -> None:
     profile = profile_of_features("table", "", {"fare": FeatureSpec(Kind.FLOAT, ())})
-    assert not profile.roles.all_keys and profile.severities["BOX"] is OFF
+    assert not profile.field_mapping.all_keys and profile.severities["BOX"] is OFF

@@ -17,7 +17,7 @@ from tfod.check.task import Frame, Task
 from tfod.cli.main import main
 
 from tests.checker.test_check import training, write
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -25,7 +25,7 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 @pytest.fixture
 def outside(tmp_path: Path) -> str:
     """Annotations alone whose box reaches out of the image: CVAT cuts it at the edge."""
-    annotated = picture("a.jpg", 20, 40) | objects([(0.5, 0.5, 1.5, 0.9)], ["cat"], [1])
+    annotated = image("a.jpg", 20, 40) | objects([(0.5, 0.5, 1.5, 0.9)], ["cat"], [1])
     return write(tmp_path, "x", encode(annotated | {"image/source_id": "1"}))
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_named_follows_from_what_is(
 @pytest.mark.parametrize(
     ("features", "profile", "code"),
     [
-        (picture("a.jpg", 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 0),
+        (image("a.jpg", 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 0),
         (objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 1),  # IMG015
         ({"fare": 1.5, "cabin": "C85"}, "none", 1),
         ({"image_raw": b"x", "height": 1, "width": 1, "depth": 3, "label": 0}, "none", 1),
@@ -125,10 +125,10 @@ def test_a_table_is_to_be_another_dataset(capsys: Any, tmp_path: Path, receiver:
     code, text = run(capsys, shard, "--for", receiver, "--format", "json")
     (finding,) = json.loads(text)["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
-    own = finding["remedy"].startswith("Pass --profile with a profile of your own")
+    own = finding["fix"].startswith("Pass --profile with a profile of your own")
     title = {"cvat": "CVAT", "training": "training"}.get(receiver)
     other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
-    assert own if title is None else finding["remedy"] == other
+    assert own if title is None else finding["fix"] == other
     keys = list(TABLE)
     assert finding["message"].endswith(f"their features are {', '.join(keys)}")
     _, page = run(capsys, shard, "--for", receiver, "--format", "html")

@@ -1,4 +1,4 @@
-"""Pictures with their boxes drawn into them."""
+"""Images with their boxes drawn into them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.finding import Place
-from tfod.check.render.drawn import LONGEST, draw_picture
+from tfod.check.render.drawn import LONGEST, draw_image
 from tfod.check.samples import Sample
 
-from tests.picture_kinds import saved
+from tests.image_kinds import saved
 
 SIZE = (800, 400)
 
 
-def drawn(picture: bytes | None, boxes: object = (), **fields: object) -> np.ndarray:
-    """The pixels of a drawn picture, uint8, shape (height, width, 3)."""
+def drawn(image: bytes | None, boxes: object = (), **fields: object) -> np.ndarray:
+    """The pixels of a drawn image, uint8, shape (height, width, 3)."""
     given = {
         "place": Place("a.record", 1, 2, "1.jpg"),
         "codes": ("BOX003",),
@@ -28,8 +28,8 @@ def drawn(picture: bytes | None, boxes: object = (), **fields: object) -> np.nda
         **fields,
     }
     array = np.asarray(boxes, np.float64).reshape(-1, 4)
-    sample = Sample(picture=picture, boxes=array, **given)
-    content = draw_picture(sample)
+    sample = Sample(image=image, boxes=array, **given)
+    content = draw_image(sample)
     assert content.startswith(b"\xff\xd8\xff")
     return np.asarray(Image.open(io.BytesIO(content)))
 
@@ -82,11 +82,9 @@ def test_at_most_two_hundred_are_drawn_the_offending_ones_surely() -> None:
     assert not blues(drawn(white(), boxes, offending={*range(300)})).any()
 
 
-@pytest.mark.parametrize(
-    "picture", [None, b"no picture", white()[:200]], ids=["none", "odd", "cut"]
-)
-def test_what_does_not_decode_is_a_field_with_its_boxes(picture: bytes | None) -> None:
-    pixels = drawn(picture, [[0.25, 0.25, 0.75, 0.75]], offending={0})
+@pytest.mark.parametrize("image", [None, b"no image", white()[:200]], ids=["none", "odd", "cut"])
+def test_what_does_not_decode_is_a_field_with_its_boxes(image: bytes | None) -> None:
+    pixels = drawn(image, [[0.25, 0.25, 0.75, 0.75]], offending={0})
     assert pixels.shape == (320, 640, 3)
     assert np.abs(pixels[5, 5].astype(int) - (138, 143, 152)).max() < 12
     assert reds(pixels).any()
@@ -112,8 +110,8 @@ def test_exif_orientation_is_not_applied() -> None:
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "I;16", "1"])
 def test_pixels_of_any_kind(mode: str) -> None:
-    picture = saved("L", "PNG") if mode == "I;16" else saved(mode, "PNG")
-    assert reds(drawn(picture, [[0.2, 0.2, 0.8, 0.8]], offending={0})).any()
+    image = saved("L", "PNG") if mode == "I;16" else saved(mode, "PNG")
+    assert reds(drawn(image, [[0.2, 0.2, 0.8, 0.8]], offending={0})).any()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The report as a page: self-contained, safe, and with the pictures."""
+"""The report as a page: self-contained, safe, and with the images."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def encoded(kind: str = "JPEG", size: tuple[int, int] = (640, 320), mode: str = 
     return file.getvalue()
 
 
-def sample(picture: bytes | None = None, boxes: object = NO_BOXES, **fields: object) -> Sample:
+def sample(image: bytes | None = None, boxes: object = NO_BOXES, **fields: object) -> Sample:
     given = {
         "place": Place("a.record", 1, 2, "1.jpg"),
         "codes": ("BOX903",),
@@ -87,7 +87,7 @@ def sample(picture: bytes | None = None, boxes: object = NO_BOXES, **fields: obj
         "classes": ("person",),
         **fields,
     }
-    return Sample(picture=picture, boxes=np.asarray(boxes, np.float32), **given)
+    return Sample(image=image, boxes=np.asarray(boxes, np.float32), **given)
 
 
 def decoded(small: Thumbnail) -> Image.Image:
@@ -96,21 +96,21 @@ def decoded(small: Thumbnail) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content)))
 
 
-def test_verdict_counts_remedies_and_sources() -> None:
+def test_verdict_counts_fixes_and_sources() -> None:
     findings = [found("BOX903", f"box {n} is outside", record=n, offset=9 * n) for n in range(300)]
     text = page(make_report(findings, most=250, statistics=some_statistics())).text
     for words in (
         "300 errors in at least 250 of 1,204 images",
-        "What to do next Clip boxes to the picture.",
+        "What to do next Clip boxes to the image.",
         "a.record, record 3, byte 27",
         "196 more images",
         "and 50 more images, not shown here",
-        "error box outside the picture Clip boxes to the picture. 300 findings",
+        "error box outside the image Clip boxes to the image. 300 findings",
         "What was checked: 1 file, 1 shard, 1,204 records",
         "Profile cvat : asked for",
         "Rule BOX903 , from an issue",
         "The trainer stops on coordinates above 1.1.",
-        "What to do: Clip boxes to the picture.",
+        "What to do: Clip boxes to the image.",
         "195 more of these",
         "and 100 more in 1 shard, not shown here",
         "автомобиль",
@@ -187,10 +187,10 @@ def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
     assert "In the files a.record error A shard of the set is missing b.record is" in made.text
     # The severest first, and each rule once.
     assert (
-        "Image by image 1.jpg error Box outside the picture × 3 box 0 is outside "
+        "Image by image 1.jpg error Box outside the image × 3 box 0 is outside "
         "warning Class differs from the map by case or spaces x a.record, record 1"
     ) in made.text
-    assert "2.jpg error Box outside the picture z a.record, record 2" in made.text
+    assert "2.jpg error Box outside the image z a.record, record 2" in made.text
     assert made.text.count("1.jpg error") == 1
     targets = {one["href"] for one in made.all("a")}
     assert targets == {"#LAB906", "#BOX903", "#SET901"}
@@ -221,8 +221,8 @@ def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
     """Where the command line names an option, the page says what can be done there."""
     sources = Path(registry.__file__).parent.glob("*.py")
     calls = [one.value for path in sources for one in ast.walk(ast.parse(path.read_text()))
-             if isinstance(one, ast.keyword) and one.arg == "remedy"]  # fmt: skip
-    advice = [one.remedy for one in registry.all_rules().values()]
+             if isinstance(one, ast.keyword) and one.arg == "fix"]  # fmt: skip
+    advice = [one.fix for one in registry.all_rules().values()]
     advice += [one.value for one in calls if isinstance(one, ast.Constant)]
     options = re.compile(r"--(?!symlinks)[a-z]")  # which is zip's
     told = [text for text in advice if options.search(text)]
@@ -230,7 +230,7 @@ def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
     assert [text for text in map(page_advice, told) if options.search(text)] == []
 
 
-def test_boxes_are_drawn_over_the_picture() -> None:
+def test_boxes_are_drawn_over_the_image() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
     made = page(make_report([found("BOX903", "x")]), sample(encoded(), boxes, offending={1}))
     # The offending one comes last, on top.
@@ -243,7 +243,7 @@ def test_boxes_are_drawn_over_the_picture() -> None:
     assert "object 0: person" in made.text
 
 
-def test_boxes_outside_the_picture_are_seen() -> None:
+def test_boxes_outside_the_image_are_seen() -> None:
     boxes = [[-0.1, 0.2, 0.5, 0.5], [300, 200, 400, 300], [np.inf, 0, 0.5, 0.5]]
     made = page(make_report([found("BOX903", "x")]), sample(encoded(), boxes, offending={0, 1}))
     x, y, width, height = map(float, str(made.all("svg")[0]["viewbox"]).split())
@@ -281,7 +281,7 @@ def test_boxes_that_cannot_be_drawn_are_counted() -> None:
         ("TIFF", "F"),
     ],
 )
-def test_pictures_of_any_kind_become_small_jpegs(kind: str, mode: str) -> None:
+def test_images_of_any_kind_become_small_jpegs(kind: str, mode: str) -> None:
     small = thumbnail(sample(encoded(kind, (1000, 500), mode)))
     assert small.decoded and small.aspect == 2 and decoded(small).size == (480, 240)
 
@@ -293,29 +293,29 @@ def test_sixteen_bits_are_not_all_white() -> None:
     assert pixels.min() < 20 and pixels.max() > 230 and 100 < pixels.mean() < 155
 
 
-def test_a_small_picture_stays_small_and_a_tall_one_fits() -> None:
+def test_a_small_image_stays_small_and_a_tall_one_fits() -> None:
     assert decoded(thumbnail(sample(encoded(size=(20, 10))))).size == (20, 10)
     tall = thumbnail(sample(encoded("PNG", (10, 4000))))
     assert decoded(tall).size[1] == 480 and tall.aspect == pytest.approx(1 / 6)
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "image",
     [
         None,
         b"",
-        b"not a picture",
+        b"not an image",
         encoded()[:200],
         encoded("PNG")[:-30],
         b"%!PS-Adobe-3.0 EPSF-3.0\n",
     ],
     ids=["none", "empty", "garbage", "cut JPEG", "cut PNG", "PostScript"],
 )
-def test_what_does_not_decode_is_a_placeholder_of_the_same_shape(picture: bytes | None) -> None:
-    small = thumbnail(sample(picture))
+def test_what_does_not_decode_is_a_placeholder_of_the_same_shape(image: bytes | None) -> None:
+    small = thumbnail(sample(image))
     assert small.uri.startswith("data:image/svg+xml;base64,")
     assert not small.decoded and small.aspect == 2
-    made = page(make_report([found("BOX903", "x")]), sample(picture, [[0, 0, 1, 1]]))
+    made = page(make_report([found("BOX903", "x")]), sample(image, [[0, 0, 1, 1]]))
     assert len(made.all("g")) == 1
 
 
@@ -326,11 +326,11 @@ def test_absurd_sizes_of_records(size: tuple[int, int]) -> None:
 
 
 def test_a_decompression_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    picture = encoded("PNG", (300, 300))
+    image = encoded("PNG", (300, 300))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300 - 1)
-    assert not thumbnail(sample(picture)).decoded
+    assert not thumbnail(sample(image)).decoded
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300 * 300)
-    assert thumbnail(sample(picture)).decoded
+    assert thumbnail(sample(image)).decoded
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_thousands_of_files_do_not_make_a_page_of_files() -> None:
 
 def test_a_few_outliers_do_not_squeeze_the_columns() -> None:
     statistics = some_statistics()
-    statistics.boxes_in_picture[:4] = 1000
-    statistics.boxes_in_picture[[90, 128]] = 3
+    statistics.boxes_in_image[:4] = 1000
+    statistics.boxes_in_image[[90, 128]] = 3
     made = page(make_report(statistics=statistics))
     assert "4+ boxes: 6" in made.text and "3 boxes: 1,000" in made.text

@@ -113,7 +113,7 @@ def test_boxes_outside_count_at_the_border_and_those_without_numbers_not_at_all(
     assert statistics.centres[0, 0] == 1 and statistics.centres[GRID - 1, GRID - 1] == 1
     assert statistics.centres.sum() == 3  # the middle of an infinite box is nowhere
     assert statistics.sizes[0, 0] == 1 and statistics.sizes.sum() == 4
-    assert statistics.boxes_in_picture[5] == 1
+    assert statistics.boxes_in_image[5] == 1
 
 
 @pytest.mark.filterwarnings("error")

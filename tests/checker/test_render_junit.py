@@ -91,7 +91,7 @@ def test_each_file_is_a_suite_and_each_rule_that_fails_a_failed_test() -> None:
     both = suites(make_report(findings, sources=["a.record", "b.record"]))
     assert list(both) == ["a.record", "b.record"]
     bad, clean = both.values()
-    assert failures(bad) == ["BOX903 box outside the picture"]
+    assert failures(bad) == ["BOX903 box outside the image"]
     failure = bad.find(".//failure")
     assert failure is not None and failure.get("type") == "error"
     assert failure.get("message") == "2 findings, the first: box 1 is outside"
@@ -99,7 +99,7 @@ def test_each_file_is_a_suite_and_each_rule_that_fails_a_failed_test() -> None:
         "a.record, record 1, byte 2 (1.jpg): box 1 is outside",
         "a.record, record 3, byte 4: box 2 is outside",
         "Why: The trainer stops on coordinates above 1.1.",
-        "Remedy: Clip boxes to the picture.",
+        "Fix: Clip boxes to the image.",
     ]
     assert "'A' is 'a' in the map" in (bad.findtext("testcase/system-out") or "")
     assert names(clean) == ["nothing found that fails (error or worse)"]
@@ -152,5 +152,5 @@ def test_hostile_texts_are_text() -> None:
 
 @given(st.text())
 def test_any_text_makes_valid_xml(text: str) -> None:
-    finding = found("BOX903", text, text, item=text, feature=text, remedy=text)
+    finding = found("BOX903", text, text, item=text, feature=text, fix=text)
     suites(make_report([finding], sources=[text, "b"]))

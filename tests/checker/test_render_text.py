@@ -34,13 +34,13 @@ def middle_sized():
                 "BOX903",
                 f"box {number} reaches {number}.5 beyond the right side"
                 if number % 5
-                else f"box {number} lies outside altogether, with no part of it in the picture",
+                else f"box {number} lies outside altogether, with no part of it in the image",
                 f"{'abcdef'[number // 4]}.record",
                 record=number,
                 offset=number * 1000,
                 item=f"{number:06d}.jpg",
                 feature="image/object/bbox/xmax",
-                **({"remedy": "Divide x by the width."} if number == 2 else {}),
+                **({"fix": "Divide x by the width."} if number == 2 else {}),
             )
         )
     for number in range(4):
@@ -58,7 +58,7 @@ def middle_sized():
 
 GOLDEN = """\
 INVALID: 22 errors, 4 warnings, 1 info
-Checked: 6 shards, 1,204 records, 1,200 pictures, 1 box
+Checked: 6 shards, 1,204 records, 1,200 images, 1 box
 Decoded: 1,000 of 1,200 images (an even sample)
 Profile: tf_detection_api (12 of its 12 features are in all of the first 100
   records of the first shard)
@@ -66,34 +66,34 @@ Profile: tf_detection_api (12 of its 12 features are in all of the first 100
 TFR904 error: data checksum is wrong
   b.record, record 7, byte 4096:
     the data's CRC is 0x2db30013, the record says 0x390ce32c
-  Remedy: Copy or download the shard again, or write it anew from the
+  Fix: Copy or download the shard again, or write it anew from the
     annotations.
 
-BOX903 error: box outside the picture (20 in 5 shards)
+BOX903 error: box outside the image (20 in 5 shards)
   a.record, record 0, byte 0, image/object/bbox/xmax (000000.jpg):
-    box 0 lies outside altogether, with no part of it in the picture
+    box 0 lies outside altogether, with no part of it in the image
   a.record, record 1, byte 1000, image/object/bbox/xmax (000001.jpg):
     box 1 reaches 1.5 beyond the right side
   a.record, record 2, byte 2000, image/object/bbox/xmax (000002.jpg):
     box 2 reaches 2.5 beyond the right side
-    Remedy here: Divide x by the width.
+    Fix here: Divide x by the width.
   and 17 more in 5 shards
-  Remedy: Clip boxes to the picture.
+  Fix: Clip boxes to the image.
 
 SET901 error: a shard of the set is missing
   shard 4 of 10 is missing
-  Remedy: Find the missing shard.
+  Fix: Find the missing shard.
 
 LAB906 warning: class differs from the map by case or spaces (4 in 1 shard)
   a.record, record 0, byte 0:
     'Person ' is 'person' in the map
   and 3 more in 1 shard
-  Remedy: Write the class as the label map has it.
+  Fix: Write the class as the label map has it.
 
 ZIP917 info: stray files
   anno.zip:
     __MACOSX/._a.record comes from macOS
-  Remedy: Leave them out when zipping.
+  Fix: Leave them out when zipping.
 
 More about a rule: tfod rules TFR904
 """
@@ -110,7 +110,7 @@ def test_the_whole_text() -> None:
 def test_nothing_found() -> None:
     assert text(make_report()) == (
         "VALID: 0 errors, 0 warnings, 0 infos\n"
-        "Checked: 1 shard, 1,204 records, 1,200 pictures, 1 box\n"
+        "Checked: 1 shard, 1,204 records, 1,200 images, 1 box\n"
         "Decoded: 1,000 of 1,200 images (an even sample)\n"
         "Profile: cvat (asked for)\n"
     )
@@ -133,8 +133,8 @@ def test_same_words_are_said_once_with_their_places() -> None:
 def test_totals_are_true_though_none_is_listed() -> None:
     findings = [found("BOX903", "x", f"{number}.record", record=0) for number in range(7)]
     written = text(make_report(findings, most=0))
-    assert "BOX903 error: box outside the picture (7 in 7 shards)" in written
-    assert "  and 7 more in 7 shards\n  Remedy: Clip boxes to the picture.\n" in written
+    assert "BOX903 error: box outside the image (7 in 7 shards)" in written
+    assert "  and 7 more in 7 shards\n  Fix: Clip boxes to the image.\n" in written
 
 
 @pytest.mark.parametrize(("by_shard", "places"), [(True, 1), (False, 2)])
@@ -156,10 +156,10 @@ def test_findings_of_one_shape_leave_room_for_others() -> None:
     assert "and 51 more" in text(make_report(findings), examples=0)
 
 
-def test_a_remedy_that_all_findings_share_is_said_once() -> None:
-    findings = [found("BOX903", "x", record=n, remedy="Do this.") for n in range(3)]
+def test_a_fix_that_all_findings_share_is_said_once() -> None:
+    findings = [found("BOX903", "x", record=n, fix="Do this.") for n in range(3)]
     written = text(make_report(findings))
-    assert written.count("Do this.") == 1 and "  Remedy: Do this.\n" in written
+    assert written.count("Do this.") == 1 and "  Fix: Do this.\n" in written
 
 
 def test_lines_fit_but_names_stay_whole() -> None:

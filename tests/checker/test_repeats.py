@@ -1,4 +1,4 @@
-"""Names and pictures that come again, against a few lines with dictionaries."""
+"""Names and images that come again, against a few lines with dictionaries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Row(NamedTuple):
     number: int
     filename: str | None
     source_id: str | None
-    picture: int
+    image: int
     height: int | None
     width: int
     boxes: int
@@ -93,7 +93,7 @@ def rows_of(rows: Sequence[Row]) -> Rows:
         for column in (
             [hash_of(one.filename) for one in rows],
             [hash_of(one.source_id) for one in rows],
-            [one.picture for one in rows],
+            [one.image for one in rows],
         )
     ]
     facts = np.array(
@@ -102,19 +102,19 @@ def rows_of(rows: Sequence[Row]) -> Rows:
     return Rows([one.filename for one in rows], [one.source_id for one in rows], hashes, facts)
 
 
-def row(number: int, name: str | None, source_id: str | None, picture: int) -> Row:
+def row(number: int, name: str | None, source_id: str | None, image: int) -> Row:
     """A record; what the comparison does not look at depends on its number."""
     size = 100 + number if number % 3 else None
-    return Row(number, name, source_id, picture, size, number, number % 7)
+    return Row(number, name, source_id, image, size, number, number % 7)
 
 
-def same_picture(number: int) -> int:
-    """A picture's hash: any of 64 bits, never 0."""
+def same_image(number: int) -> int:
+    """An image's hash: any of 64 bits, never 0."""
     return random.Random(number).getrandbits(64) or 1
 
 
 names = st.sampled_from([None, "", *"abcdef", "a\0b", "ä", "\udc80", "x" * 50])
-pictures = st.integers(0, 5).map(lambda number: number and same_picture(number))
+images = st.integers(0, 5).map(lambda number: number and same_image(number))
 
 
 @st.composite
@@ -129,7 +129,7 @@ def some_shards(draw: st.DrawFn) -> list[Shard]:
     )
     made = []
     for work, number in places:
-        values = draw(st.lists(st.tuples(names, names, pictures), max_size=12))
+        values = draw(st.lists(st.tuples(names, names, images), max_size=12))
         rows = [row(place, *one) for place, one in enumerate(values)]
         made.append(Shard(work, number, draw(st.sampled_from(["", "train", "val"])), rows))
     return made
@@ -169,16 +169,16 @@ def expected(shards: Sequence[Shard], most: int) -> Repeats:
             place = RowPlace(shard.work, shard.number, number)
             see(Repeat.FILENAME, shard.subset, one.filename, place)
             see(Repeat.SOURCE_ID, shard.subset, one.source_id, place)
-            if see(Repeat.PICTURE, shard.subset, one.picture, place):
-                known = first_of_all.setdefault(one.picture, place)
+            if see(Repeat.IMAGE, shard.subset, one.image, place):
+                known = first_of_all.setdefault(one.image, place)
                 if known is not place:
                     pairs.setdefault(Repeat.SHARED, []).append((place, known))
     counts = Counter(
         (kind, later.work, later.shard) for kind, found in pairs.items() for later, _ in found
     )
-    subsets = Counter(picture for kind, _, picture in first if kind is Repeat.PICTURE)
-    for (kind, _, picture), place in first.items():
-        if kind is Repeat.PICTURE and subsets[picture] > 1:
+    subsets = Counter(image for kind, _, image in first if kind is Repeat.IMAGE)
+    for (kind, _, image), place in first.items():
+        if kind is Repeat.IMAGE and subsets[image] > 1:
             counts[Repeat.ELSEWHERE, place.work, place.shard] += 1
     return Repeats(most, {kind: found[:most] for kind, found in pairs.items()}, counts)
 
@@ -347,7 +347,7 @@ def test_ranges_of_a_block_make_up_the_block(count: int, tmp_path: Path) -> None
             assert (part["key"] // (1 << 64 - 6) == one).all()
     assert len(block.keyed_rows(Key.FILENAME)) == count
     assert len(block.keyed_rows(Key.SOURCE_ID)) == 0
-    assert len(block.keyed_rows(Key.PICTURE)) == count - len(range(0, count, 5))
+    assert len(block.keyed_rows(Key.IMAGE)) == count - len(range(0, count, 5))
 
 
 @given(shards=some_shards(), flush_after=st.integers(1, 20), data=st.data())

@@ -52,7 +52,7 @@ def test_titles_are_unique_and_short() -> None:
 @pytest.mark.parametrize("code", RULES)
 def test_texts_are_sentences(code: str) -> None:
     rule = RULES[code]
-    for text in (rule.why, rule.remedy):
+    for text in (rule.why, rule.fix):
         assert text == text.strip() and text.endswith(".") and not text.endswith("..")
         assert "\n" not in text and "  " not in text
         assert not text[0].islower() or re.match(r"(tfod |[a-z]+[_./])", text)
@@ -79,7 +79,7 @@ class TestCommand:
         said = " ".join(capsys.readouterr().out.split())
         rule = RULES["IMG001"]
         assert said.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
-        assert f" Remedy: {rule.remedy} Source: {rule.source} Profiles: off in cvat" in said
+        assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in said
 
     def test_a_family(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", "box"]) == 0

@@ -50,7 +50,7 @@ def figures_of(draw: st.DrawFn, label_map: str | None) -> Figures:
     """Figures of some records."""
     counts = np.array(draw(st.lists(st.integers(0, 3), max_size=3)), np.int64)
     corners = np.random.default_rng(int(counts.sum())).random((int(counts.sum()), 4))
-    statistics = Statistics(picture_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
+    statistics = Statistics(image_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
     statistics.add_boxes(corners, counts)
     uses = draw(st.lists(st.tuples(st.sampled_from(["cat", None]), st.integers(1, 2))))
     seen = draw(st.sets(st.integers(0, 9), max_size=3))
@@ -66,7 +66,7 @@ def summaries(draw: st.DrawFn, work: int, number: int, name: str) -> ShardSummar
         name,
         "train",
         records=draw(st.integers(0, 9)),
-        pictures=draw(st.integers(0, 9)),
+        images=draw(st.integers(0, 9)),
         decoded=draw(st.integers(0, 9)),
         boxes=draw(st.integers(0, 9)),
         keys=frozenset(draw(st.sets(st.sampled_from(["k1", "k2", "k3"])))),
@@ -203,12 +203,12 @@ def test_the_features_of_many_shards_are_held_once() -> None:
 
 
 def test_parts_of_a_shard_make_up_the_shard() -> None:
-    first = ShardSummary(0, 0, "a", "train", "m", ("r",), records=2, pictures=1, decoded=1, boxes=5)
+    first = ShardSummary(0, 0, "a", "train", "m", ("r",), records=2, images=1, decoded=1, boxes=5)
     second = replace(first, work=1, records=3, boxes=1, keys=frozenset("xy"), has_defects=True)
     other = replace(first, work=1 << _PART_BITS, name="b")
     third = replace(first, work=2, records=4, keys=frozenset("z"))
     whole = replace(
-        first, records=9, pictures=3, decoded=3, boxes=11, keys=frozenset("xyz"), has_defects=True
+        first, records=9, images=3, decoded=3, boxes=11, keys=frozenset("xyz"), has_defects=True
     )
     assert joined_parts([first, second, third, other]) == [whole, other]
 
@@ -216,7 +216,7 @@ def test_parts_of_a_shard_make_up_the_shard() -> None:
 def test_a_shard_is_added_with_what_it_has_shown() -> None:
     result = WorkResult(3, Findings(10))
     examined = Examined(
-        "a", Findings(10), records=4, pictures=3, decoded=1, boxes=2, keys={"k"}, seen={7}
+        "a", Findings(10), records=4, images=3, decoded=1, boxes=2, keys={"k"}, seen={7}
     )
     examined.uses["cat", 1] += 2
     examined.findings.keep(finding("TFR901", "a", 1))
@@ -226,7 +226,7 @@ def test_a_shard_is_added_with_what_it_has_shown() -> None:
         replace(
             summary,
             records=4,
-            pictures=3,
+            images=3,
             decoded=1,
             boxes=2,
             keys=frozenset({"k"}),

@@ -18,7 +18,7 @@ from PIL import Image
 from tfod.check.collector import Collector
 from tfod.check.cvat_xml import read_cvat_xml
 from tfod.check.finding import Place
-from tfod.check.frames import PictureRow, judge_task
+from tfod.check.frames import ImageRow, judge_task
 from tfod.check.profile import Policy
 from tfod.check.rules.task import nearest_label
 from tfod.check.task import Frame, Task, load_task
@@ -170,7 +170,7 @@ def write(tmp_path: Path) -> Write:
     return write_file
 
 
-def jpeg_picture(height: int, width: int) -> bytes:
+def jpeg_image(height: int, width: int) -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (width, height)).save(data, "JPEG")
     return data.getvalue()
@@ -181,14 +181,12 @@ def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) ->
     return Task(labels=None, frames=frames, **options)
 
 
-def row(
-    name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1
-) -> PictureRow:
-    return PictureRow(Place("train.record", number, 0, name), name, *size, boxes)
+def row(name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1) -> ImageRow:
+    return ImageRow(Place("train.record", number, 0, name), name, *size, boxes)
 
 
 def judged(
-    task: Task, rows: Sequence[PictureRow] = (), classes: dict[str, int] | None = None
+    task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
     collector = Collector(Policy(), 1000)
     judge_task(task, iter(rows), classes or {}, collector)
@@ -197,7 +195,7 @@ def judged(
 
 
 def codes(task: Task, *names: str) -> list[str]:
-    """Codes for pictures of these names; coverage is a matter of its own."""
+    """Codes for images of these names; coverage is a matter of its own."""
     rows = [row(name, number) for number, name in enumerate(names)]
     return [code for code, _ in judged(task, rows) if code != "TSK005"]
 
@@ -234,14 +232,14 @@ class TestLoading:
         task = load_task(cvat_xml=write("a.xml", video("job", start=5, stop=9, segment=5)))
         assert [frame.number for frame in task.frames or ()] == [5, 6, 7, 8, 9]
 
-    def test_pictures_as_video_have_no_names(self, write: Write) -> None:
+    def test_images_as_video_have_no_names(self, write: Write) -> None:
         path = write("a.xml", video(mode="annotation"))
         task = load_task(cvat_xml=path)
         assert task.frames is None
         found = judged(task, [row("a.jpg")], {"person": 1})
-        assert found == [("TSK007", f"{path} names no frames, so that pictures were not compared")]
+        assert found == [("TSK007", f"{path} names no frames, so that images were not compared")]
         folder = Path(path).parent
-        write("x/a.jpg", jpeg_picture(10, 20))
+        write("x/a.jpg", jpeg_image(10, 20))
         assert load_task(cvat_xml=path, images=str(folder)).without_frames is None
 
     def test_project(self, write: Write) -> None:
@@ -265,9 +263,9 @@ class TestLoading:
         assert load_task(cvat_labels=path) == Task(labels=frozenset({"кот"}))
 
     def test_images_on_disk(self, write: Write, tmp_path: Path) -> None:
-        write("in/b.JPG", jpeg_picture(10, 20))
-        write("in/sub/a.jpg", jpeg_picture(30, 40))
-        write("in/broken.png", b"no picture")
+        write("in/b.JPG", jpeg_image(10, 20))
+        write("in/sub/a.jpg", jpeg_image(30, 40))
+        write("in/broken.png", b"no image")
         write("in/empty.png", b"")
         write("in/notes.txt", b"")
         assert load_task(images=str(tmp_path / "in")).frames == (
@@ -352,7 +350,7 @@ class TestBadInput:
         for options in ({"cvat_xml": nowhere}, {"cvat_labels": nowhere}, {"images": nowhere}):
             with pytest.raises(TfodError, match="nowhere"):
                 load_task(**options)
-        with pytest.raises(TfodError, match="holds no pictures"):
+        with pytest.raises(TfodError, match="holds no images"):
             load_task(images=str(tmp_path))
         with pytest.raises(TfodError, match="cannot be read"):
             load_task(cvat_xml=str(tmp_path))
@@ -495,9 +493,9 @@ class TestMatching:
     def test_tsk002(self) -> None:
         found = judged(self.TASK, [row("images/Day-A.jpg"), row("day/zzz.jpg"), row("x")])
         assert [message for code, message in found if code == "TSK002"] == [
-            "picture 'images/Day-A.jpg' matches no frame of the task",
-            "picture 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
-            "picture 'x' matches no frame of the task",
+            "image 'images/Day-A.jpg' matches no frame of the task",
+            "image 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
+            "image 'x' matches no frame of the task",
         ]
         assert codes(self.TASK, "") == ["TSK002"]
 
@@ -506,7 +504,7 @@ class TestMatching:
         # Beside the deepest name, so that no folder is taken to be lacking.
         rows = [row("night/x/c.v1.jpg"), row(name)]
         message = judged(self.TASK, rows)[1][1]
-        assert message == f"picture {name!r} matches no frame of the task; " + (
+        assert message == f"image {name!r} matches no frame of the task; " + (
             "the nearest is 'day/a.jpg'"
         )
 
@@ -514,7 +512,7 @@ class TestMatching:
         found = judged(self.TASK, [row("000001.jpg")])
         assert found[0] == (
             "TSK003",
-            "picture '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
+            "image '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
         )
         on_disk = task_of("a.jpg", "b.jpg", numbers_guessed=True)
         assert judged(on_disk, [row("1.jpg")])[0][1].endswith("in the order of their names")
@@ -534,32 +532,31 @@ class TestMatching:
         assert found[:2] == [
             (
                 "TSK002",
-                "picture 'frame_000003' matches no frame of the task; the nearest is "
-                "'frame_000000'",
+                "image 'frame_000003' matches no frame of the task; the nearest is 'frame_000000'",
             ),
             (
                 "TSK003",
-                "picture 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
+                "image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
                 "'frame_000010' for the digits after its sixth letter",
             ),
         ]
-        assert found[2][1].startswith("picture 'camera2.jpg' is the name of no frame and goes to")
+        assert found[2][1].startswith("image 'camera2.jpg' is the name of no frame and goes to")
 
     def test_tsk004(self) -> None:
         found = judged(
             self.TASK, [row("day/a.jpg", size=(50, 200)), row("day/b.jpg", 1, (200, 100))]
         )
         assert [one for one in found if one[0] == "TSK004"] == [
-            ("TSK004", "picture is 200x50, frame 'day/a.jpg' is 200x100"),
+            ("TSK004", "image is 200x50, frame 'day/a.jpg' is 200x100"),
             (
                 "TSK004",
-                "picture is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
+                "image is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
                 "orientation does",
             ),
         ]
 
     def test_tsk004_needs_both_sizes(self) -> None:
-        nameless = PictureRow(Place(), "day/a.jpg", None, None, 1)
+        nameless = ImageRow(Place(), "day/a.jpg", None, None, 1)
         assert "TSK004" not in dict(judged(self.TASK, [nameless]))
         unsized = Task(frames=(Frame("a.jpg", 0, None, None),))
         assert codes(unsized, "a.jpg") == []
@@ -582,8 +579,8 @@ class TestMatching:
     def test_tsk006(self) -> None:
         found = judged(task_of("a.jpg"), [row("a.jpg", 3), row("a.png", 4), row("0", 5)])
         assert [message for code, message in found if code == "TSK006"] == [
-            "picture 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
-            "picture '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
+            "image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
+            "image '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
         ]
 
     def test_tsk006_frames_that_differ_in_extension(self) -> None:

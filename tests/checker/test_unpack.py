@@ -10,7 +10,7 @@ from tfod.check.unpack import unpack_shards
 from tfod.tfrecord.shards import find_shards
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.zip_forge import Item, forge, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
@@ -18,7 +18,7 @@ LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    record = encode({**picture(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
     (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
     return Path(path).read_bytes()
 

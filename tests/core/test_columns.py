@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tfod.detection import keys
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, Keypoints
-from tfod.detection.roles import KERAS_COCO, Roles
+from tfod.detection.field_mapping import KERAS_COCO, FieldMapping
 from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.example import (
@@ -27,7 +27,7 @@ from tfod.example.example import (
 from tfod.example.wire import Kind
 from tfod.tfrecord.records import read_record_batch_stream
 
-from tests.conftest import encode, frame, objects, picture
+from tests.conftest import encode, frame, image, objects
 
 ENCODERS: Mapping[Kind, Any] = {
     Kind.BYTES: bytes_feature,
@@ -176,7 +176,11 @@ VALUES: Mapping[Kind, st.SearchStrategy[Any]] = {
     Kind.FLOAT: st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     Kind.INT64: st.integers(0, 3),
 }
-MAPPINGS = [Roles(), KERAS_COCO, Roles(filename="own", box=("bbox",), image_id="image_id")]
+MAPPINGS = [
+    FieldMapping(),
+    KERAS_COCO,
+    FieldMapping(filename="own", box=("bbox",), image_id="image_id"),
+]
 
 
 @st.composite
@@ -224,7 +228,7 @@ class TestDetections:
     @settings(max_examples=60)
     @given(st.lists(payloads(), max_size=5), st.sampled_from(MAPPINGS))
     def test_a_batch_says_of_each_record_what_it_says_alone(
-        self, records: list[bytes], mapping: Roles
+        self, records: list[bytes], mapping: FieldMapping
     ) -> None:
         batch = batch_of(*records)
         together = Detections(batch, mapping)
@@ -247,7 +251,7 @@ class TestDetections:
 
     def test_what_is_generated_has_boxes_and_problems(self) -> None:
         """Or the property would hold of nothing."""
-        sound = encode(picture() | objects([(0, 0, 1, 1)], text=["cat"]))
+        sound = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
         found = Detections(batch_of(sound, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"]))))
         assert [one.row for one in found.problems] == [2, 3]
         assert found.box_splits.tolist() == [0, 0, 1, 1, 2]

@@ -14,14 +14,14 @@ from tfod.detection.describe import describe
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.version import __version__
 
-from tests.conftest import objects, picture
+from tests.conftest import image, objects
 
 
 def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     shard = make_shard(
         "s",
-        picture("a.jpg") | objects([[0, 0, 1, 1]] * 2, ["cat", "кошка"], [1, 2]),
-        picture("b.jpg") | {"image/format": "jpg", "odd": []},
+        image("a.jpg") | objects([[0, 0, 1, 1]] * 2, ["cat", "кошка"], [1, 2]),
+        image("b.jpg") | {"image/format": "jpg", "odd": []},
     )
     assert cli.main(["describe", shard]) == 0
     said = capsys.readouterr().out
@@ -69,7 +69,7 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_many_classes_fit_eighty_columns(make_shard) -> None:
     names = [f"class number {n}" for n in range(30)]
-    shard = make_shard("s", picture() | objects([[0, 0, 1, 1]] * 30, names))
+    shard = make_shard("s", image() | objects([[0, 0, 1, 1]] * 30, names))
     lines = describe(shard).to_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.endswith("and 10 more") for line in lines)

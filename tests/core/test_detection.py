@@ -19,7 +19,7 @@ from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 numbers = st.floats(width=32, allow_nan=False)
@@ -114,7 +114,7 @@ def test_nothing_is_an_empty_detection() -> None:
 
 
 def test_empty_lists_of_another_kind_are_nothing() -> None:
-    detection = decode_detection(Example.from_bytes(encode(picture() | objects([], [], []))))
+    detection = decode_detection(Example.from_bytes(encode(image() | objects([], [], []))))
     assert len(detection.boxes) == 0 and detection.class_text is None
 
 
@@ -198,14 +198,14 @@ def test_numerical_masks_of_a_record_without_size() -> None:
 
 
 def test_lists_that_are_not_one_value_an_object_are_told() -> None:
-    record = picture() | objects([[0, 0, 1, 1]]) | {"image/object/difficult": [0, 1]}
+    record = image() | objects([[0, 0, 1, 1]]) | {"image/object/difficult": [0, 1]}
     found = decode_detection(Example.from_bytes(encode(record)))
     assert found.attributes == {}
     assert found.oddities == ["image/object/difficult is not one value an object, not read"]
 
 
 def test_errors_name_the_place() -> None:
-    record = picture() | objects([[0, 0, 1, 1]], ["a"], [1]) | {"image/object/bbox/ymax": []}
+    record = image() | objects([[0, 0, 1, 1]], ["a"], [1]) | {"image/object/bbox/ymax": []}
     with pytest.raises(RecordError) as caught:
         decode_detection(Example.from_bytes(encode(record), "s.record"))
     assert str(caught.value) == (

@@ -15,7 +15,7 @@ from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
     CsvError,
-    CsvPicture,
+    CsvImage,
     is_detection_csv,
     read_detection_csv,
     write_detection_csv,
@@ -24,7 +24,7 @@ from tfod.tfrecord.publishing import WriteError
 
 HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
-R1 = CsvPicture("r-1.jpg", 640, 480, (CsvBox("raccoon", (81, 88, 522, 408)),))
+R1 = CsvImage("r-1.jpg", 640, 480, (CsvBox("raccoon", (81, 88, 522, 408)),))
 
 
 def write(tmp_path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -49,9 +49,9 @@ class TestReading:
             "raccoon,81,522,88,408,480,640,r-1.jpg\n",
         ],
     )
-    def test_spellings_of_one_picture(self, tmp_path: Path, text: str) -> None:
+    def test_spellings_of_one_image(self, tmp_path: Path, text: str) -> None:
         found = read_detection_csv(write(tmp_path, text))
-        assert (found.pictures, found.other_columns, found.liberties) == ((R1,), (), ())
+        assert (found.images, found.other_columns, found.liberties) == ((R1,), (), ())
 
     @pytest.mark.parametrize(
         ("text", "liberty"),
@@ -63,40 +63,40 @@ class TestReading:
     )
     def test_liberties_are_said(self, tmp_path: Path, text: str, liberty: str) -> None:
         found = read_detection_csv(write(tmp_path, text))
-        assert found.pictures == (R1,)
+        assert found.images == (R1,)
         assert len(found.liberties) == 1 and liberty in found.liberties[0]
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
     def test_names_of_any_script(self, tmp_path: Path, encoding: str) -> None:
         text = f'{HEADER}\n"кадр, 1.jpg",10,10,"étoile ""x""",1,2,3,4\n'
-        (found,) = read_detection_csv(write(tmp_path, text, encoding)).pictures
+        (found,) = read_detection_csv(write(tmp_path, text, encoding)).images
         assert (found.filename, found.boxes[0].class_name) == ("кадр, 1.jpg", 'étoile "x"')
 
     def test_rows_are_grouped_in_the_order_of_first_appearance(self, tmp_path: Path) -> None:
         rows = ["b.jpg,10,10,x,1,1,2,2", "a.jpg,10,10,y,1,1,2,2", "b.jpg,10,10,z,0,0.5,2,2.25"]
         found = read_detection_csv(write(tmp_path, "\n".join([HEADER, *rows])))
-        assert [(p.filename, [b.class_name for b in p.boxes]) for p in found.pictures] == [
+        assert [(p.filename, [b.class_name for b in p.boxes]) for p in found.images] == [
             ("b.jpg", ["x", "z"]),
             ("a.jpg", ["y"]),
         ]
-        assert found.pictures[0].boxes[1].corners == (0, 0.5, 2, 2.25)
+        assert found.images[0].boxes[1].corners == (0, 0.5, 2, 2.25)
 
     def test_other_columns_are_named(self, tmp_path: Path) -> None:
         text = f",{HEADER},difficult\n0,r-1.jpg,640,480,raccoon,81,88,522,408,1\n"
         found = read_detection_csv(write(tmp_path, text))
-        assert found.pictures == (R1,) and found.other_columns == ("", "difficult")
+        assert found.images == (R1,) and found.other_columns == ("", "difficult")
 
     def test_sizes_may_be_missing(self, tmp_path: Path) -> None:
         text = "filename,class,xmin,ymin,xmax,ymax\nr.jpg,x,1,2,3,4\n"
-        (found,) = read_detection_csv(write(tmp_path, text)).pictures
+        (found,) = read_detection_csv(write(tmp_path, text)).images
         assert (found.width, found.height) == (None, None)
 
-    def test_a_picture_without_boxes(self, tmp_path: Path) -> None:
+    def test_a_image_without_boxes(self, tmp_path: Path) -> None:
         found = read_detection_csv(write(tmp_path, f"{HEADER}\nn.jpg,10,20,,,,,\n"))
-        assert found.pictures == (CsvPicture("n.jpg", 10, 20),)
+        assert found.images == (CsvImage("n.jpg", 10, 20),)
 
     def test_only_a_header(self, tmp_path: Path) -> None:
-        assert read_detection_csv(write(tmp_path, HEADER)).pictures == ()
+        assert read_detection_csv(write(tmp_path, HEADER)).images == ()
 
     def test_normalized_coordinates_are_suspected(self, tmp_path: Path) -> None:
         text = f"{HEADER}\nr.jpg,640,480,x,0.1,0.1,0.5,1\n"
@@ -105,7 +105,7 @@ class TestReading:
 
     def test_the_corpus(self, corpus: Path) -> None:
         found = read_detection_csv(corpus / "hyphal-tips" / "train_labels.csv")
-        assert len(found.pictures) == 226 and sum(len(p.boxes) for p in found.pictures) == 967
+        assert len(found.images) == 226 and sum(len(p.boxes) for p in found.images) == 967
 
 
 BAD_ROWS = [
@@ -124,7 +124,7 @@ BAD_ROWS = [
     ("r.jpg,10,10,x,1,9,3,4", "ymin 9 is greater than ymax 4"),
     (
         "good.jpg,30,10,x,1,2,3,4",
-        "says 30 x 10 pixels, and row 2 of the same picture says 10 x 10",
+        "says 30 x 10 pixels, and row 2 of the same image says 10 x 10",
     ),
 ]
 GOOD = "good.jpg,10,10,x,1,2,3,4"
@@ -140,7 +140,7 @@ class TestBadRows:
         said = []
         found = read_detection_csv(path, lambda error, number: said.append((str(error), number)))
         assert said == [(str(raised.value), 3)]
-        assert [len(one.boxes) for one in found.pictures] == [2]
+        assert [len(one.boxes) for one in found.images] == [2]
 
     @pytest.mark.parametrize(
         ("text", "cause"),
@@ -184,9 +184,9 @@ names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filt
 corners = st.tuples(
     *[st.one_of(st.integers(-9, 9999).map(float), st.floats(-9, 1e9)) for _ in range(4)]
 ).map(lambda c: (min(c[0], c[2]), min(c[1], c[3]), max(c[0], c[2]), max(c[1], c[3])))
-pictures = st.lists(
+images = st.lists(
     st.builds(
-        CsvPicture,
+        CsvImage,
         names,
         st.integers(1, 10_000),
         st.integers(1, 10_000),
@@ -199,19 +199,19 @@ pictures = st.lists(
 
 class TestWriting:
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(written=pictures)
+    @given(written=images)
     def test_what_is_written_is_read(self, tmp_path: Path, written: tuple) -> None:
         path = tmp_path / "x.csv"
         write_detection_csv(path, written)
         first = path.read_bytes()
-        assert read_detection_csv(path).pictures == written
+        assert read_detection_csv(path).images == written
         write_detection_csv(path, written)
         assert path.read_bytes() == first
 
     def test_the_bytes(self, tmp_path: Path) -> None:
         path = tmp_path / "x.csv"
         boxes = (CsvBox("a,b", (1.0, 2.5, 3.0, 4.0)), CsvBox("é", (0, 0, 1e6, 0.1)))
-        write_detection_csv(path, [CsvPicture("n.jpg", 5, 6), CsvPicture("r.jpg", 7, 8, boxes)])
+        write_detection_csv(path, [CsvImage("n.jpg", 5, 6), CsvImage("r.jpg", 7, 8, boxes)])
         assert path.read_bytes().decode().split("\r\n") == [
             HEADER,
             'r.jpg,7,8,"a,b",1,2.5,3,4',
@@ -221,14 +221,14 @@ class TestWriting:
 
     def test_pandas_reads_it_as_the_script_does(self, tmp_path: Path) -> None:
         pandas = pytest.importorskip("pandas")
-        write_detection_csv(tmp_path / "x.csv", [R1, CsvPicture("n.jpg", 5, 6)])
+        write_detection_csv(tmp_path / "x.csv", [R1, CsvImage("n.jpg", 5, 6)])
         frame = pandas.read_csv(tmp_path / "x.csv")
         assert frame.values.tolist() == [["r-1.jpg", 640, 480, "raccoon", 81, 88, 522, 408]]
 
     def test_the_corpus_comes_back_byte_for_byte(self, tmp_path: Path, corpus: Path) -> None:
         """pandas wrote it with bare line feeds; ours are those of RFC 4180."""
         path = corpus / "hyphal-tips" / "test_labels.csv"
-        write_detection_csv(tmp_path / "x.csv", read_detection_csv(path).pictures)
+        write_detection_csv(tmp_path / "x.csv", read_detection_csv(path).images)
         with open(path, newline="") as file:
             rows = list(csv.reader(file))
         assert (tmp_path / "x.csv").read_bytes() == "".join(
@@ -243,7 +243,7 @@ class TestWriting:
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16));"
             "box = CsvBox('x', (1.0, 2.0, 3.0, 4.0));"
-            "many = (CsvPicture(f'{i}.jpg', 1, 1, (box,)) for i in range(1 << 17));"
+            "many = (CsvImage(f'{i}.jpg', 1, 1, (box,)) for i in range(1 << 17));"
             "write_detection_csv(sys.argv[1], many)"
         )
         done = subprocess.run(

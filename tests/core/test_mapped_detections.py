@@ -1,4 +1,4 @@
-"""Shards of any keys, read by the roles of their keys."""
+"""Shards of any keys, read by a field mapping."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.convert.keras_coco import Annotation, encode_annotations
-from tfod.detection import roles
-from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection import field_mapping
+from tfod.detection.classification import LabelProfile, encode_labelled_image
 from tfod.detection.columns import Detections
 from tfod.detection.detection import ImageLabel
+from tfod.detection.field_mapping import (
+    KERAS_COCO,
+    FieldMapping,
+    classification_field_mapping,
+    is_keras_coco,
+)
 from tfod.detection.label_map import LabelMapItem
 from tfod.detection.labels_file import labels_text, read_labels
-from tfod.detection.roles import KERAS_COCO, Roles, classification_roles, is_keras_coco
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.counted_names import FileName, file_names, parse_file_name
 from tfod.tfrecord.label_files import find_labels
 
-from tests.conftest import encode, objects, picture
-from tests.picture_kinds import HEIGHT, WIDTH, saved
+from tests.conftest import encode, image, objects
+from tests.image_kinds import HEIGHT, WIDTH, saved
 
 PNG = saved("RGB", "PNG")
 
@@ -33,7 +38,7 @@ def example(features: Mapping[str, Any]) -> Example:
     return Example.from_bytes(encode(features), "s.tfrecord")
 
 
-def decode(features: Mapping[str, Any], how: Roles, *repeating: str) -> Detections:
+def decode(features: Mapping[str, Any], how: FieldMapping, *repeating: str) -> Detections:
     return Detections(example(features).batch, how, repeating)
 
 
@@ -49,17 +54,17 @@ def keras(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-class TestRoles:
+class TestFieldMapping:
     def test_the_usual_ones_read_as_the_usual_decoder(self) -> None:
         record = (
-            picture()
+            image()
             | objects([(0.1, 0.2, 0.3, 0.4)], text=["cat"], label=[3])
             | {"image/object/difficult": [1], "image/class/label": [2], "image/object/area": [4.5]}
         )
-        by_roles = decode(record, Roles())[0]
+        by_field_mapping = decode(record, FieldMapping())[0]
         usual = decode_detection(example(record))
-        assert by_roles.boxes.tolist() == usual.boxes.tolist()
-        assert vars(by_roles) | {"boxes": 0} == vars(usual) | {"boxes": 0}
+        assert by_field_mapping.boxes.tolist() == usual.boxes.tolist()
+        assert vars(by_field_mapping) | {"boxes": 0} == vars(usual) | {"boxes": 0}
 
     def test_other_keys(self) -> None:
         found = decode(
@@ -74,7 +79,7 @@ class TestRoles:
                 "name": ["cat"],
                 "weather": "fog",
             },
-            Roles.only(
+            FieldMapping.only(
                 filename="file",
                 height="h",
                 width="w",
@@ -90,26 +95,28 @@ class TestRoles:
         assert found.image_ids[0] is None and not found.annotation_ids(0)
 
     def test_a_role_that_is_none_leaves_its_usual_key_out(self) -> None:
-        record = picture() | objects([(0, 0, 1, 1)], text=["cat"], label=[3])
-        found = decode(record, Roles(filename=None, class_text=None, class_label=None))[0]
+        record = image() | objects([(0, 0, 1, 1)], text=["cat"], label=[3])
+        found = decode(record, FieldMapping(filename=None, class_text=None, class_label=None))[0]
         assert found.filename is None and found.class_text is None and found.class_label is None
         assert len(found.boxes) == 1 and found.height == 100
-        assert not len(decode(record, Roles(class_text=None, class_label=None, box=()))[0].boxes)
+        assert not len(
+            decode(record, FieldMapping(class_text=None, class_label=None, box=()))[0].boxes
+        )
 
     def test_a_key_that_has_the_usual_name_of_another_role(self) -> None:
-        found = decode({"image/filename": "7", "image/source_id": "a"}, Roles.only(
+        found = decode({"image/filename": "7", "image/source_id": "a"}, FieldMapping.only(
             filename="image/source_id", source_id="image/filename"
         ))[0]  # fmt: skip
         assert (found.filename, found.source_id) == ("a", "7")
 
     def test_keys_that_only_repeat_what_others_say(self) -> None:
-        how = Roles.only(encoded="image_raw", image_class_label="label")
+        how = FieldMapping.only(encoded="image_raw", image_class_label="label")
         found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth")[0]
         assert not found.unread_keys and found.image_labels == [ImageLabel(None, 3)]
         assert bytes(found.encoded or b"") == PNG
 
     def test_errors_name_the_key_of_the_record(self) -> None:
-        how = Roles.only(class_label="ids", box=("a", "b", "c", "d"))
+        how = FieldMapping.only(class_label="ids", box=("a", "b", "c", "d"))
         with pytest.raises(RecordError) as said:
             _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)[0]
         assert str(said.value).startswith("s.tfrecord, record 0, byte 0: ids holds 2 values for 1")
@@ -128,7 +135,7 @@ class TestBoxesInPixels:
         assert found[0].unread_keys == []
 
     def test_size_from_the_record_comes_first(self) -> None:
-        how = Roles.only(height="h", width="w", encoded="image", box=("bbox",))
+        how = FieldMapping.only(height="h", width="w", encoded="image", box=("bbox",))
         found = decode({"image": PNG, "h": 50, "w": 100, "bbox": [10.0, 10.0, 40.0, 20.0]}, how)
         assert found[0].boxes.tolist() == np.array([[0.1, 0.2, 0.5, 0.6]], "<f4").tolist()
 
@@ -137,14 +144,14 @@ class TestBoxesInPixels:
             keras(bbox=[0.0] * 8, category_id=[1, 2], id=[3, 4], area=[1.0, 2.0]), KERAS_COCO
         )
         assert len(found[0].boxes) == 2 and found.annotation_ids(0) == [3, 4]
-        alone = Roles.only(encoded="image", box=("bbox",))
+        alone = FieldMapping.only(encoded="image", box=("bbox",))
         assert decode({"image": b"?"}, alone)[0].boxes.shape == (0, 4)
 
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
             ({"bbox": [1.0, 2.0, 3.0]}, "bbox holds 3 numbers, expected four for each object"),
-            ({"image": b"no picture"}, "bbox is in pixels, and the picture's size is not known"),
+            ({"image": b"no image"}, "bbox is in pixels, and the image's size is not known"),
             ({"bbox": [1, 2, 3, 4]}, "bbox is int64_list, expected float_list"),
             ({"category_id": "cat"}, "category_id is bytes_list, expected int64_list"),
             ({"image_id": [1, 2]}, "image_id holds 2 values, expected one"),
@@ -157,7 +164,7 @@ class TestBoxesInPixels:
             _ = decode(keras(**changes), KERAS_COCO)[0]
         assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {said}")
 
-    def test_the_picture_may_be_numbered_by_a_text(self) -> None:
+    def test_the_image_may_be_numbered_by_a_text(self) -> None:
         assert decode(keras(image_id="n01"), KERAS_COCO).image_ids[0] == "n01"
         assert decode({**keras(), "image_id": []}, KERAS_COCO).image_ids[0] is None
 
@@ -174,7 +181,7 @@ class TestRecognition:
         ],
     )
     def test_classification(self, features: Any, encoded: str, label: Any, text: Any) -> None:
-        found = classification_roles(example(features))
+        found = classification_field_mapping(example(features))
         assert found is not None
         assert (found.encoded, found.image_class_label, found.image_class_text) == (
             encoded,
@@ -195,7 +202,7 @@ class TestRecognition:
         ],
     )
     def test_no_classification(self, features: Any) -> None:
-        assert classification_roles(example(features)) is None
+        assert classification_field_mapping(example(features)) is None
 
     def test_keras(self) -> None:
         assert is_keras_coco(example(keras()))
@@ -207,7 +214,7 @@ class TestRecognition:
         from tfod.detection.schema import PROFILES
 
         for name in ("keras_coco", "image_classification", "image_label"):
-            assert getattr(roles, name.upper()).all_keys <= PROFILES[name].keys()
+            assert getattr(field_mapping, name.upper()).all_keys <= PROFILES[name].keys()
 
 
 class TestWriting:
@@ -242,13 +249,13 @@ class TestWriting:
     def test_names_of_others(self, name: str, found: FileName | None) -> None:
         assert parse_file_name(name) == found
 
-    def test_labelled_pictures(self) -> None:
-        made = encode_labelled_picture(
+    def test_labelled_images(self) -> None:
+        made = encode_labelled_image(
             LabelProfile.IMAGE_CLASSIFICATION, saved("L", "PNG"), "a.png", (HEIGHT, WIDTH), 2
         )
         wanted = {"height": HEIGHT, "width": WIDTH, "depth": 1, "label": 2}
         assert made == encode({**wanted, "image_raw": saved("L", "PNG"), "filename": "a.png"})
-        made = encode_labelled_picture(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
+        made = encode_labelled_image(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
         wanted = {"width": 2, "height": 1, "channels": 3, "label": -1}
         assert made == encode({**wanted, "image": b"?", "filename": "a"})
 

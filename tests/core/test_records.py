@@ -161,8 +161,8 @@ def test_forged_length_allocates_nothing() -> None:
     ("content", "what"),
     [
         (b"PK\x03\x04" + bytes(30), "a zip archive"),
-        (b"\xff\xd8\xff\xe0" + bytes(30), "a JPEG picture"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(30), "a PNG picture"),
+        (b"\xff\xd8\xff\xe0" + bytes(30), "a JPEG image"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(30), "a PNG image"),
         (b"\n<!DOCTYPE html><html></html>", "an HTML page"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
         (b'{"a": 1, "b": [2, 3]}', "JSON text"),
@@ -173,7 +173,7 @@ def test_forged_length_allocates_nothing() -> None:
 def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None:
     error = failure(content)
     assert what in error.cause
-    assert error.remedy
+    assert error.fix
 
 
 @settings(max_examples=300)

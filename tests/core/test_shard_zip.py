@@ -21,11 +21,11 @@ from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.shards import find_shards
 
-from tests.conftest import encode, frame, objects, picture
+from tests.conftest import encode, frame, image, objects
 from tests.zip_forge import Item, forge
 
-TRAIN = [encode(picture(f"{i}.jpg") | objects([[0, 0, 1, 1]], ["cup"], [2])) for i in range(3)]
-VALID = [encode(picture("v.jpg") | objects([[0, 0.25, 1, 1]], ["bowl"], [1]))]
+TRAIN = [encode(image(f"{i}.jpg") | objects([[0, 0, 1, 1]], ["cup"], [2])) for i in range(3)]
+VALID = [encode(image("v.jpg") | objects([[0, 0.25, 1, 1]], ["bowl"], [1]))]
 LABEL_MAP = 'item {\n    name: "bowl",\n    id: 1,\n    display_name: "bowl"\n}\n'
 ROBOFLOW = {
     "README.roboflow.txt": b"4 images",
@@ -228,7 +228,7 @@ def test_shard_damage_names_the_entry(tmp_path: Path) -> None:
 
 def test_describe_loads_no_zip_code_for_files(make_shard) -> None:
     """What most shards never need is not loaded for them."""
-    path = make_shard("train", picture())
+    path = make_shard("train", image())
     code = (
         "import sys, tfod; list(tfod.read_detections(sys.argv[1]));"
         "print('tfod.tfrecord.shard_zip' in sys.modules)"

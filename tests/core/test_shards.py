@@ -10,7 +10,7 @@ from tfod.errors import ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
-    PictureFolders,
+    ImageFolders,
     is_id_of,
     safe_relative_path,
     split_extension,
@@ -114,7 +114,7 @@ def test_one_file_of_any_name_and_globs(tmp_path: Path) -> None:
 
 
 def test_files_of_unknown_names_are_judged_by_content(tmp_path: Path) -> None:
-    fill(tmp_path, "data", "pictures.jpg", ".hidden", "events.out.tfevents.1.host.record")
+    fill(tmp_path, "data", "images.jpg", ".hidden", "events.out.tfevents.1.host.record")
     (tmp_path / "notes").write_text("these are not the records you are looking for")
     (event,) = write_records(tmp_path, "event", [b"\x09" + bytes(20)])  # TensorBoard's
     Path(event).rename(tmp_path / "event")
@@ -176,7 +176,7 @@ def test_other_protobuf_texts_are_no_label_maps(tmp_path: Path) -> None:
     [
         ("a.jpg", "a.jpg"),
         ("some folder/b.c.rf.0f.jpg", "some folder/b.c.rf.0f.jpg"),
-        ("/home/me/pictures/a.jpg", "a.jpg"),
+        ("/home/me/images/a.jpg", "a.jpg"),
         ("C:\\Users\\me\\a.jpg", "a.jpg"),
         ("..\\..\\a.jpg", "a.jpg"),
         ("a/../../b.jpg", "a/b.jpg"),
@@ -200,7 +200,7 @@ def test_extensions() -> None:
     assert split_extension(".jpg") == (".jpg", "")
 
 
-def test_every_picture_has_its_own_id() -> None:
+def test_every_image_has_its_own_id() -> None:
     ids = IdMaker()
     made = [ids.make(path, "r") for path in ("1.jpg", "1.png", "1.jpg", "1.jpg", "1~2.jpg", "")]
     assert made == ["1", "1.png", "1~2", "1~3", "1~2.jpg", "r"]
@@ -209,11 +209,11 @@ def test_every_picture_has_its_own_id() -> None:
     assert not is_id_of("renamed", "1.jpg") and not is_id_of("1~x", "1.jpg")
 
 
-def test_pictures_beside_annotations(tmp_path: Path) -> None:
+def test_images_beside_annotations(tmp_path: Path) -> None:
     for name in ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    folders = PictureFolders(str(tmp_path / "annotations" / "x.record"), "train")
+    folders = ImageFolders(str(tmp_path / "annotations" / "x.record"), "train")
     assert folders.find("a.jpg") == str(tmp_path / "images/a.jpg")
     assert folders.find("train/b.jpg") == str(tmp_path / "images/train/b.jpg")
     assert folders.find("b.jpg") == str(tmp_path / "images/train/b.jpg")

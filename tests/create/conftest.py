@@ -19,7 +19,7 @@ VOC = EXAMPLES / "shapes_voc"
 COCO = EXAMPLES / "shapes_coco" / "annotations"
 KITTI = EXAMPLES / "shapes_kitti"
 OPEN_IMAGES = EXAMPLES / "shapes_open_images"
-PICTURES = VOC / "JPEGImages"
+IMAGES = VOC / "JPEGImages"
 
 
 class Ran(NamedTuple):
@@ -48,7 +48,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def coco_arguments(name: str = "train", file: Path | None = None) -> list[object]:
     """The options that name a set of the example."""
     file = file or COCO / f"instances_{name}.json"
-    return ["coco", f"--{name}_image_dir", PICTURES, f"--{name}_annotations_file", file]
+    return ["coco", f"--{name}_image_dir", IMAGES, f"--{name}_annotations_file", file]
 
 
 def by_filename(source: object) -> dict[str | None, Detection]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.create.conftest import PICTURES, Run
+from tests.create.conftest import IMAGES, Run
 from tests.create.one_image import FORMATS, NAME
 
 SOURCES = {
@@ -43,7 +43,7 @@ def test_what_would_be_invalid_is_not_written(run: Run, tmp_path: Path, kind: st
 def test_what_was_there_stays(run: Run, tmp_path: Path) -> None:
     broken = tmp_path / NAME
     data = broken.read_bytes()
-    shutil.copy(PICTURES / "shapes_01.jpg", broken)
+    shutil.copy(IMAGES / "shapes_01.jpg", broken)
     dataset = FORMATS["csv"](tmp_path, None, [(20, 10, 100, 50)])
     assert run(*dataset).code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -54,7 +54,7 @@ def test_what_was_there_stays(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_label_map_that_the_od_api_refuses(run: Run, tmp_path: Path) -> None:
-    shutil.copy(PICTURES / "shapes_01.jpg", tmp_path / NAME)
+    shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / NAME)
     odd = tmp_path / "odd.pbtxt"
     odd.write_text("item { id: 0 name: 'cat' }")
     dataset = FORMATS["pascal"](tmp_path, None, [(20, 10, 100, 50)])

@@ -24,7 +24,7 @@ from tfod.shards.create.coco_keypoints import PERSON_KEYPOINTS
 
 from tests.create.conftest import (
     COCO,
-    PICTURES,
+    IMAGES,
     Run,
     by_filename,
     coco_arguments,
@@ -94,7 +94,7 @@ class TestRecords:
         ]  # fmt: skip
 
     def test_files(self, run: Run, tmp_path: Path) -> None:
-        """Never more than pictures: of COCO itself there are 100 and 50."""
+        """Never more than images: of COCO itself there are 100 and 50."""
         ran = run(*coco_arguments(), *coco_arguments("val")[1:], "--output_dir", tmp_path)
         assert ran.code == 0
         names = {path.name for path in tmp_path.iterdir()}
@@ -107,8 +107,8 @@ class TestRecords:
         captions = COCO / "captions_train.json"
         created(run, tmp_path, "--num-shards", "1", "--train_caption_annotations_file", captions)
         found = by_filename(tmp_path)
-        assert found["shapes_06.jpg"].captions == ["Nothing at all.", "An empty picture."]
-        assert found["shapes_02.jpg"].captions == ["A picture of 1 circle."]
+        assert found["shapes_06.jpg"].captions == ["Nothing at all.", "An empty image."]
+        assert found["shapes_02.jpg"].captions == ["An image of 1 circle."]
 
     def test_what_has_no_place_is_left_out_and_counted(self, run: Run, tmp_path: Path) -> None:
         def add(found: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class TestRecords:
         file = edited_json(COCO / "instances_train.json", add, tmp_path / "odd.json")
         said = created(run, tmp_path, "--num_shards", "1", file=file)
         assert len(by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].boxes) == 3
-        assert "1 annotations of pictures that are not listed, left out" in said
+        assert "1 annotations of images that are not listed, left out" in said
         assert "1 annotations without bbox, left out" in said
 
     def test_persons_alone(self, run: Run, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ class TestRecords:
         said = created(run, tmp_path, *options, file=file)
         found = by_filename(tmp_path / "coco_train.record")
         assert {text for one in found.values() for text in one.class_text or ()} == {"person"}
-        assert len(found) == 5 and "3 pictures without a person, left out" in said
+        assert len(found) == 5 and "3 images without a person, left out" in said
 
     def test_sizes(self, run: Run, tmp_path: Path) -> None:
         """The file may lack them, and may be wrong."""
@@ -226,7 +226,7 @@ class TestRefusals:
     def test_missing_options(self, run: Run, tmp_path: Path) -> None:
         ran = run("coco", "--output_dir", tmp_path)
         assert ran.code == 2 and "name the files of a set" in ran.err
-        ran = run("coco", "--output_dir", tmp_path, "--val_image_dir", PICTURES)
+        ran = run("coco", "--output_dir", tmp_path, "--val_image_dir", IMAGES)
         assert ran.code == 2 and "--val_annotations_file is missing" in ran.err
 
     @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ class TestRefusals:
             ({"category_id": 1.5}, "category_id is 1.5, expected a whole number"),
             ({"area": float("nan")}, "area is NaN, expected a number"),
             ({"segmentation": [[1, 2, 3]]}, "annotation 100000: segmentation is none"),
-            ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the picture"),
+            ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the image"),
             ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
             ({"segmentation": {"size": [9, 9], "counts": [81]}}, "its size is [9, 9]"),
             (
                 {"segmentation": {"counts": [81]}},
-                "its size is null, that of the picture [240, 320]",
+                "its size is null, that of the image [240, 320]",
             ),
             ({"segmentation": {"size": [240, 320], "counts": [1.5]}}, "its counts are [1.5], exp"),
             ({"segmentation": {"size": [240, 320]}}, "its counts are null, expected whole"),
@@ -348,9 +348,9 @@ class TestRefusals:
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         said = refused(run, tmp_path / "out", file=file)
         assert f"{file} is no COCO JSON: it lacks" in said
-        testdev = ("--test_image_dir", PICTURES, "--testdev_annotations_file", file)
+        testdev = ("--test_image_dir", IMAGES, "--testdev_annotations_file", file)
         ran = run("coco", *testdev, "--output_dir", tmp_path / "out")
-        assert ran.code == 0 and "8 pictures, 0 objects" in ran.out
+        assert ran.code == 0 and "8 images, 0 objects" in ran.out
 
     def test_images(self, run: Run, tmp_path: Path) -> None:
         def edit(found: Mapping[str, Any]) -> None:
@@ -460,10 +460,10 @@ def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> 
     assert "x.json cannot be read" in refused(run, tmp_path / "out", file=tmp_path / "x.json")
 
 
-def test_captions_of_pictures_that_are_not_listed(run: Run, tmp_path: Path) -> None:
+def test_captions_of_images_that_are_not_listed(run: Run, tmp_path: Path) -> None:
     option = ("--train_caption_annotations_file", COCO / "captions_val.json")
     said = created(run, tmp_path, *option)
-    assert "4 captions of pictures that are not listed, left out" in said
+    assert "4 captions of images that are not listed, left out" in said
     assert all(not one.captions for one in by_filename(tmp_path).values())
 
 

@@ -8,7 +8,7 @@ import pytest
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections
 
-from tests.create.conftest import PICTURES, Run, by_filename, float32
+from tests.create.conftest import IMAGES, Run, by_filename, float32
 
 ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
 shapes_02.jpg,240,320,circle,71,188,149,266
@@ -26,7 +26,7 @@ def csv(tmp_path: Path) -> Path:
 
 def arguments(csv: Path) -> list[object]:
     out = csv.parent / "out" / "train.record"
-    return ["csv", "--csv_input", csv, "--image_dir", PICTURES, "--output_path", out]
+    return ["csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", out]
 
 
 def test_records(run: Run, csv: Path) -> None:
@@ -41,7 +41,7 @@ def test_records(run: Run, csv: Path) -> None:
     )
     assert other.class_text == ["circle", "square"] and other.class_label == [1, 2]
     assert one.class_label == [3] and one.source_id == "shapes_01.jpg" and one.format == "jpeg"
-    assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+    assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
     items = read_label_map(csv.parent / "out" / "label_map.pbtxt")[0].items
     assert [item.name for item in items] == ["circle", "square", "étoile"]
 
@@ -52,8 +52,8 @@ def test_boxes_are_of_the_size_that_the_csv_gives(run: Run, csv: Path) -> None:
                                 "shapes_01.jpg,640,960,étoile,392,252,578,632"))  # fmt: skip
     ran = run(*arguments(csv))
     assert ran.code == 0 and ran.err == (
-        "tfod create: 1 pictures of another size than their annotation says; their boxes are "
-        f"divided by the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the picture "
+        "tfod create: 1 images of another size than their annotation says; their boxes are "
+        f"divided by the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the image "
         "320x240)\n"
     )
     found = by_filename(csv.parent / "out")["shapes_01.jpg"]
@@ -90,22 +90,22 @@ def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
 
 
 def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:
-    ran = run("csv", "--csv_input", csv, "--image_dir", PICTURES, "--output_path", csv,
+    ran = run("csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", csv,
               "--overwrite")  # fmt: skip
     assert ran.code == 2 and f"{csv} is read, and would be replaced" in ran.err
     assert csv.read_text() == ROWS
 
 
 def test_what_is_not_read_is_told(run: Run, csv: Path) -> None:
-    """The index of pandas, and names that mean one picture."""
+    """The index of pandas, and names that mean one image."""
     first, *rows = ROWS.splitlines()
     rows[2] = "./" + rows[2]
     csv.write_text("\n".join([f",{first},score", *(f"{i},{row},1" for i, row in enumerate(rows))]))
     ran = run(*arguments(csv))
     assert ran.code == 0
     assert "columns that are not read: (without a name), score\n" in ran.err
-    assert "1 pictures that several names in the CSV mean" in ran.err
-    assert "(the first: shapes_02.jpg)" in ran.err and "3 pictures, 3 objects" in ran.out
+    assert "1 images that several names in the CSV mean" in ran.err
+    assert "(the first: shapes_02.jpg)" in ran.err and "3 images, 3 objects" in ran.out
 
 
 def test_a_csv_without_rows(run: Run, csv: Path) -> None:

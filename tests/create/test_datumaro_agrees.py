@@ -11,7 +11,7 @@ import pytest
 from tfod.detection.stream import read_examples
 from tfod.example.wire import Kind
 
-from tests.create.conftest import COCO, KITTI, OPEN_IMAGES, PICTURES, VOC, Run, coco_arguments
+from tests.create.conftest import COCO, IMAGES, KITTI, OPEN_IMAGES, VOC, Run, coco_arguments
 
 pytest.importorskip("datumaro")
 from datumaro.components.dataset import Dataset
@@ -43,7 +43,7 @@ def records(source: Path) -> Records:
 
 
 def differing(ours: Records, theirs: Records, pixels: float = 0.0) -> set[str]:
-    """Keys that differ in some record; boxes by more than so much of the picture."""
+    """Keys that differ in some record; boxes by more than so much of the image."""
     assert ours.keys() == theirs.keys()
     keys = set()
     for name, one in ours.items():
@@ -81,7 +81,7 @@ def test_pascal(run: Run, tmp_path: Path) -> None:
 def test_coco(run: Run, tmp_path: Path) -> None:
     """Datumaro reverses the order, numbers classes anew, drops areas, and boxes for outlines."""
     source = tmp_path / "coco"
-    shutil.copytree(PICTURES, source / "images" / "train")
+    shutil.copytree(IMAGES, source / "images" / "train")
     (source / "annotations").mkdir()
     for name in ("instances_train.json", "captions_train.json"):
         shutil.copy(COCO / name, source / "annotations")
@@ -95,7 +95,7 @@ def test_coco(run: Run, tmp_path: Path) -> None:
             if key.startswith("image/object/") or key == "image/caption":
                 one[key] = values[::-1]
     ours = records(out)
-    # Polygons here are rounded to a tenth of a pixel, and held inside the picture.
+    # Polygons here are rounded to a tenth of a pixel, and held inside the image.
     crowded = {name: one.pop("shapes_05.jpg") for name, one in (("a", ours), ("b", theirs))}
     assert differing(ours, theirs, pixels=0.02) == {"image/object/area"}
     assert crowded["a"]["image/object/is_crowd"] == crowded["b"]["image/object/is_crowd"]

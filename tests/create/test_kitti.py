@@ -74,7 +74,7 @@ def test_what_is_left_out_is_counted(run: Run, tmp_path: Path) -> None:
     found = by_filename(tmp_path / "n_val.tfrecord")
     assert [len(one.boxes) for one in found.values()] == [1, 1]
     assert "4 objects of other classes, left out" in said
-    assert "n_train.tfrecord holds no picture" in said
+    assert "n_train.tfrecord holds no image" in said
 
 
 def test_an_object_beside_a_dontcare_region_is_kept(run: Run, data: Path) -> None:
@@ -135,13 +135,13 @@ def test_lines_that_are_none(run: Run, data: Path, line: str, says: str) -> None
     assert "000000.txt" in said and says in said
 
 
-def test_label_files_without_a_picture_are_counted(run: Run, data: Path) -> None:
+def test_label_files_without_a_image_are_counted(run: Run, data: Path) -> None:
     labels = data / "training" / "label_2"
     shutil.copy(labels / "000000.txt", labels / "000777.txt")
-    picture = data / "training" / "image_2" / "000001.png"
-    picture.rename(picture.with_suffix(".ppm"))
+    image = data / "training" / "image_2" / "000001.png"
+    image.rename(image.with_suffix(".ppm"))
     said = created(run, data, data / "k", *SHAPES)
-    assert "2 label files of pictures that are not there, left out (the first: " in said
+    assert "2 label files of images that are not there, left out (the first: " in said
     assert "000001.txt)" in said
 
 
@@ -149,7 +149,7 @@ def test_files_that_are_missing(run: Run, data: Path) -> None:
     (data / "training" / "label_2" / "000001.txt").unlink()
     assert "000001.txt cannot be read (No such file" in refused(run, data)
     (data / "training" / "image_2" / "000001.png").rename(data / "training" / "image_2" / "b.png")
-    assert "b.png: KITTI's pictures are named by number" in refused(run, data)
+    assert "b.png: KITTI's images are named by number" in refused(run, data)
     shutil.rmtree(data / "training" / "image_2")
     assert "holds neither" in refused(run, data)
 

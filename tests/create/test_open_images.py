@@ -100,7 +100,7 @@ def test_the_id_says_the_shard(run: Run, tmp_path: Path) -> None:
     assert names == [[FIRST, THIRD], [SECOND]]  # the last digits are 8, 0 and 3
 
 
-def test_no_shard_is_left_without_a_picture(run: Run, tmp_path: Path) -> None:
+def test_no_shard_is_left_without_a_image(run: Run, tmp_path: Path) -> None:
     created(run, OPEN_IMAGES, tmp_path)  # 100 shards by default
     shards = sorted(path.name for path in tmp_path.glob("train*"))
     # Not three either: all three ids are multiples of 3.
@@ -123,7 +123,7 @@ def test_a_csv_in_any_order_gives_the_same(run: Run, data: Path) -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_pictures_that_are_not_there(run: Run, data: Path, in_order: bool) -> None:
+def test_images_that_are_not_there(run: Run, data: Path, in_order: bool) -> None:
     for one in (FIRST, THIRD):
         (data / "images" / "train" / f"{one}.jpg").unlink()
     if not in_order:
@@ -147,7 +147,7 @@ def test_classes_that_the_map_lacks(run: Run, data: Path) -> None:
     assert one.class_label == [4, 1] and [label.label for label in one.image_labels] == [3, 4]
     assert "1 boxes that the label map lacks the class of, left out" in said
     assert "bbox.csv, line 4: /m/0j3gb" in said
-    assert "3 classes of pictures that the label map lacks the class of, left out" in said
+    assert "3 classes of images that the label map lacks the class of, left out" in said
 
 
 def test_a_label_map_that_lacks_every_class(run: Run, data: Path) -> None:
@@ -165,7 +165,7 @@ def test_without_a_label_map_that_of_open_images(run: Run, data: Path) -> None:
 
 
 def test_columns_that_are_not_there(run: Run, data: Path) -> None:
-    """As in the older releases: no attributes, and no classes of pictures."""
+    """As in the older releases: no attributes, and no classes of images."""
     rows = [line.split(",")[:8] for line in (data / BOXES).read_text().splitlines()]
     (data / BOXES).write_text("".join(",".join(row) + "\n" for row in rows))
     created(run, data, data / "out", "--num_shards=1", labels=False)
@@ -197,12 +197,12 @@ def test_csv(run: Run, data: Path, before: str, after: str, says: str) -> None:
     assert says in said and (BOXES.rpartition("/")[2] in said or FIRST in said)
 
 
-def test_pictures_of_other_names_are_counted(run: Run, data: Path) -> None:
-    pictures = data / "images" / "train"
+def test_images_of_other_names_are_counted(run: Run, data: Path) -> None:
+    images = data / "images" / "train"
     for name in ("x.JPG", "y.png", "z.txt"):
-        shutil.copy(pictures / f"{FIRST}.jpg", pictures / name)
+        shutil.copy(images / f"{FIRST}.jpg", images / name)
     said = created(run, data, data / "out", "--num_shards=1", labels=False)
-    assert "2 pictures whose names do not end in .jpg, left out (the first: " in said
+    assert "2 images whose names do not end in .jpg, left out (the first: " in said
     assert "x.JPG)" in said and len(by_filename(data / "out")) == 3
 
 
@@ -215,8 +215,8 @@ def test_the_csv_is_never_replaced(run: Run, data: Path) -> None:
 
 
 def test_a_name_that_is_no_text(run: Run, data: Path) -> None:
-    picture = data / "images" / "train" / f"{FIRST}.jpg"
-    shutil.copy(picture, os.fsdecode(os.fsencode(picture.parent) + b"/\xff.jpg"))
+    image = data / "images" / "train" / f"{FIRST}.jpg"
+    shutil.copy(image, os.fsdecode(os.fsencode(image.parent) + b"/\xff.jpg"))
     assert "'\\udcff.jpg' is no Unicode text" in refused(run, data)
 
 
@@ -227,7 +227,7 @@ def test_folders(run: Run, data: Path) -> None:
 
 
 def test_a_sorted_csv_is_streamed(tmp_path: Path) -> None:
-    """Rows are read when their picture is asked for, not before."""
+    """Rows are read when their image is asked for, not before."""
 
     class Watched(Tally):
         def __init__(self) -> None:

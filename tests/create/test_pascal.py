@@ -17,7 +17,7 @@ from tfod.check.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.detection.label_map import read_label_map
 
-from tests.create.conftest import PICTURES, VOC, Run, by_filename, float32
+from tests.create.conftest import IMAGES, VOC, Run, by_filename, float32
 
 FIRST_BOXES = [
     [0.6128125190734863, 0.2642083466053009, 0.9042812585830688, 0.6619583368301392],
@@ -71,7 +71,7 @@ class TestRecords:
         }
         assert (one.height, one.width, one.format) == (240, 320, "jpeg")
         assert one.source_id == "shapes_01.jpg"
-        data = (PICTURES / "shapes_01.jpg").read_bytes()
+        data = (IMAGES / "shapes_01.jpg").read_bytes()
         assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
 
     def test_every_box_is_the_xml_divided_by_its_size(self, run: Run, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ class TestRecords:
     def test_a_png_stays_one(self, run: Run, tmp_path: Path) -> None:
         created(run, VOC, tmp_path / "p.record")
         one = by_filename(tmp_path / "p.record")["shapes_03.png"]
-        assert one.format == "png" and one.encoded == (PICTURES / "shapes_03.png").read_bytes()
+        assert one.format == "png" and one.encoded == (IMAGES / "shapes_03.png").read_bytes()
 
     def test_difficult_objects_can_be_left_out(self, run: Run, tmp_path: Path) -> None:
         said = created(run, VOC, tmp_path / "p.record", "--ignore_difficult_instances")
@@ -121,7 +121,7 @@ class TestRecords:
         edit(first, "<width>320<", "<width>640<")
         said = created(run, voc, voc / "p.record")
         one = by_filename(voc / "p.record")["shapes_01.jpg"]
-        assert "640x240, the picture 320x240" in said
+        assert "640x240, the image 320x240" in said
         assert (one.height, one.width) == (240, 320)
         assert one.boxes[0, 0] == FIRST_BOXES[0][0] / 2
 
@@ -158,7 +158,7 @@ class TestPlaces:
         assert list(by_filename(tmp_path / "default.record")) == ["shapes_01.jpg"]
 
     def test_labelimg(self, run: Run, tmp_path: Path) -> None:
-        """Pictures and XML in one folder, no lists."""
+        """Images and XML in one folder, no lists."""
         folder = tmp_path / "labelled"
         folder.mkdir()
         for name in ("Annotations/shapes_02.xml", "JPEGImages/shapes_02.jpg"):
@@ -171,7 +171,7 @@ class TestPlaces:
         edit(first, "shapes_01.jpg", "shapes_01")
         created(run, voc, voc / "p.record")
         one = by_filename(voc / "p.record")["shapes_01.JPG"]
-        assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+        assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
 
     @pytest.mark.parametrize(
         ("annotations", "images", "options"),
@@ -180,7 +180,7 @@ class TestPlaces:
             ("annots", "images", ()),  # kangaroo
             (".", ".", ()),  # LabelImg's one folder
             ("xml", "images", ()),
-            ("xml", "pictures", ("--annotations_dir=xml", "--image_dir={}/pictures")),
+            ("xml", "images", ("--annotations_dir=xml", "--image_dir={}/images")),
             ("Annotations", "elsewhere", ("--image_dir={}/elsewhere",)),
             ("annotations", "images", ("--data_dir={}/annotations",)),  # as for xml_to_csv.py
         ],
@@ -190,13 +190,13 @@ class TestPlaces:
     ) -> None:
         root = tmp_path / "data"
         shutil.copytree(VOC / "Annotations", root / annotations)
-        shutil.copytree(PICTURES, root / images, dirs_exist_ok=True)
+        shutil.copytree(IMAGES, root / images, dirs_exist_ok=True)
         said = created(
             run, root, tmp_path / "x.record", *(option.format(root) for option in options)
         )
         assert said == ""
         found = by_filename(tmp_path / "x.record")
-        assert list(found) == [path.name for path in sorted(PICTURES.iterdir())]
+        assert list(found) == [path.name for path in sorted(IMAGES.iterdir())]
         assert found["shapes_01.jpg"].boxes.tolist() == FIRST_BOXES
 
     def test_an_image_is_named_as_its_xml(self, run: Run, voc: Path) -> None:
@@ -206,10 +206,10 @@ class TestPlaces:
             old, new = f"shapes_0{number}", f"shapes_1{number}"
             (voc / "Annotations" / f"{old}.xml").rename(voc / "Annotations" / f"{new}.xml")
             (voc / "JPEGImages" / f"{old}.jpg").rename(voc / "JPEGImages" / f"{new}.jpg")
-        shutil.copy(PICTURES / "shapes_05.jpg", voc / "JPEGImages" / "shapes_01.jpg")
+        shutil.copy(IMAGES / "shapes_05.jpg", voc / "JPEGImages" / "shapes_01.jpg")
         said = created(run, voc, voc / "x.record")
         found = by_filename(voc / "x.record")
-        assert found["shapes_11.jpg"].encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+        assert found["shapes_11.jpg"].encoded == (IMAGES / "shapes_01.jpg").read_bytes()
         assert "2 annotations whose <filename> is not their own; the image that is named" in said
         assert "shapes_11.xml: shapes_01.jpg)" in said
 
@@ -225,7 +225,7 @@ class TestPlaces:
         shutil.copy(images / "shapes_01.jpg", images / "shapes_01.bmp")
         created(run, voc, voc / "equal.record")
         one = by_filename(voc / "equal.record")["shapes_01.bmp"]
-        assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+        assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
 
     def test_filename_counts_where_no_image_is_named_as_the_xml(
         self, run: Run, voc: Path, first: Path
@@ -234,7 +234,7 @@ class TestPlaces:
         edit(first, "shapes_01.jpg", "IMG 1.jpg")
         assert created(run, voc, voc / "x.record") == ""
         one = by_filename(voc / "x.record")["IMG 1.jpg"]
-        assert one.encoded == (PICTURES / "shapes_01.jpg").read_bytes()
+        assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
 
     @pytest.mark.parametrize("written", ["shapes_02.jpg", "deep/er/shapes_02.jpg"])
     def test_folders_below(self, run: Run, tmp_path: Path, written: str) -> None:
@@ -332,11 +332,11 @@ class TestRefusals:
         assert f"2 images that are missing, left out (the first: {missing[0]})" in said
         assert len(by_filename(voc / "p.record")) == 6
 
-    def test_a_picture_that_is_none(self, run: Run, voc: Path) -> None:
+    def test_a_image_that_is_none(self, run: Run, voc: Path) -> None:
         (voc / "JPEGImages" / "shapes_04.jpg").write_bytes(b"<html>not found</html>")
-        assert "is no picture that can be read" in refused(run, voc)
+        assert "is no image that can be read" in refused(run, voc)
 
-    def test_a_picture_outside_of_the_folder(self, run: Run, voc: Path, first: Path) -> None:
+    def test_a_image_outside_of_the_folder(self, run: Run, voc: Path, first: Path) -> None:
         edit(first, "shapes_01.jpg", "../../../../../../etc/passwd")
         (voc / "JPEGImages" / "shapes_01.jpg").unlink()
         assert str(voc / "JPEGImages" / "etc" / "passwd") in refused(run, voc)
@@ -365,7 +365,7 @@ class TestRefusals:
         train.write_text("shapes_99\n")
         assert "shapes_99.xml cannot be read" in refused(run, voc)
         train.write_bytes(b"\xff\n")
-        assert "train.txt is no list of pictures: it is not UTF-8" in refused(run, voc)
+        assert "train.txt is no list of images: it is not UTF-8" in refused(run, voc)
         assert "is no folder" in refused(run, voc, "--data_dir", voc / "x")
         (voc / "empty").mkdir()
         shutil.rmtree(voc / "ImageSets")

@@ -10,9 +10,9 @@ import pytest
 
 from tests.create.conftest import (
     COCO,
+    IMAGES,
     KITTI,
     OPEN_IMAGES,
-    PICTURES,
     VOC,
     Run,
     by_filename,
@@ -111,7 +111,7 @@ def test_tensorflow_reads_what_was_written(run: Run, tmp_path: Path) -> None:
             assert len(record["image/object/difficult"]) in (0, len(one.boxes))
 
 
-def test_masks_decode_to_the_pictures_size(run: Run, tmp_path: Path) -> None:
+def test_masks_decode_to_the_images_size(run: Run, tmp_path: Path) -> None:
     out = shards(run, tmp_path)
     records = parsed(out / "coco" / "coco_train.record")
     assert (len(records), sum(len(one["image/object/mask"]) for one in records)) == (8, 21)
@@ -125,11 +125,11 @@ def test_masks_decode_to_the_pictures_size(run: Run, tmp_path: Path) -> None:
             assert set(np.unique(mask)) == {0, 1}
 
 
-def test_pictures_are_the_files(run: Run, tmp_path: Path) -> None:
+def test_images_are_the_files(run: Run, tmp_path: Path) -> None:
     out = shards(run, tmp_path)
     records = parsed(out / "pascal.record")
     assert len(records) == 8
     for record in records:
-        path = PICTURES / record["image/filename"].decode()
+        path = IMAGES / record["image/filename"].decode()
         assert record["image/encoded"] == path.read_bytes()
         assert record["image/format"].decode() == ("png" if path.suffix == ".png" else "jpeg")

@@ -17,15 +17,15 @@ from cvat.apps.engine.models import (
     Annotations,
     AttributeSpec,
     AttributeType,
+    Frame,
     Job,
     Label,
-    Picture,
     Project,
     Task,
 )
 from PIL import Image
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.zip_forge import real_zip
 
 BOXES, MASKS = "TFRecord 1.0", "TFRecord Masks 1.0"
@@ -37,17 +37,17 @@ LABEL_MAP = b"item { id: 1 name: 'bird' }\nitem { id: 2 name: 'cat' }\n"
 
 
 @lru_cache(maxsize=64)
-def picture_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
-    """A real picture file, another for each seed."""
+def image_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
+    """A real image file, another for each seed."""
     colour = tuple(sum(seed.encode()) * factor % 256 for factor in (1, 7, 31))
     out = io.BytesIO()
     Image.new("RGB", size, colour).save(out, kind)
     return out.getvalue()
 
 
-def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Picture:
+def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Frame:
     kind = {".png": "PNG", ".webp": "WEBP"}.get(Path(name).suffix.lower(), "JPEG")
-    return Picture(name, width, height, picture_bytes(name, kind, (width, height)))
+    return Frame(name, width, height, image_bytes(name, kind, (width, height)))
 
 
 def labels(*names: str) -> list[Label]:
@@ -99,15 +99,15 @@ def track(label: str, *shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def make_task(
     *shapes: dict[str, Any],
-    frames: Sequence[str | Picture] = ("a.jpg", "b.jpg", "c.jpg"),
+    frames: Sequence[str | Frame] = ("a.jpg", "b.jpg", "c.jpg"),
     classes: Sequence[str] = ("bird", "cat"),
     tracks: Sequence[dict[str, Any]] = (),
     tags: Sequence[dict[str, Any]] = (),
     **more: Any,
 ) -> Task:
-    pictures = [frame(one) if isinstance(one, str) else one for one in frames]
+    images = [frame(one) if isinstance(one, str) else one for one in frames]
     annotations = Annotations(list(shapes), list(tracks), list(tags))
-    return Task(pictures, labels(*classes), annotations, **more)
+    return Task(images, labels(*classes), annotations, **more)
 
 
 class Exported:
@@ -168,7 +168,7 @@ def export(
 def record(name: str, *classes: str, ids: list[int] | None = None, **more: Any) -> bytes:
     """A record with a box for each class or id, as other writers make them."""
     own = objects([FULL] * len(ids or classes), list(classes) or None, ids)
-    return encode(picture(name, HEIGHT, WIDTH) | own | more)
+    return encode(image(name, HEIGHT, WIDTH) | own | more)
 
 
 def upload(folder: Path, files: dict[str, bytes] | bytes) -> Path:

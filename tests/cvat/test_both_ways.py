@@ -210,8 +210,8 @@ def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None
     pixels = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "WEBP", lossless=True)
-    picture = type(frame("a.jpg"))("a.webp", WIDTH, HEIGHT, out.getvalue())
-    found = export(make_task(box(0, "cat"), frames=[picture]), tmp_path, save_images=True)
+    image = type(frame("a.jpg"))("a.webp", WIDTH, HEIGHT, out.getvalue())
+    found = export(make_task(box(0, "cat"), frames=[image]), tmp_path, save_images=True)
     (record,) = found.records
     assert (record.filename, record.format) == ("a.webp", "png")
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(bytes(record.encoded)))), pixels)

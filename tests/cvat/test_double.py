@@ -112,7 +112,7 @@ def test_a_job_knows_its_own_frames() -> None:
 
 
 def test_importing_matches_as_cvat_does(tmp_path: Path) -> None:
-    """A picture that is named by a number goes to the frame of that number."""
+    """An image that is named by a number goes to the frame of that number."""
     task = tasks.make_task()
     data = bindings.TaskData(Annotations(), task)
 

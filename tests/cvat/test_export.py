@@ -16,7 +16,7 @@ import cvat
 import numpy as np
 import pytest
 import tfod
-from cvat.apps.engine.models import AttributeSpec, AttributeType, Job, Label, Picture
+from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label
 from PIL import Image
 
 from tests.cvat.tasks import (
@@ -27,8 +27,8 @@ from tests.cvat.tasks import (
     box,
     export,
     frame,
+    image_bytes,
     make_task,
-    picture_bytes,
     shape,
     tag,
     track,
@@ -80,31 +80,31 @@ def test_extensions_in_capitals(tmp_path: Path, save_images: bool) -> None:
     assert [one.source_id for one in found.records] == ["A.JPG"]
 
 
-def test_pictures_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
+def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
     names = ["a.jpg", "b.PNG", "c.png"]
     found = export(make_task(box(0, "cat"), frames=names), tmp_path, save_images=True)
     for name, record in zip(names, found.records, strict=True):
         kind = "PNG" if name.lower().endswith("png") else "JPEG"
-        wanted = picture_bytes(name, kind, (WIDTH, HEIGHT))
+        wanted = image_bytes(name, kind, (WIDTH, HEIGHT))
         assert bytes(record.encoded or b"") == wanted
         assert record.sha256 == hashlib.sha256(wanted).hexdigest()
         assert record.format == kind.lower()
 
 
 @pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
-def test_a_picture_is_read_once(tmp_path: Path, save_images: bool, times: int) -> None:
+def test_a_image_is_read_once(tmp_path: Path, save_images: bool, times: int) -> None:
     """Each reading is work of the server's: it decodes a chunk of the task for it."""
     read: list[str] = []
 
-    def picture(name: str) -> Picture:
+    def image(name: str) -> Frame:
         def reader() -> bytes:
             read.append(name)
-            return picture_bytes(name)
+            return image_bytes(name)
 
-        return Picture(name, WIDTH, HEIGHT, reader)
+        return Frame(name, WIDTH, HEIGHT, reader)
 
     names = ["a.jpg", "b.jpg", "c.jpg"]
-    task = make_task(box(1, "cat"), frames=[picture(name) for name in names])
+    task = make_task(box(1, "cat"), frames=[image(name) for name in names])
     export(task, tmp_path, save_images=save_images)
     assert read == names * times
 
@@ -117,7 +117,7 @@ def test_video_frames_have_numbers_of_the_video(tmp_path: Path) -> None:
     assert [len(one.boxes) for one in found.records] == [0, 1, 0]
 
 
-def test_video_frames_as_pictures(tmp_path: Path) -> None:
+def test_video_frames_as_images(tmp_path: Path) -> None:
     task = make_task(box(1, "cat"), is_video=True, step=2)
     found = export(task, tmp_path, save_images=True)
     assert len(found.records) == len(task.frames) == 3
@@ -369,7 +369,7 @@ def test_nothing_is_said_where_nothing_is_lost(
 
 
 def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
-    """``frame`` above all: an importer would take it for the frame to attach the picture to."""
+    """``frame`` above all: an importer would take it for the frame to attach the image to."""
     moving = track("cat", box(0, "cat"))
     found = export(make_task(tracks=[moving], start_frame=7, step=3), tmp_path)
     assert len(found.records) == 3
@@ -378,7 +378,7 @@ def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
         assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
 
 
-def test_boxes_outside_of_the_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_boxes_outside_of_the_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """CVAT lets a box hang over the edge; what is in the shard ends at the edge."""
     found = export(make_task(box(0, "cat", -4, -2, 70, 20)), tmp_path)
     assert found.boxes()["a.jpg"] == [("cat", 0.0, 0.0, 64.0, 20.0)]
@@ -400,7 +400,7 @@ def test_an_attribute_that_is_not_the_number_it_should_be_stays_a_text(tmp_path:
     assert list(found.records[0].attributes["count"]) == ["many"]
 
 
-def test_a_picture_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
+def test_a_image_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
     def lost() -> bytes:
         raise OSError(5, "Input/output error")
 

@@ -18,7 +18,7 @@ import tfod
 from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Task
 from PIL import Image
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     FULL,
@@ -120,7 +120,7 @@ def test_zips_of_others(tmp_path: Path, temp_root: Path, layout: str) -> None:
 def test_only_shards_and_label_maps_are_unpacked(
     tmp_path: Path, temp_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pictures beside the shards may be large, and nobody reads them."""
+    """Images beside the shards may be large, and nobody reads them."""
     from cvat.apps.dataset_manager import bindings
 
     seen = []
@@ -149,7 +149,7 @@ def test_frames_of_a_video_as_others_number_them(tmp_path: Path, name: str) -> N
     assert [one["frame"] for one in task.annotations.shapes] == [1]
 
 
-def test_an_attribute_called_frame_moves_no_picture(tmp_path: Path) -> None:
+def test_an_attribute_called_frame_moves_no_image(tmp_path: Path) -> None:
     """CVAT goes by it before it goes by the digits of the name."""
     one = tfod.Detection(
         filename="frame_1.png",
@@ -191,7 +191,7 @@ def test_classes_of_the_label_map_that_no_box_has_do_not_matter(tmp_path: Path) 
 
 def test_boxes_that_hang_over_the_edge_are_cut(tmp_path: Path) -> None:
     own = objects([(-0.1, -0.1, 0.5, 1.05)], ["cat"])
-    data = shard(encode(picture("a.jpg", HEIGHT, WIDTH) | own))
+    data = shard(encode(image("a.jpg", HEIGHT, WIDTH) | own))
     task = make_task()
     import_into(task, upload(tmp_path, {"t.tfrecord": data}))
     assert rows(task) == [("a.jpg", "cat", (0.0, 0.0, 32.0, 48.0))]
@@ -276,9 +276,7 @@ def test_a_job_replaces_its_own_frames(tmp_path: Path) -> None:
 
 def test_more_annotations_than_cvat_holds_at_once(tmp_path: Path) -> None:
     """CVAT stores what was added in portions of 30,000; none is lost or stored twice."""
-    data = shard(
-        encode(picture("a.jpg", HEIGHT, WIDTH) | objects([FULL] * 30_100, ["cat"] * 30_100))
-    )
+    data = shard(encode(image("a.jpg", HEIGHT, WIDTH) | objects([FULL] * 30_100, ["cat"] * 30_100)))
     task = make_task()
     assert len(import_into(task, upload(tmp_path, {"t.tfrecord": data}))) == 30_100
 

@@ -1,7 +1,7 @@
-"""Large tasks: an export holds one picture at a time, on both servers.
+"""Large tasks: an export holds one image at a time, on both servers.
 
 Shown in a process of its own, whose peak of resident memory is compared with that of a small
-export: pictures that add up to 100 MB may not add a third of that.
+export: images that add up to 100 MB may not add a third of that.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CODE = """
 import django, json, os, sys
 django.setup()
 from cvat.apps.dataset_manager import task as server
-from cvat.apps.engine.models import Annotations, Label, Picture, Task
+from cvat.apps.engine.models import Annotations, Label, Image, Task
 
-def picture(number):
+def image(number):
     # Random bytes behind the head of a JPEG: no compression can hide that all were held.
-    return Picture(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
+    return Image(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
 
 def box(frame, place):
     points = [place, place, place + 30.0, place + 20.0]
@@ -40,7 +40,7 @@ def peak():
 
 def export(frames):
     shapes = [box(frame, place) for frame in range(frames) for place in range(5)]
-    task = Task([picture(number) for number in range(frames)], [Label("cat")], Annotations(shapes))
+    task = Task([image(number) for number in range(frames)], [Label("cat")], Annotations(shapes))
     path = os.path.join(folder, "out.zip")
     before = peak()
     server.export(task, path, "TFRecord 1.0", save_images=True, temp_root=folder)
@@ -54,7 +54,7 @@ print(json.dumps(export(frames)))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
 @pytest.mark.parametrize("double", SERVERS)
-def test_an_export_holds_one_picture_at_a_time(tmp_path: Path, double: str) -> None:
+def test_an_export_holds_one_image_at_a_time(tmp_path: Path, double: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path), str(FRAMES), str(SIZE)],
         env={

@@ -19,7 +19,7 @@ from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import AttributeSpec, AttributeType, Label, Project, Task
 from PIL import Image
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     BOXES,
@@ -29,10 +29,10 @@ from tests.cvat.tasks import (
     WIDTH,
     box,
     export,
+    image_bytes,
     import_into,
     labels,
     make_task,
-    picture_bytes,
     record,
     refusal,
     shape,
@@ -68,7 +68,7 @@ def test_shards_deep_down_are_imported(tmp_path: Path) -> None:
         (("fr/a.png", "fr/b.png"), ("a.png", "b.png")),
     ],
 )
-def test_every_picture_goes_to_its_own_frame(
+def test_every_image_goes_to_its_own_frame(
     tmp_path: Path, frames: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
     """CVAT's own lookup takes frame 0 for none found where names lie in folders."""
@@ -141,12 +141,12 @@ def png_bomb(width: int, height: int) -> bytes:
 def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> None:
     payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert f"is 60000x60000, the picture {WIDTH}x{HEIGHT}" in text
+    assert f"is 60000x60000, the image {WIDTH}x{HEIGHT}" in text
     gif = io.BytesIO()
     Image.new("L", (WIDTH, HEIGHT)).save(gif, "GIF")
     payload = record("a.jpg", "cat", **{"image/object/mask": [gif.getvalue()]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert "is no PNG picture" in text
+    assert "is no PNG image" in text
 
 
 def test_a_mask_in_two_parts_is_one_group(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_rectangles_drawn_from_the_wrong_corner_are_exported(tmp_path: Path) -> 
     assert found.boxes()["a.jpg"] == [("cat", 10.0, 8.0, 30.0, 40.0)]
 
 
-def test_shapes_outside_of_the_picture_are_counted(
+def test_shapes_outside_of_the_image_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = make_task(
@@ -236,8 +236,8 @@ def test_ids_without_a_label_map_are_told_as_such(tmp_path: Path) -> None:
     assert refusal(make_task(), path).startswith("objects have only ids (#1) and no label map")
 
 
-def with_picture(name: str) -> bytes:
-    own = {**picture(name, HEIGHT, WIDTH), "image/encoded": picture_bytes(name)}
+def with_image(name: str) -> bytes:
+    own = {**image(name, HEIGHT, WIDTH), "image/encoded": image_bytes(name)}
     return encode(own | objects([FULL], ["cat"]))
 
 
@@ -249,12 +249,10 @@ def import_dataset(tmp_path: Path, files: dict[str, bytes]) -> Project:
     return project
 
 
-def test_pictures_get_a_pictures_extension(tmp_path: Path) -> None:
+def test_images_get_a_images_extension(tmp_path: Path) -> None:
     """CVAT goes by extensions: manifest.jsonl is something else to it, whatever it holds."""
     names = ("manifest.jsonl", "a.zip", "b.mp4")
-    project = import_dataset(
-        tmp_path, {"t.tfrecord": shard(*(with_picture(name) for name in names))}
-    )
+    project = import_dataset(tmp_path, {"t.tfrecord": shard(*(with_image(name) for name in names))})
     found = sorted(one.name for one in project.tasks[0].frames)
     assert all(name.endswith(".jpg") for name in found) and len(found) == 3
 
@@ -263,14 +261,14 @@ def test_pictures_get_a_pictures_extension(tmp_path: Path) -> None:
     ("files", "text"),
     [
         (
-            {"x" * 70 + ".tfrecord": shard(with_picture("a.jpg"))},
+            {"x" * 70 + ".tfrecord": shard(with_image("a.jpg"))},
             "CVAT takes 64. Nothing was changed. Rename its shard",
         ),
         (
-            {"t.tfrecord": shard(with_picture("a.jpg"), with_picture("a.jpg/b.jpg"))},
+            {"t.tfrecord": shard(with_image("a.jpg"), with_image("a.jpg/b.jpg"))},
             "cannot have its name on disk",
         ),
-        ({"t.tfrecord": shard(with_picture("n" * 300 + ".jpg"))}, "cannot have its name on disk"),
+        ({"t.tfrecord": shard(with_image("n" * 300 + ".jpg"))}, "cannot have its name on disk"),
     ],
 )
 def test_names_that_no_disk_or_table_takes(

@@ -18,7 +18,7 @@ from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import Annotations, Project
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     BOXES,
@@ -30,16 +30,16 @@ from tests.cvat.tasks import (
     WIDTH,
     box,
     export,
+    image_bytes,
     import_into,
     labels,
     make_task,
-    picture_bytes,
     shape,
     stored,
     tag,
     upload,
 )
-from tests.picture_kinds import saved
+from tests.image_kinds import saved
 
 
 def project_of(*subsets: str, **more: Any) -> Project:
@@ -51,11 +51,11 @@ def project_of(*subsets: str, **more: Any) -> Project:
     return project
 
 
-def with_picture(name: str, *classes: str, data: bytes | None = None, **more: Any) -> bytes:
-    data = picture_bytes(name) if data is None else data
+def with_image(name: str, *classes: str, data: bytes | None = None, **more: Any) -> bytes:
+    data = image_bytes(name) if data is None else data
     own = objects([FULL] * len(classes), list(classes)) if classes else {}
     kept = {"image/encoded": data, "image/format": "jpeg"} if data else {}
-    return encode(picture(name, HEIGHT, WIDTH) | own | kept | more)
+    return encode(image(name, HEIGHT, WIDTH) | own | kept | more)
 
 
 def load(
@@ -148,18 +148,18 @@ def test_empty_frames_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_dataset_becomes_tasks(tmp_path: Path) -> None:
     files = {
-        "train.tfrecord": shard(with_picture("a.jpg", "cat"), with_picture("x/b.jpg")),
-        "val.tfrecord": shard(with_picture("a.jpg", "bird", data=picture_bytes("other"))),
+        "train.tfrecord": shard(with_image("a.jpg", "cat"), with_image("x/b.jpg")),
+        "val.tfrecord": shard(with_image("a.jpg", "bird", data=image_bytes("other"))),
         "label_map.pbtxt": LABEL_MAP,
     }
     project = load(tmp_path, files)
     train, val = sorted(project.tasks, key=lambda task: task.name)
     assert [task.subset for task in (train, val)] == ["train", "val"]
     assert [(one.name, one.read()) for one in train.frames] == [
-        ("a.jpg", picture_bytes("a.jpg")),
-        ("x/b.jpg", picture_bytes("x/b.jpg")),
+        ("a.jpg", image_bytes("a.jpg")),
+        ("x/b.jpg", image_bytes("x/b.jpg")),
     ]
-    assert [one.read() for one in val.frames] == [picture_bytes("other")]
+    assert [one.read() for one in val.frames] == [image_bytes("other")]
     assert [row[:4] for row in stored(train)] == [("a.jpg", "rectangle", "cat", IN_PIXELS)]
     assert [row[:4] for row in stored(val)] == [("a.jpg", "rectangle", "bird", IN_PIXELS)]
 
@@ -178,7 +178,7 @@ def test_a_project_s_own_export_makes_the_same_tasks(tmp_path: Path) -> None:
 
 
 def test_a_task_of_the_dataset_takes_the_zip_again(tmp_path: Path) -> None:
-    files = {"train.tfrecord": shard(with_picture("a.jpg", "cat"), with_picture("x/b.jpg", "cat"))}
+    files = {"train.tfrecord": shard(with_image("a.jpg", "cat"), with_image("x/b.jpg", "cat"))}
     (task,) = load(tmp_path, files).tasks
     before = stored(task)
     task.annotations = Annotations()
@@ -208,21 +208,21 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES, ids=list(NAMES.values()))
 def test_names_stay_inside_of_the_folder(tmp_path: Path, name: str) -> None:
-    data = shard(with_picture(name, "cat"), with_picture("b.jpg"))
+    data = shard(with_image(name, "cat"), with_image("b.jpg"))
     (task,) = load(tmp_path, {"train.tfrecord": data}).tasks
-    assert {one.read() for one in task.frames} == {picture_bytes(name), picture_bytes("b.jpg")}
+    assert {one.read() for one in task.frames} == {image_bytes(name), image_bytes("b.jpg")}
     for one in task.frames:
         assert not one.name.startswith(("/", "~/..", ".."))
         assert ".." not in Path(one.name).parts
     drawn = [task.frames[one["frame"]].read() for one in task.annotations.shapes]
-    assert drawn == [picture_bytes(name)], "the box is on another picture"
+    assert drawn == [image_bytes(name)], "the box is on another image"
     assert not Path("/etc/x.jpg").exists()
 
 
 @pytest.mark.parametrize("subset", ["default", "a", "tfrecord", "a.b", "пример"])
 def test_names_of_subsets(tmp_path: Path, subset: str) -> None:
-    """CVAT cuts a picture's path at the item's id, which may also be in the folder's name."""
-    records = [with_picture(name, "cat") for name in ("a.jpg", "b/a.jpg", "default.jpg")]
+    """CVAT cuts an image's path at the item's id, which may also be in the folder's name."""
+    records = [with_image(name, "cat") for name in ("a.jpg", "b/a.jpg", "default.jpg")]
     (task,) = load(tmp_path, {f"{subset}.tfrecord": shard(*records)}).tasks
     assert task.subset == subset
     assert sorted(one.name for one in task.frames) == ["a.jpg", "b/a.jpg", "default.jpg"]
@@ -232,8 +232,8 @@ def test_names_of_subsets(tmp_path: Path, subset: str) -> None:
 def test_the_same_name_twice(tmp_path: Path) -> None:
     """Two records of one name: either both arrive, each with its box, or the user is told."""
     data = shard(
-        with_picture("a.jpg", "cat", data=picture_bytes("1")),
-        with_picture("a.jpg", "bird", data=picture_bytes("2")),
+        with_image("a.jpg", "cat", data=image_bytes("1")),
+        with_image("a.jpg", "bird", data=image_bytes("2")),
     )
     try:
         (task,) = load(tmp_path, {"train.tfrecord": data}).tasks
@@ -241,37 +241,37 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
         assert "a.jpg" in str(error)
     else:
         drawn = {one["label"]: task.frames[one["frame"]].read() for one in task.annotations.shapes}
-        assert drawn == {"cat": picture_bytes("1"), "bird": picture_bytes("2")}
+        assert drawn == {"cat": image_bytes("1"), "bird": image_bytes("2")}
 
 
 @pytest.mark.parametrize(
     ("kind", "extension"), [("PNG", "png"), ("BMP", "bmp"), ("GIF", "gif"), ("WEBP", "webp")]
 )
-def test_pictures_of_other_kinds_are_not_encoded_again(
+def test_images_of_other_kinds_are_not_encoded_again(
     tmp_path: Path, kind: str, extension: str
 ) -> None:
     data = saved("RGB", kind, (WIDTH, HEIGHT))
-    payload = with_picture(f"a.{extension}", "cat", data=data, **{"image/format": extension})
+    payload = with_image(f"a.{extension}", "cat", data=data, **{"image/format": extension})
     (task,) = load(tmp_path, {"train.tfrecord": shard(payload)}).tasks
     assert [(one.name, one.read()) for one in task.frames] == [(f"a.{extension}", data)]
 
 
-def test_a_picture_whose_name_lies_about_its_kind(tmp_path: Path) -> None:
+def test_a_image_whose_name_lies_about_its_kind(tmp_path: Path) -> None:
     data = saved("RGB", "PNG", (WIDTH, HEIGHT))
-    payload = with_picture("a.jpg", "cat", data=data)
+    payload = with_image("a.jpg", "cat", data=data)
     (task,) = load(tmp_path, {"train.tfrecord": shard(payload)}).tasks
     assert [one.read() for one in task.frames] == [data]
 
 
 def test_labels_are_made_where_the_project_has_none(tmp_path: Path) -> None:
-    files = {"t.tfrecord": shard(with_picture("a.jpg", "dog")), "label_map.pbtxt": LABEL_MAP}
+    files = {"t.tfrecord": shard(with_image("a.jpg", "dog")), "label_map.pbtxt": LABEL_MAP}
     project = load(tmp_path, files, Project([]))
     assert "dog" in [label.name for label in project.labels]
     assert [row[2] for row in stored(project.tasks[0])] == ["dog"]
 
 
 def test_attributes_are_made_in_a_project(tmp_path: Path) -> None:
-    payload = with_picture("a.jpg", "cat", **{"image/object/truncated": [1]})
+    payload = with_image("a.jpg", "cat", **{"image/object/truncated": [1]})
     project = load(tmp_path, {"t.tfrecord": shard(payload)}, Project([]))
     ((*_, attributes),) = stored(project.tasks[0])
     assert dict(attributes)["truncated"] in ("1", "true", "True")
@@ -283,7 +283,7 @@ def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) ->
         filename="a.jpg",
         height=HEIGHT,
         width=WIDTH,
-        encoded=picture_bytes("a.jpg"),
+        encoded=image_bytes("a.jpg"),
         format="jpeg",
         boxes=np.array([FULL], np.float32),
         class_text=["cat"],
@@ -320,8 +320,8 @@ def test_masks_of_a_dataset(tmp_path: Path, as_polygons: bool, kind: str) -> Non
     assert [row[1] for row in stored(second.tasks[0])] == [kind]
 
 
-def test_records_without_pictures(tmp_path: Path) -> None:
-    files = {"t.tfrecord": shard(with_picture("a.jpg", "cat", data=b""))}
+def test_records_without_images(tmp_path: Path) -> None:
+    files = {"t.tfrecord": shard(with_image("a.jpg", "cat", data=b""))}
     text = refused(tmp_path, files)
     assert text == (
         "the encoded image is missing or empty (t.tfrecord, record 0). Nothing was changed. "
@@ -329,20 +329,20 @@ def test_records_without_pictures(tmp_path: Path) -> None:
     )
 
 
-def test_one_record_of_many_without_a_picture(tmp_path: Path) -> None:
-    records = [with_picture("a.jpg", "cat"), with_picture("b.jpg", "cat", data=b"")]
+def test_one_record_of_many_without_a_image(tmp_path: Path) -> None:
+    records = [with_image("a.jpg", "cat"), with_image("b.jpg", "cat", data=b"")]
     text = refused(tmp_path, {"t.tfrecord": shard(*records)})
     assert text.startswith("the encoded image is missing or empty (t.tfrecord, record 1). ")
     assert "(b.jpg)" in text
 
 
-def test_a_picture_that_is_none(tmp_path: Path) -> None:
-    text = refused(tmp_path, {"t.tfrecord": shard(with_picture("a.jpg", "cat", data=b"junk" * 50))})
+def test_a_image_that_is_none(tmp_path: Path) -> None:
+    text = refused(tmp_path, {"t.tfrecord": shard(with_image("a.jpg", "cat", data=b"junk" * 50))})
     assert "a.jpg" in text
 
 
 def test_a_class_that_the_project_lacks(tmp_path: Path) -> None:
-    text = refused(tmp_path, {"t.tfrecord": shard(with_picture("a.jpg", "dog"))})
+    text = refused(tmp_path, {"t.tfrecord": shard(with_image("a.jpg", "dog"))})
     assert text == (
         "class 'dog' is not among the labels. Nothing was changed. "
         "Labels of the project: bird, cat."
@@ -352,7 +352,7 @@ def test_a_class_that_the_project_lacks(tmp_path: Path) -> None:
 def test_a_label_that_only_the_label_map_has(tmp_path: Path) -> None:
     """CVAT refuses a dataset for a label that no box has; a box decides, not the label map."""
     files = {
-        "t.tfrecord": shard(with_picture("a.jpg", "cat")),
+        "t.tfrecord": shard(with_image("a.jpg", "cat")),
         "label_map.pbtxt": LABEL_MAP + b"item { id: 9 name: 'zebra' }",
     }
     project = load(tmp_path, files)
@@ -361,7 +361,7 @@ def test_a_label_that_only_the_label_map_has(tmp_path: Path) -> None:
 
 
 def test_a_damaged_dataset(tmp_path: Path) -> None:
-    data = bytearray(shard(with_picture("a.jpg", "cat")))
+    data = bytearray(shard(with_image("a.jpg", "cat")))
     data[40] ^= 1
     text = refused(tmp_path, {"t.tfrecord": bytes(data)})
     assert "record 0" in text
@@ -371,7 +371,7 @@ def test_a_damaged_dataset(tmp_path: Path) -> None:
 def test_empty_masks_and_frames_of_other_tasks_do_not_matter(tmp_path: Path) -> None:
     """The frames that the project has already are not those of the new task."""
     project = project_of("train")
-    load(tmp_path, {"train.tfrecord": shard(with_picture("t0/a.jpg", "cat"))}, project)
+    load(tmp_path, {"train.tfrecord": shard(with_image("t0/a.jpg", "cat"))}, project)
     old, new = project.tasks
     assert [row[0] for row in stored(old)] == ["t0/b.jpg"]
     assert [row[2] for row in stored(new)] == ["cat"]

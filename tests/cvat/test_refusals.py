@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cvat.apps.engine.models import Job, Label, Task
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     FULL,
@@ -55,7 +55,7 @@ def one_shard(*records: bytes) -> dict[str, bytes]:
 
 
 def boxed(name: str, *corners: float) -> bytes:
-    return encode(picture(name, HEIGHT, WIDTH) | objects([corners], ["cat"]))
+    return encode(image(name, HEIGHT, WIDTH) | objects([corners], ["cat"]))
 
 
 def test_a_class_that_the_task_lacks(refuse) -> None:
@@ -96,7 +96,7 @@ def test_a_job_is_called_a_job(refuse) -> None:
     assert "Labels of the job: bird, cat." in text
 
 
-def test_pictures_that_match_no_frame(refuse) -> None:
+def test_images_that_match_no_frame(refuse) -> None:
     frames = [f"frame{number}.jpg" for number in range(37)]
     records = [record(name, "cat") for name in frames] + [
         record(name, "cat") for name in ("x.jpg", "y.jpg", "z.jpg")
@@ -124,7 +124,7 @@ def test_a_frame_that_the_task_lacks_is_refused_for_a_job_as_well(refuse) -> Non
 
 
 def test_a_number_for_a_name(refuse) -> None:
-    """CVAT would attach the boxes of ``000001.jpg`` to frame 1, which is another picture."""
+    """CVAT would attach the boxes of ``000001.jpg`` to frame 1, which is another image."""
     text = refuse(one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")))
     assert "000001.jpg" in text
     assert "1 of 2 images" in text
@@ -142,7 +142,7 @@ def test_numbers_that_count_otherwise_than_the_video(refuse, name: str) -> None:
 
 
 def test_frames_that_differ_in_their_extension(refuse) -> None:
-    """CVAT matches without it, so it would draw both pictures' boxes on the last of them."""
+    """CVAT matches without it, so it would draw both images' boxes on the last of them."""
     task = make_task(box(0, "bird"), frames=["a.jpg", "a.png"])
     text = refuse(one_shard(record("a.jpg", "cat"), record("a.png", "cat")), task)
     assert "a.jpg" in text
@@ -177,7 +177,7 @@ def test_boxes_in_pixels(refuse) -> None:
 
 
 def test_more_boxes_than_classes(refuse) -> None:
-    payload = encode(picture("a.jpg", HEIGHT, WIDTH) | objects([FULL, FULL], ["cat"]))
+    payload = encode(image("a.jpg", HEIGHT, WIDTH) | objects([FULL, FULL], ["cat"]))
     text = refuse(one_shard(payload))
     assert "t.tfrecord" in text
     assert "2" in text
@@ -225,7 +225,7 @@ def test_a_record_that_is_no_example(refuse) -> None:
 
 
 def test_records_of_something_else(refuse) -> None:
-    """What is wrong is the kind of shard, and not the name of a picture that it does not have."""
+    """What is wrong is the kind of shard, and not the name of an image that it does not have."""
     text = refuse(one_shard(encode({"speech/samples": [1, 2, 3]})))
     assert text == (
         "t.tfrecord has no image/filename and no boxes. Nothing was changed. These records fit no "

@@ -53,13 +53,13 @@ ROUND_TRIPS = {
     "extensions that differ": {"frames": ["a.jpg", "b.png", "c.bmp"]},
     "a video": {"is_video": True},
     "a video with start and step": {"is_video": True, "start_frame": 10, "step": 5},
-    "pictures with start and step": {"start_frame": 4, "step": 3},
+    "images with start and step": {"start_frame": 4, "step": 3},
     "of a subset": {"subset": "val"},
     "with a deleted frame": {"deleted_frames": [2]},
 }
 
 
-@pytest.mark.parametrize("save_images", [False, True], ids=["annotations", "with pictures"])
+@pytest.mark.parametrize("save_images", [False, True], ids=["annotations", "with images"])
 @pytest.mark.parametrize("kind", ROUND_TRIPS)
 def test_its_own_export_comes_back(tmp_path: Path, kind: str, save_images: bool) -> None:
     shapes = [

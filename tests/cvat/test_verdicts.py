@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
-from cvat.apps.engine.models import Annotations, Picture, Task
+from cvat.apps.engine.models import Annotations, Image, Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
@@ -22,7 +22,7 @@ from tfod.check.report import Report
 from tfod.check.task import load_task
 
 from tests.changed_records import SOUND, changed_shards, sound_record
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.conftest import frame as shard_of
 from tests.cvat.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
@@ -56,8 +56,8 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
         pass
     frames = [name for name in names if name.isprintable() and name.isascii()]
     described = task_xml(*map(_escaped, frames), labels=tuple(map(_escaped, classes)))
-    pictures: list[Picture] = [frame(name, WIDTH, HEIGHT) for name in frames]
-    task = Task(pictures, labels(*classes), Annotations([box(0, "cat")], [], []))
+    images: list[Image] = [frame(name, WIDTH, HEIGHT) for name in frames]
+    task = Task(images, labels(*classes), Annotations([box(0, "cat")], [], []))
     return task, described
 
 
@@ -131,13 +131,13 @@ CAT = b"item { id: 1 name: 'cat' }"
 
 def annotated(name: str = "a.jpg", *, without: Sequence[str] = (), label: int = 1) -> bytes:
     """A record of one object, without some of its features."""
-    features = picture(name, HEIGHT, WIDTH) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [label])
+    features = image(name, HEIGHT, WIDTH) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [label])
     return encode({key: value for key, value in features.items() if key not in without})
 
 
 def bare(*without: str) -> bytes:
     """A record without objects, and without some of its features."""
-    features = picture("b.png", HEIGHT, WIDTH)
+    features = image("b.png", HEIGHT, WIDTH)
     return encode({key: value for key, value in features.items() if key not in without})
 
 
@@ -170,7 +170,7 @@ def test_what_every_task_refuses_needs_no_task_to_be_told(
     entries = [("a.tfrecord", shard_of(*records))]
     entries += [] if label_map is None else [("label_map.pbtxt", label_map)]
     path.write_bytes(real_zip(entries))
-    frames: list[Picture] = [frame(name, WIDTH, HEIGHT) for name in ("a.jpg", "b.png")]
+    frames: list[Image] = [frame(name, WIDTH, HEIGHT) for name in ("a.jpg", "b.png")]
     task = Task(frames, labels("cat", "dog"), Annotations())
     alone = verdict(path)
     assert alone.valid == (is_taken(task, path, temp_root) == "")

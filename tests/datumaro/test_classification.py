@@ -1,4 +1,4 @@
-"""``tf_image_classification``: pictures with one label, in both directions."""
+"""``tf_image_classification``: images with one label, in both directions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfod.detection.stream import read_examples
 
 from tests.conftest import encode
 from tests.datumaro.conftest import content, ids_of, labels_of
-from tests.picture_kinds import HEIGHT, WIDTH, saved
+from tests.image_kinds import HEIGHT, WIDTH, saved
 
 FORMAT = "tf_image_classification"
 PNG, JPEG, GRAY = saved("RGB", "PNG"), saved("RGB", "JPEG"), saved("L", "PNG")
@@ -59,7 +59,7 @@ class TestReading:
         )
         found = load(tmp_path)
         assert labels_in(found) == {"record_000000": ["0"], "record_000001": ["1"]}
-        assert [lines.picture_bytes(one.media) for one in found] == [PNG, JPEG]
+        assert [lines.image_bytes(one.media) for one in found] == [PNG, JPEG]
         assert ids_of(found) == {"0": 0, "1": 1} and not warnings()
 
     def test_names_of_classes(self, make_shard, tmp_path) -> None:
@@ -206,7 +206,7 @@ class TestWriting:
         (said,) = warnings()
         assert said == (
             "tf_image_classification: not written, a record has one label: 2 further label, "
-            "1 bbox; attributes not written: 1 score, 1 weather (of the picture); "
+            "1 bbox; attributes not written: 1 score, 1 weather (of the image); "
             "without a label, written as -1: 1"
         )
         assert labels_in(load(tmp_path)) == {"a": ["cat"], "b": ["dog"], "c": []}
@@ -215,7 +215,7 @@ class TestWriting:
         source = dataset(item("a", Label(0)))
         source.export(str(tmp_path), FORMAT, compression="gzip", image_ext=".png")
         (found,) = load(tmp_path)
-        assert lines.picture_bytes(found.media).startswith(b"\x89PNG")
+        assert lines.image_bytes(found.media).startswith(b"\x89PNG")
         assert (tmp_path / "default.tfrecord").read_bytes().startswith(b"\x1f\x8b")
 
     @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from datumaro.components.dataset import Dataset
 
-from tests.conftest import objects, picture
+from tests.conftest import image, objects
 from tests.datumaro.conftest import content
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
@@ -68,9 +68,9 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
         "val.tfrecord",
     ]
     found = content(load(tmp_path / "out"))
-    assert len(found) == 12 and all(one["picture"] for one in found.values())
-    picture_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
-    assert found["shapes_01", "train"]["picture"] == picture_file.read_bytes()
+    assert len(found) == 12 and all(one["image"] for one in found.values())
+    image_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
+    assert found["shapes_01", "train"]["image"] == image_file.read_bytes()
 
 
 def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_convert_there_and_back(tmp_path: Path) -> None:
     "name", ["a.record", "a.tfrecord", "a-00000-of-00002.tfrecord", "a.record-00000-of-00002"]
 )
 def test_format_is_detected(make_shard, tmp_path: Path, name: str) -> None:
-    record = picture() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
+    record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
     Path(make_shard("s", record)).rename(tmp_path / name)
     command = "detect-format" if is_old_line() else "detect"
     assert "Detected format: tf_detection_api" in run("datum", command, ".", folder=tmp_path)
@@ -136,13 +136,13 @@ class TestErrors:
         return lines[0]
 
     def test_damaged_shard(self, make_shard, tmp_path: Path) -> None:
-        shard = Path(make_shard("s", picture("a.jpg"), picture("b.jpg")))
+        shard = Path(make_shard("s", image("a.jpg"), image("b.jpg")))
         shard.write_bytes(shard.read_bytes()[:-1])
         said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
         assert "s.tfrecord, record 1, byte " in said and "the file ends inside" in said
 
     def test_inverted_box(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", picture() | objects([[0.5, 0, 0.1, 1]], ["x"], [1]))
+        make_shard("s", image() | objects([[0.5, 0, 0.1, 1]], ["x"], [1]))
         said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
         assert "record 0, byte 0: image/object/bbox box 0 is inverted" in said
 
@@ -151,7 +151,7 @@ class TestErrors:
         assert "no shard in this folder" in said
 
     def test_bad_label_map(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", picture())
+        make_shard("s", image())
         (tmp_path / "label_map.pbtxt").write_text("<html></html>")
         said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
         assert "is no label map but an HTML page" in said
@@ -164,7 +164,7 @@ class TestErrors:
         ],
     )
     def test_bad_options(self, make_shard, tmp_path: Path, options: list[str], what: str) -> None:
-        make_shard("s", picture())
+        make_shard("s", image())
         said = self.failed(
             tmp_path,
             *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
@@ -182,7 +182,7 @@ class TestErrors:
         assert said.splitlines()[-1].startswith("tf_detection_api: error: argument --")
 
     def test_output_that_is_a_file(self, make_shard, tmp_path: Path) -> None:
-        make_shard("s", picture())
+        make_shard("s", image())
         (tmp_path / "file").touch()
         said = self.failed(
             tmp_path,
@@ -191,7 +191,7 @@ class TestErrors:
         assert "file" in said and "Not a directory" in said
 
     def test_mask_that_is_none(self, make_shard, tmp_path: Path) -> None:
-        record = picture() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]}
+        record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]}
         make_shard("s", record)
         said = self.failed(
             tmp_path,
@@ -224,7 +224,7 @@ class TestExportCommand:
         assert what in said and "Traceback" not in said
 
     def test_one_shard(self, make_shard, tmp_path: Path) -> None:
-        shard = make_shard("s", picture() | objects([[0, 0, 1, 1]], ["x"], [1]))
+        shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
         run("datum", "export", "-f", "coco", "-p", shard, "-o", "o", folder=tmp_path)
         assert (tmp_path / "o" / "annotations").is_dir()
 

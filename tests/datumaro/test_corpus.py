@@ -37,8 +37,8 @@ def test_figures(figures: dict[str, Any], note_shard: Any, name: str) -> None:
         texts.update(one["class_text"])
     found = Counter("" if one.label is None else names[one.label] for one in shapes)
     assert found == texts
-    pictures = [one["picture"] for one in content(dataset).values() if one["picture"]]
-    assert sum(map(len, pictures)) == sum(one["encoded_bytes"] for one in expected.values())
+    images = [one["image"] for one in content(dataset).values() if one["image"]]
+    assert sum(map(len, images)) == sum(one["encoded_bytes"] for one in expected.values())
 
 
 @pytest.mark.parametrize("name", DETECTION)

@@ -13,12 +13,12 @@ from datumaro.components.environment import Environment
 from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
-    CsvPicture,
+    CsvImage,
     read_detection_csv,
     write_detection_csv,
 )
 from tfod.datumaro import lines
-from tfod.datumaro.pictures import file_size
+from tfod.datumaro.images import file_size
 
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
 from tests.datumaro.test_commands import run
@@ -26,7 +26,7 @@ from tests.datumaro.test_import import Tolerant, jpeg
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEADER = ",".join(COLUMNS)
-PICTURE = jpeg(20, 30)
+IMAGE = jpeg(20, 30)
 FORMAT = "tf_detection_csv"
 
 
@@ -40,7 +40,7 @@ def write(path: Path, *rows: str) -> Path:
     return path
 
 
-def put(path: Path, data: bytes = PICTURE) -> Path:
+def put(path: Path, data: bytes = IMAGE) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -109,48 +109,48 @@ class TestImport:
     @pytest.mark.parametrize(
         "where", ["", "images", "images/train", "train", "../images", "../images/train", "../train"]
     )
-    def test_where_pictures_are_found(self, tmp_path: Path, where: str) -> None:
+    def test_where_images_are_found(self, tmp_path: Path, where: str) -> None:
         data = tmp_path / "data"
         write(data / "train_labels.csv", row("a.jpg"))
         put(data / where / "a.jpg")
         (item,) = load(data)
-        assert lines.picture_bytes(item.media) == PICTURE
+        assert lines.image_bytes(item.media) == IMAGE
 
-    def test_pictures_of_a_subset_that_is_called_otherwise(self, tmp_path: Path) -> None:
+    def test_images_of_a_subset_that_is_called_otherwise(self, tmp_path: Path) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"))
         put(tmp_path / "images" / "train" / "a.jpg")
         (item,) = load(path, subset="mine")
         assert item.subset == "mine" and item.media.has_data
 
-    def test_another_folder_of_pictures(self, tmp_path: Path) -> None:
+    def test_another_folder_of_images(self, tmp_path: Path) -> None:
         path = write(tmp_path / "data" / "train_labels.csv", row("a.jpg"), row("b.jpg"))
         put(tmp_path / "data" / "a.jpg", jpeg(1, 1))
         put(tmp_path / "far" / "a.jpg")
         put(tmp_path / "far" / "train" / "b.jpg")
         found = content(load(path, images=str(tmp_path / "far")))
-        assert [one["picture"] for one in found.values()] == [PICTURE, PICTURE]
+        assert [one["image"] for one in found.values()] == [IMAGE, IMAGE]
 
-    def test_a_folder_of_pictures_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_folder_of_images_that_is_not_there(self, tmp_path: Path) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"))
         with pytest.raises(Exception) as raised:
             load(path, images=str(tmp_path / "far"))
         assert "far is no folder" in str(raised.value.__cause__)
 
-    def test_the_real_picture_decides_its_size(self, tmp_path: Path, warnings) -> None:
+    def test_the_real_image_decides_its_size(self, tmp_path: Path, warnings) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", width=20, height=30))
         put(tmp_path / "a.jpg")
         put(tmp_path / "b.jpg")
         assert [one["size"] for one in content(load(path)).values()] == [(20, 30)] * 2
         assert warnings() == [
-            f"{FORMAT}: pictures of another size than the CSV says, which were followed: "
+            f"{FORMAT}: images of another size than the CSV says, which were followed: "
             "1 (b.jpg is 30 x 20, not 20 x 30)"
         ]
 
-    def test_a_picture_whose_header_is_long(self, tmp_path: Path) -> None:
+    def test_a_image_whose_header_is_long(self, tmp_path: Path) -> None:
         """An editor's notes come first, and are longer than what is read at first."""
         note = b"\xff\xe2" + (65_000).to_bytes(2, "big") + bytes(64_998)
         path = write(tmp_path / "train_labels.csv", "a.jpg,,,cat,1,2,3,4")
-        put(tmp_path / "a.jpg", PICTURE[:2] + note + PICTURE[2:])
+        put(tmp_path / "a.jpg", IMAGE[:2] + note + IMAGE[2:])
         assert file_size(str(tmp_path / "a.jpg")) == (20, 30)
         (item,) = load(path)
         assert tuple(item.media.size) == (20, 30)
@@ -235,7 +235,7 @@ def annotated(*items: tuple[str, str, list[Any]], labels: tuple[str, ...] = ("ca
         lines.DatasetItem(
             id=name,
             subset=subset,
-            media=lines.image_from_bytes(lambda *_: PICTURE, f"{name}.jpg", (20, 30)),
+            media=lines.image_from_bytes(lambda *_: IMAGE, f"{name}.jpg", (20, 30)),
             annotations=annotations,
         )
         for name, subset, annotations in items
@@ -268,10 +268,10 @@ class TestExport:
         assert (tmp_path / "val_labels.csv").read_bytes() == (
             f"{HEADER}\r\np/b.jpg,30,20,cat,1,2,13.5,14\r\n".encode()
         )
-        assert (tmp_path / "images" / "train" / "a.jpg").read_bytes() == PICTURE
+        assert (tmp_path / "images" / "train" / "a.jpg").read_bytes() == IMAGE
         assert ids_of(load(tmp_path)) == {"cat": 1, "dog": 2}
 
-    def test_without_pictures(self, tmp_path: Path) -> None:
+    def test_without_images(self, tmp_path: Path) -> None:
         annotated(("a", "train", [box()])).export(str(tmp_path), FORMAT)
         assert sorted(os.listdir(tmp_path)) == ["label_map.pbtxt", "train_labels.csv"]
 
@@ -295,11 +295,11 @@ class TestExport:
         dataset.export(str(tmp_path), FORMAT)
         assert warnings() == [
             f"{FORMAT}: not written, the format has no place for them: 1 polyline; written as "
-            "their enclosing box: 1 polygon; boxes that reach outside the picture, written so: 1; "
-            "not written, the CSV has no column for them: 1 difficult, 1 classes of a picture, "
-            "1 boxes without a class, 1 pictures without boxes"
+            "their enclosing box: 1 polygon; boxes that reach outside the image, written so: 1; "
+            "not written, the CSV has no column for them: 1 difficult, 1 classes of an image, "
+            "1 boxes without a class, 1 images without boxes"
         ]
-        (found,) = read_detection_csv(tmp_path / "train_labels.csv").pictures
+        (found,) = read_detection_csv(tmp_path / "train_labels.csv").images
         assert [one.class_name for one in found.boxes] == ["cat", "dog", "cat"]
 
     def test_masks_and_keypoints_are_lost_too(self, tmp_path: Path, warnings) -> None:
@@ -309,12 +309,12 @@ class TestExport:
         annotated(("a", "train", [whole, mask])).export(str(tmp_path), FORMAT)
         assert warnings() == [f"{FORMAT}: not written, the CSV has no column for them: 1 masks"]
 
-    def test_two_pictures_of_one_name_stay_apart(self, tmp_path: Path) -> None:
+    def test_two_images_of_one_name_stay_apart(self, tmp_path: Path) -> None:
         items = [
             lines.DatasetItem(
                 id=name,
                 subset="train",
-                media=lines.image_from_bytes(lambda *_: PICTURE, "a.jpg", (20, 30)),
+                media=lines.image_from_bytes(lambda *_: IMAGE, "a.jpg", (20, 30)),
                 annotations=[box()],
                 attributes={"filename": filename},
             )
@@ -322,29 +322,29 @@ class TestExport:
         ]
         dataset = Dataset.from_iterable(items, categories=["cat"])
         dataset.export(str(tmp_path), FORMAT, save_media=True)
-        found = read_detection_csv(tmp_path / "train_labels.csv").pictures
+        found = read_detection_csv(tmp_path / "train_labels.csv").images
         names = ["a.jpg", "a~2.jpg", "a~2~2.jpg"]
         assert [one.filename for one in found] == names
         assert sorted(os.listdir(tmp_path / "images" / "train")) == names
 
-    def test_a_picture_without_a_size(self, tmp_path: Path) -> None:
+    def test_a_image_without_a_size(self, tmp_path: Path) -> None:
         item = lines.DatasetItem(id="a", subset="train", annotations=[box()])
         dataset = Dataset.from_iterable([item], categories=["cat"])
         with pytest.raises(Exception) as raised:
             dataset.export(str(tmp_path / "out"), FORMAT)
-        assert "item 'a' has no picture size" in _chain(raised.value)
+        assert "item 'a' has no image size" in _chain(raised.value)
         assert not (tmp_path / "out").exists() or not os.listdir(tmp_path / "out")
 
     @pytest.mark.parametrize("subset", ["train/night", "ночь", "50%"])
     def test_subsets_of_any_name(self, tmp_path: Path, subset: str) -> None:
         annotated(("a", subset, [box()])).export(str(tmp_path), FORMAT, save_media=True)
         (item,) = load(tmp_path)
-        assert item.subset == subset and lines.picture_bytes(item.media) == PICTURE
+        assert item.subset == subset and lines.image_bytes(item.media) == IMAGE
 
 
 class TestRoundTrip:
     def test_shapes(self, tmp_path: Path) -> None:
-        """CSV to dataset to CSV: every byte of labels, label map and pictures."""
+        """CSV to dataset to CSV: every byte of labels, label map and images."""
         load(EXAMPLES / "shapes_csv").export(str(tmp_path), FORMAT, save_media=True)
         written, expected = (
             {path.relative_to(root): path.read_bytes() for path in root.rglob("*.*")}
@@ -363,21 +363,21 @@ class TestRoundTrip:
         load(source).export(str(tmp_path), FORMAT)
         for name in ("train_labels.csv", "test_labels.csv"):
             assert (
-                read_detection_csv(tmp_path / name).pictures
-                == read_detection_csv(source / name).pictures
+                read_detection_csv(tmp_path / name).images
+                == read_detection_csv(source / name).images
             )
 
     def test_through_shards(self, tmp_path: Path) -> None:
         """Integers stay integers, also through float32."""
         corners = [(0.0, 0.0, 1.0, 1.0), (81.0, 88.0, 522.0, 408.0), (639.0, 1.0, 640.0, 480.0)]
         written = tuple(
-            CsvPicture(f"{n}.jpg", 640, 480, (CsvBox("cat", one),)) for n, one in enumerate(corners)
+            CsvImage(f"{n}.jpg", 640, 480, (CsvBox("cat", one),)) for n, one in enumerate(corners)
         )
         write_detection_csv(tmp_path / "csv" / "train_labels.csv", written)
         load(tmp_path / "csv").export(str(tmp_path / "shards"), "tf_detection_api")
         back = Dataset.import_from(str(tmp_path / "shards"), "tf_detection_api")
         back.export(str(tmp_path / "back"), FORMAT)
-        assert read_detection_csv(tmp_path / "back" / "train_labels.csv").pictures == written
+        assert read_detection_csv(tmp_path / "back" / "train_labels.csv").images == written
 
     def test_saving_in_place(self, tmp_path: Path) -> None:
         shutil.copytree(EXAMPLES / "shapes_csv", tmp_path / "data")
@@ -424,7 +424,7 @@ class TestCommands:
             folder=tmp_path,
         )
         found = content(Dataset.import_from(str(tmp_path / "out"), "tf_detection_api"))
-        assert len(found) == 11 and all(one["picture"] for one in found.values())
+        assert len(found) == 11 and all(one["image"] for one in found.values())
         assert {one["label"] for item in found.values() for one in item["annotations"]} == {
             *("circle", "square", "triangle", "étoile")
         }

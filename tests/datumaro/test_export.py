@@ -84,7 +84,7 @@ def test_layout_and_features(tmp_path) -> None:
     assert found.sha256 == hashlib.sha256(jpeg()).hexdigest()
 
 
-def test_without_pictures_the_ten_keys_are_there_and_empty(tmp_path) -> None:
+def test_without_images_the_ten_keys_are_there_and_empty(tmp_path) -> None:
     (found,) = export(dataset(item("a", Bbox(0, 0, 1, 1, label=0))), tmp_path)
     assert (bytes(found.encoded), found.format, found.sha256) == (b"", "", "")
     (example,) = read_examples(tmp_path)
@@ -120,7 +120,7 @@ def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
     assert options["save_images"] and options["shard_size"] == 1 << 20
 
 
-class TestPictures:
+class TestImages:
     """A JPEG or PNG keeps its bytes unless another extension is asked for."""
 
     @pytest.mark.parametrize("extension", [".jpg", ".jpeg", "JPG"])
@@ -165,7 +165,7 @@ class TestPictures:
         nothing = DatasetItem(id="nothing", annotations=[Bbox(0, 0, 1, 1, label=0)])
         with pytest.raises(DatasetExportError) as caught:
             export(dataset(nothing), tmp_path)
-        assert "'nothing' has no picture size" in str(caught.value.__cause__)
+        assert "'nothing' has no image size" in str(caught.value.__cause__)
 
     def test_an_item_of_labels_needs_no_size(self, tmp_path) -> None:
         (found,) = export(dataset(DatasetItem(id="x", annotations=[Label(1)])), tmp_path)
@@ -343,13 +343,13 @@ class TestObjects:
         (loaded,) = load(tmp_path)
         assert loaded.attributes["note"] == loaded.annotations[0].attributes["note"] == "\ud800"
 
-    def test_attributes_of_the_picture(self, tmp_path) -> None:
+    def test_attributes_of_the_image(self, tmp_path) -> None:
         attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
         export(dataset(item("a", attributes=attributes)), tmp_path)
         (loaded,) = load(tmp_path)
         assert loaded.attributes == attributes
 
-    def test_coco_number_of_the_picture_is_its_source_id(self, tmp_path) -> None:
+    def test_coco_number_of_the_image_is_its_source_id(self, tmp_path) -> None:
         (found,) = export(dataset(item("a", attributes={"id": 139})), tmp_path)
         assert found.source_id == "139"
 
@@ -472,7 +472,7 @@ class TestObjects:
         (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro.exporter"]
         assert said == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
-            "1 points without a schema; boxes that reach outside the picture, "
+            "1 points without a schema; boxes that reach outside the image, "
             "written so: 1"
         )
         assert found.boxes[0, 0] == np.float32(-0.05)
@@ -486,10 +486,10 @@ class TestClasses:
     """Ids and names on the way out."""
 
     def test_ids_survive_from_import_to_export(self, make_shard, tmp_path) -> None:
-        from tests.conftest import objects, picture
+        from tests.conftest import image, objects
 
         source = tmp_path / "in"
-        make_shard("s", picture() | objects([[0, 0, 1, 1]], ["b"], [7]), folder=source)
+        make_shard("s", image() | objects([[0, 0, 1, 1]], ["b"], [7]), folder=source)
         text = "item {\n\tid: 3\n\tname: 'a'\n\tdisplay_name: 'A'\n}\n\n"
         text += "item {\n\tid: 7\n\tname: 'b'\n}\n\n"
         (source / "label_map.pbtxt").write_text(text)
@@ -512,9 +512,9 @@ class TestClasses:
 
     @pytest.mark.parametrize("key", ["both", "id"])
     def test_unlabelled_where_zero_is_a_class(self, make_shard, tmp_path, key) -> None:
-        from tests.conftest import objects, picture
+        from tests.conftest import image, objects
 
-        make_shard("s", picture() | objects([[0, 0, 1, 1]], ["zero"], [0]), folder=tmp_path / "in")
+        make_shard("s", image() | objects([[0, 0, 1, 1]], ["zero"], [0]), folder=tmp_path / "in")
         source = load(tmp_path / "in")
         source.put(item("b", Bbox(0, 0, 9, 9), subset="s"))
         export(source, tmp_path / "out", label_key=key)
@@ -522,10 +522,10 @@ class TestClasses:
         assert ids_of(loaded) == {"zero": 0}
         assert [[one.label for one in it.annotations] for it in loaded] == [[0], [None]]
 
-    def test_classes_of_the_picture_follow_their_ids(self, make_shard, tmp_path) -> None:
-        from tests.conftest import objects, picture
+    def test_classes_of_the_image_follow_their_ids(self, make_shard, tmp_path) -> None:
+        from tests.conftest import image, objects
 
-        record = picture() | objects([[0, 0, 1, 1]], ["dog"], [1])
+        record = image() | objects([[0, 0, 1, 1]], ["dog"], [1])
         make_shard("s", record | {"image/neg_category_ids": [1]}, folder=tmp_path / "in")
         (found,) = export(load(tmp_path / "in"), tmp_path / "out", label_map="coco")
         assert found.image_attributes == {"neg_category_ids": [18]}
@@ -574,7 +574,7 @@ class TestShards:
             compression == "gzip",
             compression == "zlib",
         )
-        assert content(load(tmp_path))["a", "default"]["picture"] == jpeg()
+        assert content(load(tmp_path))["a", "default"]["image"] == jpeg()
 
     @pytest.mark.parametrize(
         "options",
@@ -652,7 +652,7 @@ class TestInPlace:
         export(source, folder, save_media=True)
         return load(folder)
 
-    def test_writes_what_changed_and_keeps_pictures(self, tmp_path) -> None:
+    def test_writes_what_changed_and_keeps_images(self, tmp_path) -> None:
         loaded = self.three(tmp_path)
         untouched = (tmp_path / "b.tfrecord").stat().st_mtime_ns
         loaded.put(item("new", data=jpeg(colour=5), subset="a"))
@@ -660,15 +660,15 @@ class TestInPlace:
         assert (tmp_path / "b.tfrecord").stat().st_mtime_ns == untouched
         again = content(load(tmp_path))
         # save_media was not asked for, but the shard that was replaced may be their only place.
-        assert again["a", "a"]["picture"] == jpeg()
-        assert again["new", "a"]["picture"] == jpeg(colour=5)
+        assert again["a", "a"]["image"] == jpeg()
+        assert again["new", "a"]["image"] == jpeg(colour=5)
 
     def test_annotations_alone_stay_alone(self, tmp_path) -> None:
         export(dataset(item("a")), tmp_path)
         loaded = load(tmp_path)
         loaded.put(item("new", data=jpeg(), subset="default"))
         loaded.save()
-        assert [one["picture"] for one in content(load(tmp_path)).values()] == [None, None]
+        assert [one["image"] for one in content(load(tmp_path)).values()] == [None, None]
 
     def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
         source = dataset(item("a", subset="a"), item("c", subset="c"))
@@ -678,7 +678,7 @@ class TestInPlace:
         # Datumaro still counts the subset: its shard has no bytes, and the label map says so.
         assert (tmp_path / "c.tfrecord").stat().st_size == 0
         label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
-        assert label_map.startswith('# subsets without pictures: ["c"]\n')
+        assert label_map.startswith('# subsets without images: ["c"]\n')
         assert [one.id for one in load(tmp_path)] == ["a"]
 
     def test_a_removed_subset_is_removed(self, tmp_path) -> None:
@@ -720,9 +720,7 @@ class TestInPlace:
         loaded.save()
         after = content(load(folder))
         assert list(after) == list(before) and bystander.exists()
-        assert [one["picture"] for one in after.values()] == [
-            one["picture"] for one in before.values()
-        ]
+        assert [one["image"] for one in after.values()] == [one["image"] for one in before.values()]
         assert after[first.id, first.subset]["attributes"]["edited"] == 1
 
     def test_saving_elsewhere_leaves_the_source_alone(self, tmp_path) -> None:
@@ -736,7 +734,7 @@ class TestInPlace:
         assert len(list((tmp_path / "a").glob("*.tfrecord"))) == 3
         found = content(load(tmp_path / "b"))
         assert sorted(name for name, _ in found) == ["a", "b", "new"]
-        assert found["a", "a"]["picture"] == jpeg()
+        assert found["a", "a"]["image"] == jpeg()
 
     def test_a_renamed_subset_replaces_its_shards(self, tmp_path) -> None:
         self.three(tmp_path)
@@ -786,4 +784,4 @@ class TestInPlace:
             ("b", "x"),
             ("c", "c"),
         ]
-        assert all(one["picture"] == jpeg() for one in content(again).values())
+        assert all(one["image"] == jpeg() for one in content(again).values())

@@ -20,7 +20,7 @@ from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.records import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
 
 try:
@@ -51,7 +51,7 @@ def root_of(error: BaseException | None) -> BaseException:
 
 
 def test_boxes_classes_and_names(make_shard, load) -> None:
-    make_shard("train", picture() | objects([BOX, [0, 0, 1, 1]], ["cat", "dog"], [1, 2]))
+    make_shard("train", image() | objects([BOX, [0, 0, 1, 1]], ["cat", "dog"], [1, 2]))
     dataset = load()
     assert boxes(dataset) == [("cat", 50, 10, 100, 40), ("dog", 0, 0, 200, 100)]
     (item,) = dataset
@@ -63,7 +63,7 @@ class TestClasses:
     """Text decides, then id; ids survive; nothing is out of range."""
 
     def test_gaps_in_ids(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", picture() | objects([BOX, BOX], ["truck", "car"], [7, 3]))
+        make_shard("s", image() | objects([BOX, BOX], ["truck", "car"], [7, 3]))
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 3 name: 'car' } item { id: 7 name: 'truck' }"
         )
@@ -72,14 +72,14 @@ class TestClasses:
         assert ids_of(dataset) == {"car": 3, "truck": 7}
 
     def test_ids_from_zero_without_a_label_map(self, make_shard, load) -> None:
-        make_shard("s", picture() | objects([BOX, BOX], ["b", "a"], [1, 0]))
+        make_shard("s", image() | objects([BOX, BOX], ["b", "a"], [1, 0]))
         dataset = load()
         assert labels_of(dataset) == ["a", "b"]
         assert [box[0] for box in boxes(dataset)] == ["b", "a"]
         assert ids_of(dataset) == {"a": 0, "b": 1}
 
     def test_ids_only(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", picture() | objects([BOX, BOX], None, [2, 9]))
+        make_shard("s", image() | objects([BOX, BOX], None, [2, 9]))
         assert [box[0] for box in boxes(load())] == ["2", "9"]
         (tmp_path / "label_map.pbtxt").write_text("item { id: 2 name: 'two' }")
         dataset = load()
@@ -87,22 +87,22 @@ class TestClasses:
         assert ids_of(dataset) == {"two": 2, "9": 9}
 
     def test_text_only_and_neither(self, make_shard, load) -> None:
-        make_shard("s", picture("a.jpg") | objects([BOX], ["x"]), picture("b.jpg") | objects([BOX]))
+        make_shard("s", image("a.jpg") | objects([BOX], ["x"]), image("b.jpg") | objects([BOX]))
         dataset = load()
         assert boxes(dataset, "a")[0][0] == "x" and boxes(dataset, "b")[0][0] is None
 
     def test_an_id_learns_its_text_from_another_record(self, make_shard, load) -> None:
         make_shard(
             "s",
-            picture("a.jpg") | objects([BOX], None, [5]),
-            picture("b.jpg") | objects([BOX], ["x"], [5]),
+            image("a.jpg") | objects([BOX], None, [5]),
+            image("b.jpg") | objects([BOX], ["x"], [5]),
         )
         dataset = load()
         assert [box[0] for box in boxes(dataset)] == ["x", "x"] and labels_of(dataset) == ["x"]
 
     def test_empty_texts_fall_back_to_the_id(self, make_shard, load, tmp_path) -> None:
         """Datumaro's exporter empties what is not ASCII; the label map still knows it."""
-        make_shard("s", picture() | objects([BOX, BOX, BOX], ["", "", "cat"], [1, 0, 2]))
+        make_shard("s", image() | objects([BOX, BOX, BOX], ["", "", "cat"], [1, 0, 2]))
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 1 name: 'кошка' } item { id: 2 name: 'cat' }", "utf-8"
         )
@@ -111,7 +111,7 @@ class TestClasses:
     def test_contradiction_follows_the_text_and_is_told(
         self, make_shard, load, tmp_path, warnings
     ) -> None:
-        make_shard("s", picture() | objects([BOX], ["car"], [2]))
+        make_shard("s", image() | objects([BOX], ["car"], [2]))
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 1 name: 'car' } item { id: 2 name: 'bus' }"
         )
@@ -121,7 +121,7 @@ class TestClasses:
     def test_text_that_the_map_lacks_is_added_and_told(
         self, make_shard, load, tmp_path, warnings
     ) -> None:
-        make_shard("s", picture() | objects([BOX], ["dog"], [9]))
+        make_shard("s", image() | objects([BOX], ["dog"], [9]))
         (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'car' }")
         dataset = load()
         assert labels_of(dataset) == ["car", "dog"] and boxes(dataset)[0][0] == "dog"
@@ -129,7 +129,7 @@ class TestClasses:
 
     def test_records_that_use_display_names(self, make_shard, load, tmp_path) -> None:
         """create_coco writes the category's name, which COCO's label map has as display name."""
-        make_shard("s", picture() | objects([BOX], ["person"]))
+        make_shard("s", image() | objects([BOX], ["person"]))
         (tmp_path / "label_map.pbtxt").write_text(
             "item { id: 1 name: '/m/01g317' display_name: 'person' }"
             "item { id: 18 name: '/m/0bt9lr' display_name: 'dog' }"
@@ -141,7 +141,7 @@ class TestClasses:
     def test_splits_with_different_maps_get_one_list_of_classes(self, tmp_path, load) -> None:
         """Roboflow numbers the classes of each export anew."""
         for split, names in (("train", ["bowl", "cup", "table"]), ("valid", ["cup", "table"])):
-            record = picture() | objects([BOX], ["cup"], [names.index("cup") + 1])
+            record = image() | objects([BOX], ["cup"], [names.index("cup") + 1])
             write_records(tmp_path / split, "Objects", [encode(record)])
             text = "".join(
                 f'item {{\n    name: "{name}",\n    id: {number},\n    display_name: "{name}"\n}}\n'
@@ -157,7 +157,7 @@ class TestClasses:
         self, make_shard, load, tmp_path
     ) -> None:
         """Whatever its file is called: only a file that was found is passed over."""
-        make_shard("s", picture() | objects([BOX], None, [1]))
+        make_shard("s", image() | objects([BOX], None, [1]))
         (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' ")
         with pytest.raises(DatasetImportError) as caught:
             load(label_map=str(tmp_path / "classes.pbtxt"))
@@ -166,22 +166,22 @@ class TestClasses:
     def test_what_was_mended_in_a_label_map_is_announced(
         self, make_shard, load, tmp_path, caplog
     ) -> None:
-        make_shard("s", picture() | objects([BOX], None, [1]))
+        make_shard("s", image() | objects([BOX], None, [1]))
         (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: \u201ccat\u201d }")
         assert [box[0] for box in boxes(load())] == ["cat"]
         assert "label_map.pbtxt" in caplog.text and "quot" in caplog.text
 
     def test_label_map_by_option(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", picture() | objects([BOX], None, [18]))
+        make_shard("s", image() | objects([BOX], None, [18]))
         assert boxes(load(label_map="coco"))[0][0] == "dog"
 
     @pytest.mark.parametrize("name", ["it's", 'a "b"', "日本語", "é \\ n", "two words"])
     def test_names_of_any_kind(self, make_shard, load, name) -> None:
-        make_shard("s", picture() | objects([BOX], [name], [4]))
+        make_shard("s", image() | objects([BOX], [name], [4]))
         assert labels_of(load()) == [name]
 
     def test_what_is_no_label_map_is_an_error(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", picture() | objects([BOX], ["x"], [1]))
+        make_shard("s", image() | objects([BOX], ["x"], [1]))
         (tmp_path / "label_map.pbtxt").write_text("<!DOCTYPE html><html></html>")
         with pytest.raises(DatasetImportError) as caught:
             load()
@@ -191,7 +191,7 @@ class TestClasses:
         self, make_shard, load, tmp_path, warnings
     ) -> None:
         """OpenCV's network descriptions lie beside many a shard."""
-        make_shard("s", picture() | objects([BOX], None, [1]))
+        make_shard("s", image() | objects([BOX], None, [1]))
         (tmp_path / "ssd_mobilenet.pbtxt").write_text("node { name: 'x' op: 'Const' }")
         assert labels_of(load()) == ["1"]
         assert any("ssd_mobilenet.pbtxt is no label map" in said for said in warnings())
@@ -199,7 +199,7 @@ class TestClasses:
         assert labels_of(load()) == ["cat"]
 
     def test_several_label_maps_are_told(self, make_shard, load, tmp_path, warnings) -> None:
-        make_shard("s", picture() | objects([BOX], ["x"], [1]))
+        make_shard("s", image() | objects([BOX], ["x"], [1]))
         for name in ("pet_label_map.pbtxt", "coco_label_map.pbtxt"):
             (tmp_path / name).write_text("item { id: 1 name: 'y' }")
         assert labels_of(load()) == ["x"]
@@ -209,12 +209,12 @@ class TestClasses:
 class TestKeys:
     """Any mix of keys."""
 
-    def test_size_from_the_picture(self, make_shard, load) -> None:
+    def test_size_from_the_image(self, make_shard, load) -> None:
         make_shard("s", {"image/filename": "a.jpg", "image/encoded": jpeg()} | objects([BOX]))
         assert boxes(load())[0][1:] == (50, 10, 100, 40)
 
     def test_no_size_at_all_is_an_error_with_a_place(self, make_shard, load) -> None:
-        shard = make_shard("s", picture(), {"image/filename": "a.jpg"} | objects([BOX]))
+        shard = make_shard("s", image(), {"image/filename": "a.jpg"} | objects([BOX]))
         with pytest.raises(DatasetImportError) as caught:
             load()
         error = root_of(caught.value)
@@ -228,35 +228,35 @@ class TestKeys:
     def test_source_id_absent_empty_and_present(self, make_shard, load) -> None:
         make_shard(
             "s",
-            picture("a.jpg"),
-            picture("b.jpg") | {"image/source_id": ""},
-            picture("c.jpg") | {"image/source_id": "7"},
+            image("a.jpg"),
+            image("b.jpg") | {"image/source_id": ""},
+            image("c.jpg") | {"image/source_id": "7"},
         )
         assert [item.attributes["source_id"] for item in load()] == [None, "", "7"]
 
     def test_wrong_format_name_and_none(self, make_shard, load) -> None:
         make_shard(
             "s",
-            picture("a.jpg") | {"image/encoded": jpeg(), "image/format": "peg"},
-            picture("b") | {"image/encoded": jpeg(colour=1)},
+            image("a.jpg") | {"image/encoded": jpeg(), "image/format": "peg"},
+            image("b") | {"image/encoded": jpeg(colour=1)},
         )
         first, second = load()
         assert first.media.ext == ".jpg" and second.media.ext == ".jpg"
-        assert lines.picture_bytes(first.media) == jpeg()
+        assert lines.image_bytes(first.media) == jpeg()
 
     def test_file_names(self, make_shard, load) -> None:
         names = [
             "sub folder/кадр 1.jpg",
             "Frame_jpg.rf.0123456789abcdef0123456789abcdef.jpg",
             "/data/kitti/000001.png",
-            "C:\\pictures\\x.jpg",
+            "C:\\images\\x.jpg",
             "1.jpg",
             "1.png",
             "1.jpg",
             "frame.000123",
             "../up.jpg",
         ]
-        make_shard("s", *[picture(name) for name in names])
+        make_shard("s", *[image(name) for name in names])
         items = list(load())
         assert [item.id for item in items] == [
             "sub folder/кадр 1",
@@ -273,7 +273,7 @@ class TestKeys:
             None,
             None,
             "/data/kitti/000001.png",
-            "C:\\pictures\\x.jpg",
+            "C:\\images\\x.jpg",
             None,
             "1.png",
             "1.jpg",
@@ -281,25 +281,25 @@ class TestKeys:
             "../up.jpg",
         ]
 
-    def test_negative_pictures(self, make_shard, load) -> None:
-        make_shard("s", picture("a.jpg"), picture("b.jpg") | objects([], [], []))
+    def test_negative_images(self, make_shard, load) -> None:
+        make_shard("s", image("a.jpg"), image("b.jpg") | objects([], [], []))
         assert [len(item.annotations) for item in load()] == [0, 0]
 
-    def test_pictures_beside_the_shard(self, make_shard, load, tmp_path) -> None:
-        make_shard("s", picture("a.jpg"), picture("b.jpg"), folder=tmp_path / "annotations")
+    def test_images_beside_the_shard(self, make_shard, load, tmp_path) -> None:
+        make_shard("s", image("a.jpg"), image("b.jpg"), folder=tmp_path / "annotations")
         (tmp_path / "images").mkdir()
         (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
         found, absent = load()
-        assert lines.picture_bytes(found.media) == jpeg()
+        assert lines.image_bytes(found.media) == jpeg()
         assert not absent.media.has_data and tuple(absent.media.size) == (100, 200)
 
     def test_a_name_never_finds_a_file_outside(self, make_shard, load, tmp_path) -> None:
         secret = tmp_path / "secret.jpg"
         secret.write_bytes(jpeg())
-        make_shard("s", picture(str(secret)), picture("../secret.jpg"), folder=tmp_path / "d" / "e")
+        make_shard("s", image(str(secret)), image("../secret.jpg"), folder=tmp_path / "d" / "e")
         assert not any(item.media.has_data for item in load(tmp_path / "d"))
 
-    def test_size_from_the_picture_beside_the_shard(self, make_shard, load, tmp_path) -> None:
+    def test_size_from_the_image_beside_the_shard(self, make_shard, load, tmp_path) -> None:
         record = {"image/filename": "a.jpg"} | objects([BOX])
         make_shard("s", record, folder=tmp_path / "annotations")
         (tmp_path / "images").mkdir()
@@ -307,23 +307,23 @@ class TestKeys:
         assert boxes(load())[0][1:] == (50, 10, 100, 40)
 
     def test_shards_at_several_depths(self, make_shard, load, tmp_path) -> None:
-        make_shard("all", picture("a.jpg"))
-        make_shard("deep", picture("b.jpg"), folder=tmp_path / "train" / "x")
+        make_shard("all", image("a.jpg"))
+        make_shard("deep", image("b.jpg"), folder=tmp_path / "train" / "x")
         assert sorted(load().subsets()) == ["all", "deep"]
 
     def test_raw_pixels(self, make_shard, load) -> None:
         pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
-        make_shard("s", picture("a.png", 2, 3) | {"image/encoded": pixels.tobytes()})
+        make_shard("s", image("a.png", 2, 3) | {"image/encoded": pixels.tobytes()})
         (item,) = load()
         assert np.array_equal(np.asarray(item.media.data)[:, :, ::-1], pixels)
 
     def test_texts_that_are_not_utf8(self, make_shard, load, warnings) -> None:
-        make_shard("s", picture() | objects([BOX], [b"caf\xe9"], [1]))
+        make_shard("s", image() | objects([BOX], [b"caf\xe9"], [1]))
         assert labels_of(load()) == ["café"]
         assert any("not UTF-8" in said for said in warnings())
 
     def test_features_that_mean_nothing_are_told(self, make_shard, load, warnings) -> None:
-        make_shard("s", picture() | {"image/mood": "a cat", "weather": [1, 2]})
+        make_shard("s", image() | {"image/mood": "a cat", "weather": [1, 2]})
         load()
         assert any("image/mood (1), weather (1)" in said for said in warnings())
 
@@ -333,7 +333,7 @@ class TestObjects:
 
     def test_png_masks_and_boxes_in_one_record(self, make_shard, load) -> None:
         mask = [[0, 1, 1], [0, 1, 0]]
-        record = picture("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
+        record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
         make_shard("s", record | {"image/object/mask": [png(mask), b""]})
         (item,) = load()
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
@@ -343,7 +343,7 @@ class TestObjects:
         """COCO's boxes are not the extents of their masks."""
         mask = np.zeros((100, 200), np.uint8)
         mask[20:30, 60:90] = 1
-        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
         make_shard("s", record, folder=tmp_path / "in")
         dataset = load(tmp_path / "in")
         (item,) = dataset
@@ -360,7 +360,7 @@ class TestObjects:
     def test_a_mask_with_other_pixels_has_the_box_of_those(self, make_shard, load) -> None:
         mask = np.zeros((100, 200), np.uint8)
         mask[20:30, 60:90] = 1
-        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
+        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(mask)]}
         make_shard("s", record)
         (item,) = load()
         moved = item.annotations[0].wrap(image=np.roll(mask, 50, axis=1))
@@ -369,28 +369,28 @@ class TestObjects:
         assert copy.deepcopy(item).annotations[0].get_bbox() == [50, 10, 50, 30]
 
     def test_a_mask_of_nothing_is_a_mask_with_a_box(self, make_shard, load) -> None:
-        record = picture() | objects([BOX], ["a"], [1])
+        record = image() | objects([BOX], ["a"], [1])
         make_shard("s", record | {"image/object/mask": [png(np.zeros((100, 200)))]})
         (item,) = load()
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
 
     def test_masks_of_another_size_are_told(self, make_shard, load, warnings) -> None:
-        record = picture() | objects([BOX], ["a"], [1])
+        record = image() | objects([BOX], ["a"], [1])
         make_shard("s", record | {"image/object/mask": [png([[0, 1]])]})
         load()
-        assert "1 mask of another size than the picture" in warnings()
+        assert "1 mask of another size than the image" in warnings()
 
     def test_opacity_is_no_mask(self, make_shard, load) -> None:
         pixels = np.zeros((100, 200, 4))
         pixels[:, :, 3] = 255
         pixels[5, 6, :3] = 1
-        record = picture() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(pixels)]}
+        record = image() | objects([BOX], ["a"], [1]) | {"image/object/mask": [png(pixels)]}
         make_shard("s", record)
         (item,) = load()
         assert int(item.annotations[0].image.sum()) == 1
 
     def test_numerical_masks(self, make_shard, load) -> None:
-        record = picture("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
+        record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
         numbers = [0.0, 1, 1, 0, 1, 0] + [0.0] * 6
         make_shard("s", record | {"image/object/mask": numbers})
         (item,) = load()
@@ -400,7 +400,7 @@ class TestObjects:
     def test_attributes(self, make_shard, load) -> None:
         make_shard(
             "s",
-            picture()
+            image()
             | objects([BOX, BOX], ["a", "a"], [1, 1])
             | {
                 "image/object/difficult": [0, 1],
@@ -441,7 +441,7 @@ class TestObjects:
         )
         make_shard(
             "s",
-            picture()
+            image()
             | objects([BOX, BOX], ["person", "dog"], [1, 2])
             | {
                 "image/object/keypoint/x": [0.5, 0.25, 0.0, 0.0],
@@ -462,7 +462,7 @@ class TestObjects:
         nan = float("nan")
         make_shard(
             "s",
-            picture()
+            image()
             | objects([BOX], ["x"], [1])
             | {"image/object/keypoint/x": [0.5, nan], "image/object/keypoint/y": [0.5, nan]},
         )
@@ -474,7 +474,7 @@ class TestObjects:
     def test_image_level_classes(self, make_shard, load) -> None:
         make_shard(
             "s",
-            picture()
+            image()
             | {
                 "image/class/text": ["cat", "dog"],
                 "image/class/label": [1, 2],
@@ -486,14 +486,14 @@ class TestObjects:
         found = [(labels_of(dataset)[one.label], one.attributes) for one in item.annotations]
         assert found == [("cat", {"score": 1.0}), ("dog", {"score": 0.0})]
 
-    def test_classes_of_the_whole_picture_by_lvis(self, make_shard, load) -> None:
-        make_shard("s", picture() | {"image/neg_category_ids": [3, 5]})
+    def test_classes_of_the_whole_image_by_lvis(self, make_shard, load) -> None:
+        make_shard("s", image() | {"image/neg_category_ids": [3, 5]})
         (item,) = load()
         assert item.attributes["neg_category_ids"] == [3, 5]
 
 
 def test_captions_beside_classes_that_are_put_in_order(make_shard, load) -> None:
-    record = picture() | objects([BOX] * 2, ["dog", "cat"], [2, 1]) | {"image/caption": ["a yard"]}
+    record = image() | objects([BOX] * 2, ["dog", "cat"], [2, 1]) | {"image/caption": ["a yard"]}
     make_shard("s", record)
     dataset = load()
     assert sorted(one[0] for one in boxes(dataset)) == ["cat", "dog"]
@@ -515,8 +515,8 @@ class Tolerant(ImportErrorPolicy):
 def test_a_confidence_of_nothing_is_refused(make_shard, load, others: int) -> None:
     """Whatever the records beside it have."""
     image_class = {"image/class/label": [1], "image/class/text": ["sun"]}
-    further = [picture() | image_class] * others
-    make_shard("s", picture() | {"image/class/confidence": [0.5]}, *further)
+    further = [image() | image_class] * others
+    make_shard("s", image() | {"image/class/confidence": [0.5]}, *further)
     policy = Tolerant()
     assert len(load(error_policy=policy)) == others
     assert "image/class 0 text, 0 label, 1 confidence" in str(policy.errors[0][1])
@@ -526,11 +526,11 @@ class TestDefects:
     """What is wrong is told with its place, and the rest arrives if the policy allows."""
 
     def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
-        make_shard("s", picture() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
+        make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
         assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
         (said,) = [said for said in warnings() if "clamped" in said]
         assert said == (
-            "2 boxes outside the picture clamped to its edge; "
+            "2 boxes outside the image clamped to its edge; "
             "1 of them look like pixels, not normalized"
         )
 
@@ -540,8 +540,8 @@ class TestDefects:
     ) -> None:
         """The other boxes of its shard tell; those of another shard do not."""
         hanging = [-0.5, 0.25, 1.5, 2.25]
-        make_shard("s", picture() | objects([hanging] + [BOX] * others))
-        make_shard("t", picture() | objects([BOX] * 3))
+        make_shard("s", image() | objects([hanging] + [BOX] * others))
+        make_shard("t", image() | objects([BOX] * 3))
         assert len(boxes(load())) == 4 + others
         (said,) = [said for said in warnings() if "clamped" in said]
         assert ("look like pixels" in said) is in_pixels
@@ -557,7 +557,7 @@ class TestDefects:
         ],
     )
     def test_boxes_that_are_none(self, make_shard, load, box, what) -> None:
-        shard = make_shard("s", picture("a.jpg"), picture("b.jpg") | objects([BOX, box], ["x"] * 2))
+        shard = make_shard("s", image("a.jpg"), image("b.jpg") | objects([BOX, box], ["x"] * 2))
         with pytest.raises(DatasetImportError) as caught:
             load()
         error = root_of(caught.value)
@@ -570,7 +570,7 @@ class TestDefects:
         assert [item_id for item_id, _ in policy.errors] == [("b", "s")]
 
     def test_degenerate_boxes_are_boxes(self, make_shard, load) -> None:
-        make_shard("s", picture() | objects([[0.5, 0.5, 0.5, 0.5]]))
+        make_shard("s", image() | objects([[0.5, 0.5, 0.5, 0.5]]))
         assert boxes(load())[0][1:] == (100, 50, 100, 50)
 
     @pytest.mark.parametrize(
@@ -588,7 +588,7 @@ class TestDefects:
         ],
     )
     def test_records_that_contradict_themselves(self, make_shard, load, bad, what) -> None:
-        good = picture() | objects([BOX], ["x"], [1])
+        good = image() | objects([BOX], ["x"], [1])
         make_shard("s", good, good | bad, good)
         with pytest.raises(DatasetImportError) as caught:
             load()
@@ -600,7 +600,7 @@ class TestDefects:
     def test_no_record_stays_in_memory(self, make_shard, load, tmp_path) -> None:
         """Neither what was made of records nor what was reported of them keeps their buffers."""
         mask = {"image/object/mask": [png(np.eye(100, 200))], "image/encoded": jpeg()}
-        good = picture() | objects([BOX], ["x"], [1]) | mask
+        good = image() | objects([BOX], ["x"], [1]) | mask
         bad = good | {"image/width": [1, 2]}, {"age": 3}, good | objects([BOX[::-1]])
         shard = make_shard("s", good, *bad)
         policy = Tolerant()
@@ -613,21 +613,21 @@ class TestDefects:
         assert len(not_walked) == 1
 
     def test_odd_records_among_good_ones(self, make_shard, load) -> None:
-        make_shard("s", picture(), {}, {"age": 3})
+        make_shard("s", image(), {}, {"age": 3})
         policy = Tolerant()
         assert len(load(error_policy=policy)) == 1
         said = [str(error) for _, error in policy.errors]
         assert "the record holds no features" in said[0] and "the record holds age" in said[1]
 
     def test_a_sequence_example_is_called_so(self, load, tmp_path) -> None:
-        sequence = encode(picture()) + b"\x12\x00"
+        sequence = encode(image()) + b"\x12\x00"
         write_records(tmp_path, "s", [sequence])
         with pytest.raises(DatasetImportError) as caught:
             load()
         assert "feature lists of a SequenceExample" in str(root_of(caught.value))
 
     def test_damaged_shards(self, make_shard, load) -> None:
-        shard = Path(make_shard("s", picture("a.jpg"), picture("b.jpg")))
+        shard = Path(make_shard("s", image("a.jpg"), image("b.jpg")))
         data = shard.read_bytes()
         for damaged, record in ((data[:-1], 1), (data + b"\0" * 5, 2), (data[:20], 0)):
             shard.write_bytes(damaged)
@@ -635,7 +635,7 @@ class TestDefects:
                 load()
             error = root_of(caught.value)
             assert isinstance(error, ShardError) and error.record == record
-            assert error.offset is not None and error.remedy
+            assert error.offset is not None and error.fix
 
     def test_a_shard_of_no_bytes_is_an_error(self, load, tmp_path) -> None:
         (tmp_path / "s.tfrecord").touch()
@@ -644,7 +644,7 @@ class TestDefects:
         assert "is empty (0 bytes)" in str(root_of(caught.value))
 
     def test_missing_shards_are_named(self, make_shard, load, tmp_path, warnings) -> None:
-        make_shard("s", picture())
+        make_shard("s", image())
         (tmp_path / "s.tfrecord").rename(tmp_path / "train.record-00002-of-00004")
         assert list(load().subsets()) == ["train"]
         assert any("train.record-00000-of-00004" in said for said in warnings())
@@ -663,14 +663,14 @@ class TestDefects:
                 load(path)
 
 
-class TestPictures:
+class TestImages:
     @pytest.mark.parametrize(
         "encoded", [b"not an image", b"\xff\xd8\xff" + b"x" * 50_000, b"x" * (100 * 200 * 3 - 1)]
     )
     def test_what_is_no_image_is_reported(self, make_shard, load, warnings, encoded: bytes) -> None:
         """Its size is stated, so that its boxes are fine; who uses the image fails."""
-        sound = picture("a.jpg") | {"image/encoded": jpeg()}
-        broken = picture("b.jpg") | {"image/encoded": encoded} | objects([BOX], ["cat"], [1])
+        sound = image("a.jpg") | {"image/encoded": jpeg()}
+        broken = image("b.jpg") | {"image/encoded": encoded} | objects([BOX], ["cat"], [1])
         make_shard("train", sound, broken)
         assert boxes(load(), "b") == [("cat", 50, 10, 100, 40)]
         assert warnings() == [
@@ -689,61 +689,59 @@ class TestPictures:
             "png": png(np.zeros((100, 200))),
             "pixels": bytes(100 * 200 * 3),
         }[kind]
-        make_shard("train", picture("a.jpg") | {"image/encoded": encoded})
+        make_shard("train", image("a.jpg") | {"image/encoded": encoded})
         assert len(load()) == 1
         assert warnings() == []
 
-    """Pictures stay in the shard until somebody asks."""
+    """Images stay in the shard until somebody asks."""
 
     def test_they_survive_pickling_copies_and_replaced_files(self, make_shard, load) -> None:
-        shard = Path(make_shard("s", picture() | {"image/encoded": jpeg()}))
+        shard = Path(make_shard("s", image() | {"image/encoded": jpeg()}))
         (item,) = load()
         others = [copy.deepcopy(item)]
-        if hasattr(lines.Image, "from_bytes"):  # the 0.3 line's pictures cannot be pickled at all
+        if hasattr(lines.Image, "from_bytes"):  # the 0.3 line's images cannot be pickled at all
             others.append(pickle.loads(pickle.dumps(item)))
         for other in others:
-            assert lines.picture_bytes(other.media) == jpeg()
+            assert lines.image_bytes(other.media) == jpeg()
         aside = shard.with_suffix(".new")
         aside.write_bytes(b"another shard")
         aside.replace(shard)
-        assert lines.picture_bytes(item.media) == jpeg()
+        assert lines.image_bytes(item.media) == jpeg()
         assert np.asarray(item.media.data).shape[:2] == (100, 200)
 
     def test_a_shard_that_is_written_over_is_not_misread(self, make_shard, load) -> None:
-        shard = Path(make_shard("s", picture() | {"image/encoded": jpeg()}))
+        shard = Path(make_shard("s", image() | {"image/encoded": jpeg()}))
         (item,) = load()
         with shard.open("r+b") as file:
             file.write(bytes(shard.stat().st_size))
         with pytest.raises(ShardError, match="was replaced, changed or removed"):
-            lines.picture_bytes(item.media)
+            lines.image_bytes(item.media)
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib"])
     def test_in_compressed_shards(self, tmp_path, load, compression) -> None:
-        records = [
-            encode(picture(f"{n}.jpg") | {"image/encoded": jpeg(colour=n)}) for n in range(5)
-        ]
+        records = [encode(image(f"{n}.jpg") | {"image/encoded": jpeg(colour=n)}) for n in range(5)]
         write_records(tmp_path, "s", records, compression=compression)
         items = list(load())
         for number in (4, 0, 2):
-            assert lines.picture_bytes(items[number].media) == jpeg(colour=number)
+            assert lines.image_bytes(items[number].media) == jpeg(colour=number)
 
     def test_the_collector_is_paused_only_while_reading(self, make_shard, load) -> None:
-        make_shard("s", picture())
+        make_shard("s", image())
         assert gc.isenabled()
         load()
         assert gc.isenabled()
 
 
 def test_one_file_a_folder_and_a_glob(make_shard, load, tmp_path) -> None:
-    make_shard("a", picture())
-    shard = make_shard("b", picture())
+    make_shard("a", image())
+    shard = make_shard("b", image())
     assert len(load(shard)) == 1
     assert len(load(tmp_path)) == len(load(tmp_path / "*.tfrecord")) == 2
     assert list(load(shard, subset="other").subsets()) == ["other"]
 
 
 def test_roboflow_by_its_own_name(make_shard, tmp_path) -> None:
-    make_shard("Objects", picture() | objects([BOX], ["x"], [1]), folder=tmp_path / "train")
+    make_shard("Objects", image() | objects([BOX], ["x"], [1]), folder=tmp_path / "train")
     assert len(Dataset.import_from(str(tmp_path), "roboflow_tfrecord")) == 1
 
 
@@ -759,11 +757,11 @@ def test_progress_is_reported(make_shard, load) -> None:
         def report_status(self, progress):
             self.told.append(progress)
 
-    shard = Path(make_shard("s", picture()))
+    shard = Path(make_shard("s", image()))
     load(progress_reporter=Reporter())
     assert Reporter.told == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
 
 
 def test_import_is_the_same_again(make_shard, load) -> None:
-    make_shard("s", picture() | objects([BOX], ["x"], [1]) | {"image/encoded": jpeg()})
+    make_shard("s", image() | objects([BOX], ["x"], [1]) | {"image/encoded": jpeg()})
     assert content(load()) == content(load())

@@ -29,7 +29,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
 from tests.datumaro.conftest import content, ids_of, labels_of
-from tests.picture_kinds import HEIGHT, WIDTH, saved
+from tests.image_kinds import HEIGHT, WIDTH, saved
 
 FORMAT = "tf_keras_coco"
 PNG, JPEG = saved("RGB", "PNG"), saved("RGB", "JPEG")
@@ -83,7 +83,7 @@ def records_in(folder: Path) -> list[dict[str, Any]]:
 
 
 class TestReading:
-    def test_records_of_a_picture_become_one_item(self, tmp_path, warnings) -> None:
+    def test_records_of_a_image_become_one_item(self, tmp_path, warnings) -> None:
         write(tmp_path, "file_00-3.tfrec", record(1), record(2, image=8), record(3))
         write(tmp_path, "file_01-1.tfrec", record(4))
         found = load(tmp_path)
@@ -98,7 +98,7 @@ class TestReading:
         names = labels_of(found)
         assert [names[one.label] for one in first.annotations] == ["11", "1", "11"]
         assert [one.points for one in first.annotations][1] == [3.0, 2.0, 6.0, 6.5]
-        assert lines.picture_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
+        assert lines.image_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
         assert ids_of(found) == {"1": 1, "11": 11, "21": 21}
 
     def test_names_by_a_label_map(self, tmp_path) -> None:
@@ -113,7 +113,7 @@ class TestReading:
         write(tmp_path, "petals.tfrec", record(3))
         assert sorted(load(tmp_path).subsets()) == ["a/b", "petals", "train"]
         assert list(load(tmp_path, subset="mine").subsets()) == ["mine"]
-        # The same number in another subset is another picture.
+        # The same number in another subset is another image.
         assert len(load(tmp_path)) == 3
 
     def test_a_file_shorter_than_its_name_says_is_told(self, tmp_path, warnings) -> None:
@@ -122,10 +122,10 @@ class TestReading:
         (said,) = warnings()
         assert said.endswith("file_00-9.tfrec has 1 records where its name says 9")
 
-    def test_another_picture_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
+    def test_another_image_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
         write(tmp_path, "file_00-2.tfrec", record(1), record(2, image=7) | {"image": PNG})
         assert len(load(tmp_path)) == 1
-        assert [said[:40] for said in warnings()] == ["1 record with another picture than an ea"]
+        assert [said[:40] for said in warnings()] == ["1 record with another image than an ea"]
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         write(tmp_path, "file_00-1.tfrec", record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
@@ -278,10 +278,10 @@ class TestWriting:
         assert said.startswith("tf_keras_coco: ")
         assert set(said.removeprefix("tf_keras_coco: ").split("; ")) == {
             "not written, the format has no place for them: 1 points without a schema",
-            "boxes that reach outside the picture, written so: 1",
-            "pictures without an object, for which there is no record: 1",
-            "not written: 1 class of the whole picture",
-            "attributes not written: 1 difficult, 1 weather (of the picture)",
+            "boxes that reach outside the image, written so: 1",
+            "images without an object, for which there is no record: 1",
+            "not written: 1 class of the whole image",
+            "attributes not written: 1 difficult, 1 weather (of the image)",
             "without a class, written as category -1: 1",
         }
         (found,) = load(tmp_path)
@@ -298,10 +298,10 @@ class TestWriting:
         (found,) = load(tmp_path)
         assert len(found.annotations) == 4098
 
-    def test_a_picture_must_be_there_and_nothing_changes_without(self, tmp_path) -> None:
+    def test_a_image_must_be_there_and_nothing_changes_without(self, tmp_path) -> None:
         dataset(item("a", Bbox(0, 0, 1, 1, label=0))).export(str(tmp_path), FORMAT)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        with pytest.raises(Exception, match=r"Failed to export item|item 'b' has no picture"):
+        with pytest.raises(Exception, match=r"Failed to export item|item 'b' has no image"):
             dataset(item("b", Bbox(0, 0, 1, 1, label=0), data=None)).export(str(tmp_path), FORMAT)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -406,8 +406,8 @@ def test_what_a_transform_changed_is_not_the_files(tmp_path) -> None:
 
 def test_who_recognises_what(tmp_path, make_shard) -> None:
     write(tmp_path / "keras", "file_00-1.tfrec", record(1))
-    picture = {"image_raw": JPEG, "label": 1, "height": 21, "width": 34, "depth": 3}
-    make_shard("train", picture, folder=tmp_path / "label")
+    image = {"image_raw": JPEG, "label": 1, "height": 21, "width": 34, "depth": 3}
+    make_shard("train", image, folder=tmp_path / "label")
     make_shard("train", {"image/encoded": JPEG}, folder=tmp_path / "od")
     make_shard("train", {"x": 1}, folder=tmp_path / "none")
     kinds = {

@@ -10,10 +10,10 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import lines
 
-from tests.conftest import objects, picture
+from tests.conftest import image, objects
 from tests.datumaro.conftest import boxes, content, labels_of
 from tests.datumaro.test_commands import is_old_line, run
-from tests.picture_kinds import HEIGHT, WIDTH, saved
+from tests.image_kinds import HEIGHT, WIDTH, saved
 
 pytest.importorskip("yaml")
 pytest.importorskip("jsonschema")
@@ -27,7 +27,7 @@ features:
   bottom: {kind: VarLenFeature, dtype: float32}
   what: {kind: VarLenFeature, dtype: string}
   scene: {kind: FixedLenFeature, dtype: int64}
-roles:
+field_mapping:
   encoded: photo
   box: [left, top, right, bottom]
   class_text: what
@@ -60,7 +60,7 @@ def test_keys_of_ones_own(make_shard, load, profile) -> None:
     ]
     (one,) = found
     assert [labels_of(found)[x.label] for x in one.annotations if x.type.name == "label"] == ["4"]
-    assert lines.picture_bytes(one.media) == PNG and one.attributes == {}
+    assert lines.image_bytes(one.media) == PNG and one.attributes == {}
 
 
 def test_a_name_of_ours(make_shard, tmp_path, load) -> None:
@@ -73,7 +73,7 @@ def test_a_name_of_ours(make_shard, tmp_path, load) -> None:
 
 
 def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
-    make_shard("train", picture() | objects([(0, 0, 0.5, 0.5)], text=["cat"], label=[1]))
+    make_shard("train", image() | objects([(0, 0, 0.5, 0.5)], text=["cat"], label=[1]))
     assert content(load(profile="tf_detection_api")) == content(load())
 
 

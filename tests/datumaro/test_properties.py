@@ -35,7 +35,7 @@ attributes = st.dictionaries(
 
 @st.composite
 def boxes(draw: st.DrawFn, count: int, height: int, width: int) -> Bbox:
-    """A box inside the picture, in hundredths of a pixel as Datumaro keeps them."""
+    """A box inside the image, in hundredths of a pixel as Datumaro keeps them."""
     left, right = sorted(draw(st.tuples(*[st.integers(0, width * 100)] * 2)))
     top, bottom = sorted(draw(st.tuples(*[st.integers(0, height * 100)] * 2)))
     return Bbox(
@@ -50,7 +50,7 @@ def boxes(draw: st.DrawFn, count: int, height: int, width: int) -> Bbox:
 
 @st.composite
 def datasets(draw: st.DrawFn) -> Dataset:
-    """A dataset of pictures with boxes, some with bytes, some with a size alone."""
+    """A dataset of images with boxes, some with bytes, some with a size alone."""
     classes = draw(labels)
     items = []
     for subset, name in draw(st.lists(st.tuples(subsets, names), max_size=5, unique=True)):

@@ -18,10 +18,10 @@ from tfod.datumaro import lines  # noqa: E402
 from tfod.tfrecord.publishing import InterruptedWriteError  # noqa: E402
 from tfod.tfrecord.shards import find_shards  # noqa: E402
 
-from tests.picture_kinds import saved  # noqa: E402
+from tests.image_kinds import saved  # noqa: E402
 from tests.renames import at_rename, fail, files, interrupt, killed_at_rename  # noqa: E402
 
-PICTURE = saved("RGB", "PNG", (40, 20))
+IMAGE = saved("RGB", "PNG", (40, 20))
 WAYS = {
     "flat": ("tf_detection_api", {"num_shards": 2}),
     "roboflow": ("tf_detection_api", {"layout": "roboflow"}),
@@ -35,7 +35,7 @@ def dataset(*names: str, subsets: tuple[str, ...] = ("train", "val")) -> Any:
         lines.DatasetItem(
             f"{subset}-{number}",
             subset=subset,
-            media=lines.image_from_bytes(lambda *_: PICTURE, "x.png", None),
+            media=lines.image_from_bytes(lambda *_: IMAGE, "x.png", None),
             annotations=[lines.annotation.Bbox(1, 2, 10, 12, label=names.index("cat"))],
         )
         for subset in subsets

@@ -20,7 +20,7 @@ from tfod.tfrecord.records import read_records
 
 from tests.datumaro.conftest import content, ids_of, labels_of
 from tests.datumaro.test_commands import run
-from tests.datumaro.test_csv import EXAMPLES, PICTURE, _chain, _ones, annotated, box
+from tests.datumaro.test_csv import EXAMPLES, IMAGE, _chain, _ones, annotated, box
 
 ZIP = EXAMPLES / "shapes_roboflow.zip"
 KEYS = [
@@ -56,14 +56,14 @@ class TestZip:
         assert {subset for _, subset in found} == {"train", "valid"}
         assert labels_of(load(ZIP, name)) == ["circle", "square", "triangle", "étoile"]
 
-    def test_pictures_are_those_of_the_voc_example(self) -> None:
+    def test_images_are_those_of_the_voc_example(self) -> None:
         found = content(load(ZIP))
         assert len(found) == 12
         for (name, _), one in found.items():
             (path,) = (EXAMPLES / "shapes_voc" / "JPEGImages").glob(f"{name}.*")
-            assert one["picture"] == path.read_bytes()
+            assert one["image"] == path.read_bytes()
 
-    def test_pictures_outlive_the_zip(self, tmp_path: Path) -> None:
+    def test_images_outlive_the_zip(self, tmp_path: Path) -> None:
         shutil.copy(ZIP, tmp_path / "export.zip")
         dataset = load(tmp_path / "export.zip")
         (tmp_path / "export.zip").unlink()
@@ -152,7 +152,7 @@ class TestLayout:
         per_box = {key for key in KEYS if key.startswith("image/object/")}
         assert {counts[key] for key in per_box} == {len(annotations)}
         assert {counts[key] for key in counts.keys() - per_box} == {1}
-        assert example.byte_strings("image/encoded") == [PICTURE]
+        assert example.byte_strings("image/encoded") == [IMAGE]
         assert example.byte_strings("image/format") == [b"jpeg"]
         assert example.byte_strings("image/filename") == [b"a.jpg"]
         assert example.ints("image/object/class/label") == [2, 1][: len(annotations)]
@@ -198,8 +198,8 @@ class TestLayout:
         export(dataset, tmp_path)
         assert warnings() == [
             "tf_detection_api: not written, Roboflow's records have no place for them: "
-            "1 difficult, 1 classes of a picture, 1 captions, 1 weather (of the picture), "
-            "1 source_id (of the picture), 1 masks"
+            "1 difficult, 1 classes of an image, 1 captions, 1 weather (of the image), "
+            "1 source_id (of the image), 1 masks"
         ]
 
     @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ class TestRoundTrip:
         dataset.remove("b", "val")
         dataset.save(str(tmp_path), layout="roboflow")
         found = content(load(tmp_path))
-        assert list(found) == [("a", "train")] and found["a", "train"]["picture"] == PICTURE
+        assert list(found) == [("a", "train")] and found["a", "train"]["image"] == IMAGE
 
     def test_a_full_disk_leaves_what_was_there(self, tmp_path: Path) -> None:
         export(annotated(("a", "train", [box()])), tmp_path)

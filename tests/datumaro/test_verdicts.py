@@ -21,8 +21,8 @@ from tfod.check.finding import Finding
 from tfod.check.profile import READY
 from tfod.check.report import Report
 from tfod.detection import keys
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE
-from tfod.detection.roles import Roles
 from tfod.example.wire import Kind
 from tfod.tfrecord.shard_file import close_files
 
@@ -69,26 +69,34 @@ TAKEN: Mapping[str, str] = {
 """Rules whose errors the import does not mind, and why."""
 
 
-def _is_not_read(finding: Finding, path: Path, roles: Roles) -> bool:
+def _is_not_read(finding: Finding, path: Path, field_mapping: FieldMapping) -> bool:
     """Attributes and ids of images the import takes of any dtype; an empty list has no value."""
-    read = {*READ_KINDS, *roles.all_keys} - {keys.AREA, roles.area}
+    read = {*READ_KINDS, *field_mapping.all_keys} - {keys.AREA, field_mapping.area}
     example = list(tfod.read_examples(str(path)))[finding.record or 0]
     key = finding.feature or ""
-    is_text_id = key == roles.image_id and example.kind(key) is Kind.BYTES
+    is_text_id = key == field_mapping.image_id and example.kind(key) is Kind.BYTES
     return key not in read or is_text_id or not example.value_count(key)
 
 
-def _is_read_in_any_number(finding: Finding, path: Path, roles: Roles) -> bool:
+def _is_read_in_any_number(finding: Finding, path: Path, field_mapping: FieldMapping) -> bool:
     """The import takes no value for a feature that is not there, and several of most features."""
-    several = (roles.class_label, roles.image_class_label, roles.annotation_id)
-    once = {*READ_ONCE, *roles.all_keys}.difference(several)
-    return finding.value == 0 or finding.feature not in once or _is_not_read(finding, path, roles)
+    several = (
+        field_mapping.class_label,
+        field_mapping.image_class_label,
+        field_mapping.annotation_id,
+    )
+    once = {*READ_ONCE, *field_mapping.all_keys}.difference(several)
+    return (
+        finding.value == 0
+        or finding.feature not in once
+        or _is_not_read(finding, path, field_mapping)
+    )
 
 
-TAKEN_WHERE: Mapping[str, Callable[[Finding, Path, Roles], bool]] = {
+TAKEN_WHERE: Mapping[str, Callable[[Finding, Path, FieldMapping], bool]] = {
     "EXA004": _is_not_read,
     "EXA005": _is_read_in_any_number,
-    "BOX001": lambda one, _, roles: is_of_attributes(one, roles),
+    "BOX001": lambda one, _, field_mapping: is_of_attributes(one, field_mapping),
 }
 """Rules of which the import minds some errors, and tests of those that it does not mind."""
 
@@ -112,13 +120,15 @@ def _refusal(path: Path, name: str, options: Mapping[str, str]) -> str:
 
 def assert_one_verdict(path: Path, report: Report) -> None:
     """See that what the import refuses is an error, and what is an error is refused."""
-    roles = READY[report.profile.name].roles if report.profile.name in READY else Roles()
+    field_mapping = (
+        READY[report.profile.name].field_mapping if report.profile.name in READY else FieldMapping()
+    )
     errors = [one for one in report.findings if one.severity.value == "error"]
     counting = [
         one
         for one in errors
         if one.code not in TAKEN
-        and not (one.code in TAKEN_WHERE and TAKEN_WHERE[one.code](one, path, roles))
+        and not (one.code in TAKEN_WHERE and TAKEN_WHERE[one.code](one, path, field_mapping))
     ]
     said = "; ".join(filter(None, refusals(path, report.profile.name)))
     assert errors or not said, said

@@ -15,13 +15,13 @@ from tests.conftest import objects
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
 from tests.datumaro.test_import import jpeg, png
 
-PICTURE = jpeg(100, 200)
+IMAGE = jpeg(100, 200)
 BOX = [0.25, 0.1, 0.5, 0.4]
 PIXELS = (50, 10, 100, 40)
 
 
-def coded(name: str, source_id: str | None, fmt: str | None, data: bytes = PICTURE) -> dict:
-    """The picture's features as most scripts write them."""
+def coded(name: str, source_id: str | None, fmt: str | None, data: bytes = IMAGE) -> dict:
+    """The image's features as most scripts write them."""
     found: dict[str, Any] = {"image/filename": name, "image/encoded": data}
     if source_id is not None:
         found["image/source_id"] = source_id
@@ -31,7 +31,7 @@ def coded(name: str, source_id: str | None, fmt: str | None, data: bytes = PICTU
 
 
 SIZE = {"image/height": 100, "image/width": 200}
-SHA = {"image/key/sha256": hashlib.sha256(PICTURE).hexdigest()}
+SHA = {"image/key/sha256": hashlib.sha256(IMAGE).hexdigest()}
 
 
 def test_create_pascal(make_shard, load) -> None:
@@ -203,7 +203,7 @@ def test_fiftyone_counts_from_zero_and_names_by_path(make_shard, load) -> None:
     assert [box[0] for box in boxes(dataset)] == ["x", "y"]
 
 
-def test_datumaro_without_pictures_and_with_stripped_names(make_shard, load, tmp_path) -> None:
+def test_datumaro_without_images_and_with_stripped_names(make_shard, load, tmp_path) -> None:
     """Datumaro's own exporter: empty texts for names that are not ASCII, 0 for no class."""
     (tmp_path / "label_map.pbtxt").write_text(
         "item {\n\tid: 1\n\tname: 'кошка'\n}\n\nitem {\n\tid: 2\n\tname: 'cat'\n}\n\n", "utf-8"
@@ -218,7 +218,7 @@ def test_datumaro_without_pictures_and_with_stripped_names(make_shard, load, tmp
     )
     dataset = load()
     assert [box[0] for box in boxes(dataset)] == ["кошка", "cat", None]
-    assert content(dataset)["1", "train"]["picture"] is None
+    assert content(dataset)["1", "train"]["image"] is None
 
 
 @pytest.mark.parametrize("extension", ["record", "tfrecord", "tfrecords", "tfrec"])

@@ -30,7 +30,7 @@ from tfod.kernel import (
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 from tfod.tfrecord.records import masked_crc32c
 
-from tests.conftest import CORPUS, encode, frame, objects, picture
+from tests.conftest import CORPUS, encode, frame, image, objects
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Content, Link
 
@@ -115,7 +115,7 @@ def values_of(columns: Columns, buffer: bytes, row: int) -> dict[bytes, tuple[Li
 
 
 SEEDS = [
-    encode({**picture(), **objects([[0.1, 0.2, 0.3, 0.4]] * 2, ["cat", "dog"], [1, 300])}),
+    encode({**image(), **objects([[0.1, 0.2, 0.3, 0.4]] * 2, ["cat", "dog"], [1, 300])}),
     encode({"a": [1, 2, 3], "b": ["x", "yy"], "c": [1.5], "d": [-1, 1 << 62]}),
     b"\n\x08\n\x06\n\x01a\x12\x01\x00",
     b"\n\x0d\n\x0b\n\x01a\x12\x06\x1a\x04\x08\x01\x08\x02",  # numbers one by one

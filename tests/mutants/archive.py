@@ -76,11 +76,11 @@ def special_file() -> Iterator[Mutant]:
 
 @mutants_of("ZIP005")
 def duplicate_entry() -> Iterator[Mutant]:
-    picture = Item("a.jpg", jpeg())
-    yield fail("same-name", packed(picture, picture), at="a.jpg", **HOW)
-    yield fail("capital-letter", packed(picture, Item("A.jpg", jpeg())), at="A.jpg", **HOW)
-    yield fail("one-dot", packed(picture, Item("./a.jpg", jpeg())), **HOW)
-    yield near("one-letter", packed(picture, Item("b.jpg", jpeg())), **HOW)
+    image = Item("a.jpg", jpeg())
+    yield fail("same-name", packed(image, image), at="a.jpg", **HOW)
+    yield fail("capital-letter", packed(image, Item("A.jpg", jpeg())), at="A.jpg", **HOW)
+    yield fail("one-dot", packed(image, Item("./a.jpg", jpeg())), **HOW)
+    yield near("one-letter", packed(image, Item("b.jpg", jpeg())), **HOW)
     yield near("folder-twice", packed(Item("x/"), Item("x/")), **HOW)
 
 
@@ -141,9 +141,9 @@ def damaged_entry() -> Iterator[Mutant]:
     data = sound()
     yield fail("one-byte-more", packed(size=len(data) - 1), at=NAME, **HOW)
     yield fail("one-byte-less", packed(size=len(data) + 1), at=NAME, **HOW)
-    picture = Item("a.jpg", jpeg(), crc=1)
-    yield fail("of-a-picture", packed(picture), at="a.jpg", **HOW)
-    yield near("right-checksum", packed(replace(picture, crc=None)), **HOW)
+    image = Item("a.jpg", jpeg(), crc=1)
+    yield fail("of-a-image", packed(image), at="a.jpg", **HOW)
+    yield near("right-checksum", packed(replace(image, crc=None)), **HOW)
 
 
 @mutants_of("ZIP013")

@@ -1,4 +1,4 @@
-"""Mutants of boxes: BOX. Pictures are 40 x 20."""
+"""Mutants of boxes: BOX. Images are 40 x 20."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def smaller_than_a_pixel() -> Iterator[Mutant]:
     yield fail("almost-a-pixel-wide", one(0.5, 0.25, 0.5 + 0.99 / WIDTH, 0.75), **HOW)
     yield near("a-pixel-wide", one(0.5, 0.25, 0.5 + 1 / WIDTH, 0.75), options=TF)
     unknown = with_boxes([(0.5, 0.25, 0.51, 0.75)], encoded=b"x", width=None, height=None)
-    yield near("of-a-picture-of-unknown-size", first(unknown), "IMG002", "IMG015", options=TF)
+    yield near("of-a-image-of-unknown-size", first(unknown), "IMG002", "IMG015", options=TF)
 
 
 @mutants_of("BOX009")
@@ -150,7 +150,7 @@ def swapped_axes() -> Iterator[Mutant]:
     yield fail("divided-by-the-other-side", alone(0.25, 0.1, 1.10002, 0.5), "BOX003", **HOW)
     yield near("over-the-edge", alone(0.25, 0.1, before(1.1), 0.5), "BOX004", options=TF)
     yield near("lower-than-that-allows", alone(0.25, 0.1, 1.2, 0.51), "BOX003", options=TF)
-    yield near("left-of-the-picture", alone(-0.05, 0.1, 1.2, 0.5), "BOX003", options=TF)
+    yield near("left-of-the-image", alone(-0.05, 0.1, 1.2, 0.5), "BOX003", options=TF)
 
 
 @mutants_of("BOX012")

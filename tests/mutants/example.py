@@ -58,7 +58,7 @@ def sequence_example() -> Iterator[Mutant]:
 
 @mutants_of("EXA003")
 def missing_feature() -> Iterator[Mutant]:
-    yield fail("no-picture", first(record(encoded=None)), record=0, options=TF)
+    yield fail("no-image", first(record(encoded=None)), record=0, options=TF)
     yield fail("no-format", second(record(format=None)), record=1, options=ROBOFLOW)
     nothing = encode_example({**encoded_features(), "image/format": b""})
     yield fail("format-without-a-list", second(nothing), "EXA006", record=1, options=ROBOFLOW)

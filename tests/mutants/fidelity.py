@@ -32,16 +32,16 @@ def labelled(name: str, *boxes: tuple[str, Box]) -> bytes:
     return encode({**rest, **(objects(corners, text, label) if boxes else {})})
 
 
-def coco(pictures: Mapping[str, Sequence[tuple[str, Box]]]) -> bytes:
-    """A COCO file of these pictures."""
+def coco(boxes_of: Mapping[str, Sequence[tuple[str, Box]]]) -> bytes:
+    """A COCO file of these boxes_of."""
     ids = {"cat": 1, "dog": 2}
     images = [
         {"id": number, "file_name": name, "height": HEIGHT, "width": WIDTH}
-        for number, name in enumerate(pictures)
+        for number, name in enumerate(boxes_of)
     ]
     annotations = [
         {"id": 1, "image_id": number, "category_id": ids[name], "bbox": _xywh(box)}
-        for number, boxes in enumerate(pictures.values())
+        for number, boxes in enumerate(boxes_of.values())
         for name, box in boxes
     ]
     categories = [{"id": number, "name": name} for name, number in ids.items()]
@@ -59,11 +59,11 @@ BOTH = (("cat", CAT), ("dog", DOG))
 
 def files(*boxes: tuple[str, Box], source: Any = None, more: Sequence[bytes] = ()) -> dict:
     """A record of these boxes against a source, which has a cat and a dog unless given."""
-    pictures = {"a.jpg": BOTH} if source is None else source
+    boxes_of = {"a.jpg": BOTH} if source is None else source
     return {
         SHARD: shard(labelled("a.jpg", *boxes), *more),
         "label_map.pbtxt": LABEL_MAP,
-        "coco.json": coco(pictures),
+        "coco.json": coco(boxes_of),
     }
 
 
@@ -101,7 +101,7 @@ def changed_class() -> Iterator[Mutant]:
 
 
 @mutants_of("FID005")
-def missing_picture() -> Iterator[Mutant]:
+def missing_image() -> Iterator[Mutant]:
     source = {"a.jpg": BOTH, "b.jpg": BOTH}
     yield fail("one-of-two", files(*BOTH, source=source), options=AGAINST)
     both = files(*BOTH, source=source, more=[labelled("b.jpg", *BOTH)])
@@ -109,7 +109,7 @@ def missing_picture() -> Iterator[Mutant]:
 
 
 @mutants_of("FID006")
-def unknown_picture() -> Iterator[Mutant]:
+def unknown_image() -> Iterator[Mutant]:
     more = [labelled("b.jpg", *BOTH)]
     yield fail("one-more", files(*BOTH, more=more), at=SHARD, record=1, options=AGAINST)
     alike = {"x/a.jpg": BOTH, "y/a.jpg": BOTH}

@@ -1,10 +1,11 @@
-"""Mutants of the encoded picture: IMG."""
+"""Mutants of the encoded image: IMG."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 
+from tests.image_kinds import exif_block, gradient, image_of, saved, with_segment
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     HEIGHT,
@@ -19,58 +20,57 @@ from tests.mutants.sound import (
     record,
     shard,
 )
-from tests.picture_kinds import exif_block, gradient, picture_of, saved, with_segment
 
 HOW = {"record": 0, "options": TF}
 KIND_SIZE = {"width": 34, "height": 21}
-"""Of the pictures of :mod:`tests.picture_kinds`."""
+"""Of the images of :mod:`tests.image_kinds`."""
 
 
-def pictured(encoded: bytes, format_: str = "jpeg", **changes: object) -> bytes:
-    """A shard whose first record has this picture."""
+def imaged(encoded: bytes, format_: str = "jpeg", **changes: object) -> bytes:
+    """A shard whose first record has this image."""
     ending = {"jpeg": "jpg", "tiff": "tif"}.get(format_, format_)
     named = {"filename": f"a.{ending}", "format": format_, **changes}
     return first(record(encoded=encoded, **named))
 
 
 def kind(name: str) -> bytes:
-    """A shard whose first record has a picture of this kind."""
-    return pictured(picture_of(name), name.split()[0], **KIND_SIZE)
+    """A shard whose first record has an image of this kind."""
+    return imaged(image_of(name), name.split()[0], **KIND_SIZE)
 
 
 @mutants_of("IMG001")
 def missing() -> Iterator[Mutant]:
-    yield fail("no-bytes", pictured(b""), **HOW)
-    yield near("one-byte", pictured(b"\xff"), "IMG002", options=TF)
+    yield fail("no-bytes", imaged(b""), **HOW)
+    yield near("one-byte", imaged(b"\xff"), "IMG002", options=TF)
 
 
 @mutants_of("IMG002")
-def no_picture() -> Iterator[Mutant]:
-    yield fail("raw-pixels", pictured(gradient("RGB", (WIDTH, HEIGHT)).tobytes()), **HOW)
-    yield fail("a-path", pictured(b"images/a.jpg"), **HOW)
-    yield fail("first-byte-lost", pictured(jpeg()[1:]), **HOW)
-    yield fail("one-bit-of-the-first-byte", pictured(flip(jpeg(), 0)), **HOW)
-    yield near("last-byte-lost", pictured(jpeg()[:-1]), "IMG009", options=TF)
+def no_image() -> Iterator[Mutant]:
+    yield fail("raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes()), **HOW)
+    yield fail("a-path", imaged(b"images/a.jpg"), **HOW)
+    yield fail("first-byte-lost", imaged(jpeg()[1:]), **HOW)
+    yield fail("one-bit-of-the-first-byte", imaged(flip(jpeg(), 0)), **HOW)
+    yield near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009", options=TF)
 
 
 @mutants_of("IMG003")
 def does_not_decode() -> Iterator[Mutant]:
     data = png()
     broken = flip(data, data.index(b"IDAT") + 20)
-    yield fail("one-bit-of-the-pixels", pictured(broken, "png"), record=0, options=TF)
+    yield fail("one-bit-of-the-pixels", imaged(broken, "png"), record=0, options=TF)
     every = {**TF, "decode": "all"}
-    yield fail("one-bit-and-all-decoded", pictured(broken, "png"), record=0, options=every)
+    yield fail("one-bit-and-all-decoded", imaged(broken, "png"), record=0, options=every)
     none = {**TF, "decode": "none"}
-    yield near("same-bit-not-decoded", pictured(broken, "png"), options=none)
-    yield near("byte-behind-the-end", pictured(data + b"\0", "png"), options=TF)
+    yield near("same-bit-not-decoded", imaged(broken, "png"), options=none)
+    yield near("byte-behind-the-end", imaged(data + b"\0", "png"), options=TF)
 
 
 @mutants_of("IMG004")
 def other_format() -> Iterator[Mutant]:
-    yield fail("jpeg-called-png", pictured(jpeg(), format="png"), **HOW)
-    yield fail("one-letter", pictured(jpeg(), format="jpeh"), **HOW)
-    yield near("jpg", pictured(jpeg(), format="JPG"), options=TF)
-    yield near("media-type", pictured(jpeg(), format="image/jpeg"), options=TF)
+    yield fail("jpeg-called-png", imaged(jpeg(), format="png"), **HOW)
+    yield fail("one-letter", imaged(jpeg(), format="jpeh"), **HOW)
+    yield near("jpg", imaged(jpeg(), format="JPG"), options=TF)
+    yield near("media-type", imaged(jpeg(), format="image/jpeg"), options=TF)
 
 
 @mutants_of("IMG005")
@@ -83,9 +83,9 @@ def not_decodable() -> Iterator[Mutant]:
 
 @mutants_of("IMG006")
 def other_size() -> Iterator[Mutant]:
-    yield fail("one-pixel-wider", pictured(jpeg(), width=WIDTH + 1), **HOW)
-    yield fail("exchanged", pictured(jpeg(), width=HEIGHT, height=WIDTH), **HOW)
-    yield near("just-as-wide", pictured(jpeg((WIDTH + 1, HEIGHT)), width=WIDTH + 1), options=TF)
+    yield fail("one-pixel-wider", imaged(jpeg(), width=WIDTH + 1), **HOW)
+    yield fail("exchanged", imaged(jpeg(), width=HEIGHT, height=WIDTH), **HOW)
+    yield near("just-as-wide", imaged(jpeg((WIDTH + 1, HEIGHT)), width=WIDTH + 1), options=TF)
 
 
 @mutants_of("IMG007")
@@ -93,34 +93,34 @@ def turned() -> Iterator[Mutant]:
     def exif(orientation: int) -> bytes:
         return with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
 
-    yield fail("by-a-quarter", pictured(exif(6)), **HOW)
-    yield fail("mirrored", pictured(exif(2)), **HOW)
-    turned_size = pictured(exif(6), height=WIDTH, width=HEIGHT)
+    yield fail("by-a-quarter", imaged(exif(6)), **HOW)
+    yield fail("mirrored", imaged(exif(2)), **HOW)
+    turned_size = imaged(exif(6), height=WIDTH, width=HEIGHT)
     yield fail("size-of-the-turned-image", turned_size, "IMG006", **HOW)
-    yield near("upright", pictured(exif(1)), options=TF)
+    yield near("upright", imaged(exif(1)), options=TF)
 
 
 @mutants_of("IMG008")
 def other_checksum() -> Iterator[Mutant]:
     right = hashlib.sha256(jpeg()).hexdigest()
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
-    yield fail("last-digit", pictured(jpeg(), sha256=wrong), **HOW)
-    yield fail("capital-letters", pictured(jpeg(), sha256=right.upper()), **HOW)
-    yield fail("one-digit-less", pictured(jpeg(), sha256=right[:-1]), **HOW)
-    yield near("right", pictured(jpeg(), sha256=right), options=TF)
-    yield near("empty", pictured(jpeg(), sha256=""), options=TF)
+    yield fail("last-digit", imaged(jpeg(), sha256=wrong), **HOW)
+    yield fail("capital-letters", imaged(jpeg(), sha256=right.upper()), **HOW)
+    yield fail("one-digit-less", imaged(jpeg(), sha256=right[:-1]), **HOW)
+    yield near("right", imaged(jpeg(), sha256=right), options=TF)
+    yield near("empty", imaged(jpeg(), sha256=""), options=TF)
 
 
 @mutants_of("IMG009")
 def cut_short() -> Iterator[Mutant]:
-    yield fail("last-byte-lost", pictured(jpeg()[:-1]), **HOW)
-    yield fail("half-a-jpeg", pictured(jpeg()[: len(jpeg()) * 3 // 4]), **HOW)
-    yield fail("png-without-its-end", pictured(png()[:-12], "png"), **HOW)
-    yield near("bytes-behind-the-end", pictured(jpeg() + b"\0"), options=TF)
+    yield fail("last-byte-lost", imaged(jpeg()[:-1]), **HOW)
+    yield fail("half-a-jpeg", imaged(jpeg()[: len(jpeg()) * 3 // 4]), **HOW)
+    yield fail("png-without-its-end", imaged(png()[:-12], "png"), **HOW)
+    yield near("bytes-behind-the-end", imaged(jpeg() + b"\0"), options=TF)
 
 
 @mutants_of("IMG010")
-def same_picture() -> Iterator[Mutant]:
+def same_image() -> Iterator[Mutant]:
     again = record("c.jpg", encoded=jpeg())
     yield fail("byte-for-byte", shard(record(), again), record=1, options=TF)
     longer = record("c.jpg", encoded=jpeg() + b"\0")
@@ -128,7 +128,7 @@ def same_picture() -> Iterator[Mutant]:
 
 
 @mutants_of("IMG011")
-def shared_picture() -> Iterator[Mutant]:
+def shared_image() -> Iterator[Mutant]:
     def subsets(val: bytes) -> dict[str, bytes]:
         files = {"train.tfrecord": shard(record(), other()), "val.tfrecord": shard(val)}
         return {**files, "label_map.pbtxt": LABEL_MAP}
@@ -143,15 +143,15 @@ def shared_picture() -> Iterator[Mutant]:
 
 @mutants_of("IMG012")
 def not_positive() -> Iterator[Mutant]:
-    yield fail("height-0", pictured(jpeg(), height=0), **HOW)
-    yield fail("width-minus-40", pictured(jpeg(), width=-WIDTH), **HOW)
-    yield near("height-1", pictured(jpeg((WIDTH, 1)), height=1), "BOX008", options=TF)
+    yield fail("height-0", imaged(jpeg(), height=0), **HOW)
+    yield fail("width-minus-40", imaged(jpeg(), width=-WIDTH), **HOW)
+    yield near("height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008", options=TF)
 
 
 @mutants_of("IMG013")
 def palette() -> Iterator[Mutant]:
     def bmp(mode: str) -> bytes:
-        return pictured(saved(mode, "BMP", (WIDTH, HEIGHT)), "bmp")
+        return imaged(saved(mode, "BMP", (WIDTH, HEIGHT)), "bmp")
 
     yield fail("bmp-with-colours", bmp("P"), **HOW)
     yield near("bmp-with-grays", bmp("L"), options=TF)
@@ -159,9 +159,9 @@ def palette() -> Iterator[Mutant]:
 
 @mutants_of("IMG014")
 def raw() -> Iterator[Mutant]:
-    yield fail("raw", pictured(jpeg(), format="raw"), **HOW)
-    yield fail("capitals", pictured(jpeg(), format="RAW"), **HOW)
-    yield near("mixed-case", pictured(jpeg(), format="Raw"), "IMG004", options=TF)
+    yield fail("raw", imaged(jpeg(), format="raw"), **HOW)
+    yield fail("capitals", imaged(jpeg(), format="RAW"), **HOW)
+    yield near("mixed-case", imaged(jpeg(), format="Raw"), "IMG004", options=TF)
 
 
 @mutants_of("IMG015")
@@ -170,5 +170,5 @@ def unknown_size() -> Iterator[Mutant]:
     yield fail("no-image-and-no-size", first(record(**bare)), "EXA003", **HOW)
     no_image = record(**{**bare, "encoded": b"x"})
     yield fail("bytes-without-a-header", first(no_image), "IMG002", **HOW)
-    yield near("header", pictured(jpeg(), height=None, width=None), options=TF)
+    yield near("header", imaged(jpeg(), height=None, width=None), options=TF)
     yield near("no-image", first(record(encoded=None)), "EXA003", options=TF)

@@ -56,7 +56,7 @@ def no_extension() -> Iterator[Mutant]:
 def other_extension() -> Iterator[Mutant]:
     yield fail("jpeg-called-png", named("a.png"), **HOW)
     yield near("jpeg-called-jpeg", named("a.JPEG"), options=TF)
-    yield near("no-picture-extension", named("a.data"), options=TF)
+    yield near("no-image-extension", named("a.data"), options=TF)
 
 
 @mutants_of("NAM005")

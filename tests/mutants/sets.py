@@ -10,7 +10,7 @@ from tests.mutants.sound import LABEL_MAP, TF, jpeg, record, shard
 
 
 def part(number: int, **changes: object) -> bytes:
-    """A shard of one record, each with another picture."""
+    """A shard of one record, each with another image."""
     return shard(record(f"{number}.jpg", encoded=jpeg(quality=50 + number), **changes))
 
 

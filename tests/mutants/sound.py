@@ -1,4 +1,4 @@
-"""The sound base: two records with tiny real pictures, from which mutants differ by one change."""
+"""The sound base: two records with tiny real images, from which mutants differ by one change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfod.example.example import (
 from tfod.tfrecord.records import masked_crc32c
 
 from tests.conftest import encode, objects
-from tests.picture_kinds import saved
+from tests.image_kinds import saved
 
 WIDTH, HEIGHT = 40, 20
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
@@ -29,12 +29,12 @@ DOG_BOX = (0.5, 0.1, 1.0, 0.9)
 
 
 def jpeg(size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any) -> bytes:
-    """A picture of the first record."""
+    """An image of the first record."""
     return saved("RGB", "JPEG", size, **how)
 
 
 def png(size: tuple[int, int] = (WIDTH, HEIGHT)) -> bytes:
-    """A picture of the second record."""
+    """An image of the second record."""
     return saved("RGB", "PNG", size)
 
 
@@ -81,7 +81,7 @@ def record(name: str = "a.jpg", **changes: Any) -> bytes:
 
 
 def other() -> bytes:
-    """The second record, of another picture, which mutants leave alone."""
+    """The second record, of another image, which mutants leave alone."""
     return record("b.png", encoded=png())
 
 

@@ -89,11 +89,11 @@ def other_size() -> Iterator[Mutant]:
     yield fail("one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1)), **HOW)
     yield near("same-size", files(labelled("a.jpg")), options=AGAINST_XML)
     images = {"images": {"a.jpg": jpeg((WIDTH + 1, HEIGHT))}}
-    by_pictures = {"profile": "cvat", "images": Inside("images")}
-    yield fail("than-the-picture-on-disk", files(labelled("a.jpg"), **images), at=SHARD, record=0,
-               options=by_pictures)  # fmt: skip
+    by_images = {"profile": "cvat", "images": Inside("images")}
+    yield fail("than-the-image-on-disk", files(labelled("a.jpg"), **images), at=SHARD, record=0,
+               options=by_images)  # fmt: skip
     images = {"images": {"a.jpg": jpeg()}}
-    yield near("as-on-disk", files(labelled("a.jpg"), **images), options=by_pictures)
+    yield near("as-on-disk", files(labelled("a.jpg"), **images), options=by_images)
 
 
 @mutants_of("TSK005")

@@ -19,7 +19,7 @@ from tfod.check.sources import take_inventory
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, frame, objects, picture
+from tests.conftest import encode, frame, image, objects
 from tests.remote.conftest import Bucket
 from tests.remote.servers import Web
 from tests.shards.shards import files_in
@@ -29,10 +29,10 @@ Run = Callable[..., "Done"]
 
 
 def records(count: int) -> list[bytes]:
-    """Records of which every fifth has a box outside its picture."""
+    """Records of which every fifth has a box outside its image."""
     return [
         encode(
-            picture(f"{number}.jpg")
+            image(f"{number}.jpg")
             | {"image/source_id": str(number), "image/format": "jpeg"}
             | objects([(0.1, 0.2, 1.5 if number % 5 == 0 else 0.5, 0.6)], ["cat"], [1])
         )
@@ -125,7 +125,7 @@ def test_the_report_is_that_of_the_disk(
 
 
 def test_a_shard_is_read_once_whoever_chooses_the_profile(bucket: Bucket, run: Run) -> None:
-    payload = encode(picture("a.jpg") | {"image/encoded": bytes(50_000)})
+    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
     shard = frame(*[payload] * 400)
     url = bucket.put("a.tfrecord", shard)
     bucket.forget()
@@ -143,7 +143,7 @@ def test_web_shards_are_read_once_whoever_chooses_the_profile(
 ) -> None:
     """What the choice of the profile has read is the start of the check, in any process."""
     server, url = web
-    payload = encode(picture("a.jpg") | {"image/encoded": bytes(50_000)})
+    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
     shards = {f"/{one}.tfrecord": frame(*[payload] * count) for one in "ab"}
     server.files.update(shards)
     done = apart("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
@@ -165,9 +165,9 @@ def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
     )
 
 
-def test_pictures_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
+def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
     bad = records(1)[0]
-    filler = encode(picture("big.jpg") | {"image/encoded": bytes(200_000)})
+    filler = encode(image("big.jpg") | {"image/encoded": bytes(200_000)})
     url = bucket.put("a.tfrecord", frame(bad, *([filler] * 100), bad))
     bucket.forget()
     done = run("check", url, "--profile", "cvat", "--format", "html", "--samples", 3)
@@ -175,9 +175,9 @@ def test_pictures_are_fetched_from_their_places(bucket: Bucket, run: Run) -> Non
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
 
-def test_pictures_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Run) -> None:
+def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Run) -> None:
     server, url = web
-    filler = encode(picture("big.jpg") | {"image/encoded": bytes(1 << 20)})
+    filler = encode(image("big.jpg") | {"image/encoded": bytes(1 << 20)})
     shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
     server.files["/a.tfrecord"] = shard
     options = ("--profile", "cvat", "--samples", 12, "--label-map", "coco")

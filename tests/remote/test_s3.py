@@ -24,7 +24,7 @@ from tfod.tfrecord.records import read_record_batches, read_records
 from tfod.tfrecord.remote import list_remote, set_patience
 from tfod.tfrecord.remote_stream import RemoteReadError, RemoteStream
 
-from tests.conftest import encode, frame, picture
+from tests.conftest import encode, frame, image
 from tests.remote.conftest import Bucket, bucket_on
 from tests.remote.servers import NAMES_OF_A_PAGE, Proxy, Web, s3_server
 
@@ -331,7 +331,7 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
     bucket: Bucket, number: signal.Signals
 ) -> None:
     # So large in all that several processes share the work.
-    record = encode(picture("a.jpg") | {"image/encoded": bytes(100_000)})
+    record = encode(image("a.jpg") | {"image/encoded": bytes(100_000)})
     urls = [bucket.put(f"{one}.tfrecord", frame(*[record] * 350)) for one in range(2)]
     bucket.line.hold_after = 12 * MIB
     process = subprocess.Popen(

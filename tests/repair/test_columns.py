@@ -22,7 +22,7 @@ Box = tuple[float, float, float, float]
 
 
 def pixel_boxes(count: int = 40) -> list[Box]:
-    """Boxes all over a picture of 40 x 20 pixels: xmin, ymin, xmax, ymax."""
+    """Boxes all over an image of 40 x 20 pixels: xmin, ymin, xmax, ymax."""
     random = np.random.default_rng(3)
     low = random.uniform((0, 0), (WIDTH - 4, HEIGHT - 4), (count, 2))
     high = low + random.uniform(2, (WIDTH, HEIGHT) - low, (count, 2))
@@ -37,7 +37,7 @@ def divided(box: Sequence[float]) -> Box:
 def write(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
     """A shard with a record for each box, and its label map."""
     records = (
-        # No two pictures are the same.
+        # No two images are the same.
         with_boxes([box], name=f"{n}.png", encoded=png() + bytes([n]))
         for n, box in enumerate(boxes)
     )

@@ -130,7 +130,7 @@ def test_many_changes_are_counted_and_few_are_shown(
     run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
     said = capsys.readouterr().out
     assert "BOX004 mended: box reaches beyond the image (1,200)\n" in said
-    assert said.count(" clipped to the picture: ") == 3 and "  and 1,197 more\n" in said
+    assert said.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in said
     report = json.loads((tmp_path / "r.json").read_text())
     assert len(report["changes"]) == report["counts"]["by_code"]["BOX004"] == 1200
 

@@ -32,7 +32,7 @@ HANDLINGS = handlings()
 _LEFT_OUT = ("ZIP", "TSK", "FID", "TFR012", "TFR013", "EXA011", "BOX013", "SET006", "SET007")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
 UNCERTAIN = {
-    "EXA003-no-picture-fail-a.tfrecord",
+    "EXA003-no-image-fail-a.tfrecord",
     "EXA005-two-names-fail-b.tfrecord",
     "IMG010-byte-for-byte-fail-a.tfrecord",
     "LAB001-two-that-fit-equally-fail-b",

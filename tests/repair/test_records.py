@@ -32,6 +32,7 @@ from tfod.tfrecord.records import read_records
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
+from tests.image_kinds import exif_block, with_segment
 from tests.mutants.sound import (
     CAT_BOX,
     DOG_BOX,
@@ -45,7 +46,6 @@ from tests.mutants.sound import (
     record,
     with_boxes,
 )
-from tests.picture_kinds import exif_block, with_segment
 
 TF = READY["tf_detection_api"]
 MAP = LabelMap.from_names(["cat", "dog"])
@@ -226,16 +226,16 @@ def test_lists_that_may_be_over_the_objects_keep_them(more: dict[str, Any], is_l
 
 
 def test_the_area_of_another_profile_goes_with_its_object() -> None:
-    roles = replace(TF.roles, area="pixels", annotation_id="number")
+    field_mapping = replace(TF.field_mapping, area="pixels", annotation_id="number")
     before = with_features([BAD, CAT_BOX], {"pixels": [1.0, 2.0], "number": [7, 8]})
-    draft = Draft(Example.from_bytes(before), replace(TF, roles=roles), MAP)
+    draft = Draft(Example.from_bytes(before), replace(TF, field_mapping=field_mapping), MAP)
     assert [one.code for one in mend(draft, REPAIRED)] == ["BOX002"]
     after = Example.from_bytes(draft.payload())
     assert after.floats("pixels").tolist() == [2.0] and after.ints("number") == [8]
 
 
 def test_what_a_repair_uncovers_is_repaired_at_once() -> None:
-    """Two objects are the same only when their ids are right; a picture is one only once."""
+    """Two objects are the same only when their ids are right; an image is one only once."""
     payload, done = mended(with_boxes([CAT_BOX, CAT_BOX], ["cat", "cat"], [1, 2]))
     assert done == ["LAB008", "BOX009"] and mended(payload) == (payload, [])
     payload, done = mended(with_features([CAT_BOX], {keys.ENCODED: [jpeg(), jpeg()]}, sha256="x"))
@@ -252,7 +252,7 @@ def test_an_unknown_id_does_not_keep_a_text_from_its_class() -> None:
     assert mended(other_class) == (other_class, [])
 
 
-def test_a_picture_that_is_to_be_turned_keeps_the_size_of_the_turned_one() -> None:
+def test_a_image_that_is_to_be_turned_keeps_the_size_of_the_turned_one() -> None:
     turned = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(6))
     before = record(encoded=turned, height=WIDTH, width=HEIGHT)
     assert mended(before) == (before, [])
@@ -327,7 +327,7 @@ def test_numbers_of_another_kind(key: str, value: list[float], codes: list[str])
         assert read == value
 
 
-def test_what_cannot_be_known_of_a_record_without_a_picture() -> None:
+def test_what_cannot_be_known_of_a_record_without_a_image() -> None:
     before = record(encoded=None, height=0, width=None, sha256="x", format="raw")
     assert mended(before) == (before, [])
 
@@ -371,7 +371,7 @@ def test_a_record_that_comes_twice_is_kept_once(repaired: Any) -> None:
     outcome, left = repaired(record(), other_boxes, record(), record("b.jpg", encoded=jpeg()))
     assert left == [record(), other_boxes, record("b.jpg", encoded=jpeg())]
     assert dict(outcome.tally.by_code) == {"IMG010": 1}
-    assert not outcome.remaining.valid  # the picture itself still comes three times
+    assert not outcome.remaining.valid  # the image itself still comes three times
 
 
 def test_records_that_become_the_same_are_kept_once(repaired: Any) -> None:
@@ -392,7 +392,7 @@ def test_only_and_skip(repaired: Any) -> None:
     assert left == [record(format="png")]
 
 
-def test_masks_of_numbers_that_fit_the_picture_alone_do_not_hold_its_size() -> None:
+def test_masks_of_numbers_that_fit_the_image_alone_do_not_hold_its_size() -> None:
     masks = {keys.MASK: [0.0] * (HEIGHT * WIDTH)}
     payload, done = mended(with_boxes([CAT_BOX], height=HEIGHT + 1, **masks))
     assert done == ["IMG006"] and detected(payload).height == HEIGHT

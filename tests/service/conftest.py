@@ -26,7 +26,7 @@ import requests
 from PIL import Image
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, free_port, objects, picture, require
+from tests.conftest import encode, free_port, image, objects, require
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 PATIENCE = 900
@@ -301,7 +301,7 @@ LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
 def shard_of(
     folder: Path, *, boxes: int = 1, xmax: float = 0.5, text: str = "cat", records: int = 3
 ) -> bytes:
-    """A shard with a picture in each record; an ``xmax`` of 0.1 or less makes boxes inverted."""
+    """A shard with an image in each record; an ``xmax`` of 0.1 or less makes boxes inverted."""
     one = io.BytesIO()
     Image.new("RGB", (200, 100), (90, 140, 90)).save(one, "JPEG")
     encoded = {"image/encoded": one.getvalue(), "image/format": "jpeg"}
@@ -313,7 +313,7 @@ def shard_of(
             "image/object/class/label": [1] * boxes,
         }
         name = {"image/source_id": str(number)}
-        found.append(encode(picture(f"{number}.jpg") | encoded | boxed | classes | name))
+        found.append(encode(image(f"{number}.jpg") | encoded | boxed | classes | name))
     path = write_records(folder, "train", found)[0]
     return Path(path).read_bytes()
 

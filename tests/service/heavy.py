@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from tfod.tfrecord.records import masked_crc32c
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.service.conftest import PATIENCE, Service
 
 
@@ -23,7 +23,7 @@ def record_of(padding: int = 0) -> bytes:
     """A framed record with one box; the padding is a feature that nobody looks at."""
     named = {"image/object/class/text": ["cat"], "image/object/class/label": [1]}
     more = {"padding": bytes(padding)} if padding else {}
-    return framed(encode(picture("a.jpg") | objects([(0.1, 0.1, 0.5, 0.5)]) | named | more))
+    return framed(encode(image("a.jpg") | objects([(0.1, 0.1, 0.5, 0.5)]) | named | more))
 
 
 def slow_shard(records: int = 150_000) -> bytes:

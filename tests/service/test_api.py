@@ -217,15 +217,15 @@ def test_html_is_sandboxed(service: Service, bad_zip: bytes) -> None:
     assert "default-src 'none'" in policy and policy.endswith("sandbox")
 
 
-def test_pictures(service: Service, bad_zip: bytes) -> None:
+def test_images(service: Service, bad_zip: bytes) -> None:
     found = service.upload({"file": ("a.zip", bad_zip)}).json()
-    assert found["pictures"]
-    for about in found["pictures"]:
+    assert found["images"]
+    for about in found["images"]:
         shown = service.get(about["href"])
         assert shown.headers["Content-Type"] == "image/jpeg"
         assert shown.content.startswith(b"\xff\xd8\xff")
         assert about["codes"] and about["record"] is not None
-    href = f"{found['links']['self']}/pictures/{len(found['pictures'])}"
+    href = f"{found['links']['self']}/images/{len(found['images'])}"
     problem(service.get(href), 404)
 
 

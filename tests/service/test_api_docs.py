@@ -84,7 +84,7 @@ def test_a_document_is_laid_out() -> None:
     )
     assert [one.example for one in (post, thing, gone)] == [
         'curl -F file=@anno.zip "http://here/uploads"',
-        'curl -o picture.jpg "http://here/things/$key"',
+        'curl -o image.jpg "http://here/things/$key"',
         'curl -X DELETE "http://here/uploads"',
     ]
     assert thing.anchor == "get-things-key"

@@ -86,7 +86,7 @@ def good() -> bytes:
 
 
 def bad(text: str = "cat") -> bytes:
-    """A zip with an inverted box, a class that is not in the map, and a picture to look at."""
+    """A zip with an inverted box, a class that is not in the map, and an image to look at."""
     boxes = [(0.75, 0.25, 0.25, 0.75), (0.1, 0.1, 0.5, 0.9)]
     return zipped(with_boxes(boxes, [text, "dog"], [1, 2]), other())
 
@@ -156,10 +156,10 @@ def test_from_choosing_a_file_to_the_report(service: Service, open_page: Any) ->
     assert page.title() == "Invalid: anno.zip · tfod"
     page.get_by_role("link", name="Box is inverted").click()
     assert "What to do:" in page.locator("#BOX006").inner_text()
-    picture = page.locator(".card.error svg.picture")
-    assert picture.locator("image").count() == 1 and picture.locator("g.bad").count() == 1
-    assert picture.locator("text.bad").text_content() == "cat"
-    assert picture.bounding_box()["width"] > 100
+    image = page.locator(".card.error svg.image")
+    assert image.locator("image").count() == 1 and image.locator("g.bad").count() == 1
+    assert image.locator("text.bad").text_content() == "cat"
+    assert image.bounding_box()["width"] > 100
     assert page.locator(".charts .bar rect").count() >= 2
     link = page.get_by_role("link", name="Larger image")
     answer = page.request.get(page.evaluate("one => one.href", link.element_handle()))
@@ -245,7 +245,7 @@ def test_the_page_offers_zips_to_try(
     page.get_by_role("button", name=button).click()
     page.wait_for_url("**/reports/*")
     assert verdict(page) == said
-    assert page.locator(".card svg.picture image").count() >= 4
+    assert page.locator(".card svg.image image").count() >= 4
 
 
 def test_a_zip_of_another_format_is_named(service: Service, open_page: Any) -> None:
@@ -461,7 +461,7 @@ def test_without_scripts(service: Service, open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
     address = upload(page, service.url, ("anno.zip", bad(ATTACK)))
     assert verdict(page) == "2 errors in 1 of 2 images"  # the page asks again by itself
-    assert page.locator("svg.picture").first.is_visible()
+    assert page.locator("svg.image").first.is_visible()
     assert page.get_by_label("Link to this report").input_value() == address
     assert page.get_by_role("button", name="Copy").count() == 0
     page.get_by_text("Delete", exact=True).click()

@@ -134,7 +134,7 @@ def test_nothing_is_served_as_what_it_was(service: Service) -> None:
     evil = b"<script>alert(1)</script>"
     for name in ("a.html", "a.svg", "a.js", "a.zip"):
         links = service.upload({"file": (name, evil, "text/html")}).json()["links"]
-        for link in (*links.values(), f"{links['self']}/pictures/0", f"{links['self']}/{name}"):
+        for link in (*links.values(), f"{links['self']}/images/0", f"{links['self']}/{name}"):
             response = service.get(link)
             assert evil not in response.content
             assert response.headers["X-Content-Type-Options"] == "nosniff"

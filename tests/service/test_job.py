@@ -19,7 +19,7 @@ from tfod_validator.service.sandbox import RetryError, StoppedError, run_in_sand
 from tfod_validator.service.settings import Limits
 from tfod_validator.service.validation import BODY, REPORTS, Outcome, Request, UploadedFile
 
-from tests.conftest import encode, picture
+from tests.conftest import encode, image
 from tests.service.conftest import LABEL_MAP, shard_of
 
 
@@ -53,9 +53,9 @@ def test_every_format(tmp_path: Path) -> None:
     assert report["sources"][0]["name"] == "train.record"
     assert all(b"train.record" in outcome.documents[name] for name in REPORTS.values())
     assert not any(str(tmp_path).encode() in one for one in outcome.documents.values())
-    pictures = [name for name in outcome.documents if name.startswith("picture-")]
-    assert len(pictures) == len(outcome.pictures) > 0
-    for name in pictures:
+    images = [name for name in outcome.documents if name.startswith("image-")]
+    assert len(images) == len(outcome.images) > 0
+    for name in images:
         width, height = Image.open(io.BytesIO(outcome.documents[name])).size
         assert width == 2 * height
 
@@ -138,10 +138,10 @@ def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
     request = request_of(tmp_path, {"a.record": shard_of(tmp_path, xmax=0.05)})
     outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *_: True)
     alone = run_check(tmp_path, request, Limits(), lambda *_: None)
-    assert outcome.pictures == alone.pictures and outcome.valid is False
+    assert outcome.images == alone.images and outcome.valid is False
     assert outcome.documents.keys() == alone.documents.keys()
     for name in outcome.documents:
-        if name.startswith("picture"):
+        if name.startswith("image"):
             assert outcome.documents[name] == alone.documents[name]
 
 
@@ -153,7 +153,7 @@ def test_nobody_wants_it(tmp_path: Path) -> None:
 
 def slow_shard(folder: Path) -> bytes:
     """A shard that takes a second or more."""
-    one = encode(picture("a.jpg"))
+    one = encode(image("a.jpg"))
     return Path(write_records(folder, "slow", [one] * 60_000)[0]).read_bytes()
 
 
@@ -173,13 +173,13 @@ def test_progress_and_time(tmp_path: Path) -> None:
 def test_memory(tmp_path: Path) -> None:
     large = io.BytesIO()
     Image.new("RGB", (9000, 9000)).save(large, "PNG")
-    one = encode(picture("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
+    one = encode(image("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
     path = write_records(tmp_path, "large", [one])[0]
     request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode="all")
     assert run_in_sandbox(tmp_path, request, Limits(), lambda *_: True).failure is None
     limits = Limits(max_check_bytes=300 << 20)
     failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure
-    assert failure is not None  # and no finding: nothing is wrong with the picture
+    assert failure is not None  # and no finding: nothing is wrong with the image
     assert (failure["status"], failure["limit"]) == (422, "max_check_bytes")
 
 

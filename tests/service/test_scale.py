@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conftest import encode, free_port, picture, require
+from tests.conftest import encode, free_port, image, require
 from tests.service.conftest import PATIENCE, Service, new_database, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
@@ -234,7 +234,7 @@ def test_fifty_uploads_beside_slow_clients(service: Service) -> None:
 
 
 def small_shard() -> bytes:
-    return framed(encode(picture("a.jpg") | {"image/encoded": os.urandom(100_000)})) * 3
+    return framed(encode(image("a.jpg") | {"image/encoded": os.urandom(100_000)})) * 3
 
 
 def test_two_gibibytes(start_service: Start) -> None:

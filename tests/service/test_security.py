@@ -337,7 +337,7 @@ def test_logs_keep_secrets(start_service: Start) -> None:
     file = {"file": ("Geheim.tfrecord", record_of() + b"Inhalt")}
     keys = [running.upload(file, bearer(_TOKEN)).json()["id"] for _ in range(2)]
     for path in ("/reports/", "/api/v1/validations/"):
-        for tail in ("", "/events", "/pictures/0", "?format=html", "/nothing"):
+        for tail in ("", "/events", "/images/0", "?format=html", "/nothing"):
             running.get(f"{path}{keys[0]}{tail}", headers=bearer(_TOKEN))
         running.get(path + keys[0], headers=bearer("Falsch"))
         ask(running, f"POST {path}{keys[0]}/delete", f"Content-Length: {_GIB}")

@@ -15,7 +15,7 @@ import pytest
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.shards.shards import files_in, payloads
 
 BOX = (0.1, 0.2, 0.3, 0.4)
@@ -24,7 +24,7 @@ BOX = (0.1, 0.2, 0.3, 0.4)
 def fill(folder: Path, name: str = "cat", label: int = 1, count: int = 4) -> Path:
     records = (
         encode(
-            picture(f"{name}{n}.jpg") | objects([BOX], [name], [label]) | {"image/encoded": f"{n}"}
+            image(f"{name}{n}.jpg") | objects([BOX], [name], [label]) | {"image/encoded": f"{n}"}
         )
         for n in range(count)
     )
@@ -50,14 +50,14 @@ def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
-    assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-pictures"]) == 0
+    assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-images"]) == 0
     said = capsys.readouterr()
     assert said.out == (
         f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
     )
     assert said.err.splitlines()[:2] == [
-        "tfod: 4 records written with the picture of an earlier record",
-        f"tfod: same picture: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
+        "tfod: 4 records written with the image of an earlier record",
+        f"tfod: same image: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
     ]
 
 
@@ -98,7 +98,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(0)
     encoded = [random.bytes(100_000) for _ in range(150)]
     records = (
-        encode(picture(f"{n}.jpg") | objects([BOX], ["cat"], [1]) | {"image/encoded": one})
+        encode(image(f"{n}.jpg") | objects([BOX], ["cat"], [1]) | {"image/encoded": one})
         for n, one in enumerate(encoded)
     )
     write_records(folder, "s", records)
@@ -195,7 +195,7 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
 
 def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One class and one missing shard are named as one."""
-    cat = encode(picture("a.jpg") | objects([BOX], ["cat"]))
+    cat = encode(image("a.jpg") | objects([BOX], ["cat"]))
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
     assert main(["merge", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0

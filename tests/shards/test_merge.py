@@ -21,7 +21,7 @@ from tfod.shards.rearrange.merge import Merged, merge
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 BOX = (0.1, 0.2, 0.3, 0.4)
@@ -42,7 +42,7 @@ def source(
 def record(*classes: tuple[str | None, int | None], name: str = "a.jpg") -> dict[str, Any]:
     texts = [text for text, _ in classes if text is not None]
     labels = [label for _, label in classes if label is not None]
-    return picture(name) | objects([BOX] * len(classes), texts or None, labels or None)
+    return image(name) | objects([BOX] * len(classes), texts or None, labels or None)
 
 
 def labels_in(folder: Path, subset: str = "train") -> list[list[int]]:
@@ -69,14 +69,14 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
     assert back == payloads(b / "train.tfrecord")[0]
 
 
-def test_ids_of_pictures_and_lists_follow(tmp_path: Path) -> None:
+def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, record(("cat", 1)))
     features = {
         "image/class/label": [2, 1],
         "image/neg_category_ids": [1],
         "image/not_exhaustive_category_ids": [2, 2],
     }
-    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, picture("b.jpg") | features)
+    b = source(tmp_path / "b", {1: "dog", 2: "cow"}, image("b.jpg") | features)
     _, names = merged(tmp_path, a, b)
     example = Example.from_bytes(payloads(tmp_path / "out" / "train.tfrecord")[1])
     assert names == {1: "cat", 2: "cow", 3: "dog"}
@@ -127,7 +127,7 @@ def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
         b = source(tmp_path / f"b{number}", names, record((None, 4), name="b.jpg"))
         with pytest.raises(RecordError, match=r"record 0.*class/label holds the id 4.*beside"):
             merge([a, b], tmp_path / "out")
-    c = source(tmp_path / "c", {1: "dog"}, picture("c") | {"image/neg_category_ids": [4]})
+    c = source(tmp_path / "c", {1: "dog"}, image("c") | {"image/neg_category_ids": [4]})
     with pytest.raises(RecordError, match="neg_category_ids holds the id 4"):
         merge([a, c], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -186,42 +186,42 @@ def test_a_shard_that_is_given_twice_is_refused(tmp_path: Path) -> None:
         merge([a, a / "train.tfrecord"], tmp_path / "out")
 
 
-def with_picture(data: bytes, name: str, *classes: tuple[str | None, int | None]) -> dict[str, Any]:
+def with_image(data: bytes, name: str, *classes: tuple[str | None, int | None]) -> dict[str, Any]:
     return record(*classes, name=name) | {"image/encoded": data, "image/source_id": name}
 
 
-def test_equal_pictures_are_told_and_left_out_when_asked(tmp_path: Path) -> None:
+def test_equal_images_are_told_and_left_out_when_asked(tmp_path: Path) -> None:
     a = source(
         tmp_path / "a",
         {1: "cat", 2: "dog"},
-        with_picture(b"one", "a", ("cat", 1)),
-        with_picture(b"two", "b", ("cat", 1)),
-        with_picture(b"three", "c", ("cat", 1)),
+        with_image(b"one", "a", ("cat", 1)),
+        with_image(b"two", "b", ("cat", 1)),
+        with_image(b"three", "c", ("cat", 1)),
     )
     b = source(
         tmp_path / "b",
         {1: "dog", 2: "cat"},
-        with_picture(b"one", "other name", ("cat", 2)),  # equal but for its id, before the merge
-        with_picture(b"two", "d", ("dog", 1)),
-        with_picture(b"four", "c", ("dog", 1)),
+        with_image(b"one", "other name", ("cat", 2)),  # equal but for its id, before the merge
+        with_image(b"two", "d", ("dog", 1)),
+        with_image(b"four", "c", ("dog", 1)),
     )
     done, _ = merged(tmp_path, a, b)
-    assert (done.records, done.equal_pictures, done.equal_names) == ({"train": 6}, 2, 1)
-    found = [(str(one.first), str(one.second), one.same_picture) for one in done.equal]
+    assert (done.records, done.equal_images, done.equal_names) == ({"train": 6}, 2, 1)
+    found = [(str(one.first), str(one.second), one.same_image) for one in done.equal]
     shards = a / "train.tfrecord", b / "train.tfrecord"
     assert found == [
         (f"{shards[0]}, record 0", f"{shards[1]}, record 0", True),
         (f"{shards[0]}, record 1", f"{shards[1]}, record 1", True),
         (f"{shards[0]}, record 2", f"{shards[1]}, record 2", False),
     ]
-    done, _ = merged(tmp_path, a, b, drop_equal_pictures=True, overwrite=True)
-    assert (done.records, done.equal_pictures, done.dropped) == ({"train": 5}, 2, 1)
+    done, _ = merged(tmp_path, a, b, drop_equal_images=True, overwrite=True)
+    assert (done.records, done.equal_images, done.dropped) == ({"train": 5}, 2, 1)
     assert [one.dropped for one in done.equal] == [True, False, False]
     names = [one.filename for one in read_detections(tmp_path / "out")]
     assert names == ["a", "b", "c", "d", "c"]
 
 
-def test_pictures_without_bytes_are_not_equal(tmp_path: Path) -> None:
+def test_images_without_bytes_are_not_equal(tmp_path: Path) -> None:
     a = source(
         tmp_path / "a",
         {1: "x"},
@@ -230,8 +230,8 @@ def test_pictures_without_bytes_are_not_equal(tmp_path: Path) -> None:
         record(("x", 1), name=""),
         record(("x", 1), name=""),
     )
-    done, _ = merged(tmp_path, a, drop_equal_pictures=True)
-    assert (done.records, done.equal_pictures, done.equal_names) == ({"train": 4}, 0, 0)
+    done, _ = merged(tmp_path, a, drop_equal_images=True)
+    assert (done.records, done.equal_images, done.equal_names) == ({"train": 4}, 0, 0)
 
 
 def test_a_name_may_come_again_in_another_subset(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_name_may_come_again_in_another_subset(tmp_path: Path) -> None:
 
 
 def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, picture() | objects([BOX] * 2, ["x", "x"], [1]))
+    a = source(tmp_path / "a", {1: "x"}, image() | objects([BOX] * 2, ["x", "x"], [1]))
     with pytest.raises(RecordError, match="holds 1 values, but image/object/class/text holds 2"):
         merge([a], tmp_path / "out")
 
@@ -297,7 +297,7 @@ def test_every_object_keeps_its_class(
         assert read == expected
 
 
-def test_real_shards_keep_every_box_and_picture(
+def test_real_shards_keep_every_box_and_image(
     corpus: Path, note_shard: Callable[[str], None], tmp_path: Path
 ) -> None:
     names = ("blood-cells", "hyphal-tips", "anki-overdrive-cars", "drawn-rectangles")
@@ -320,8 +320,8 @@ def test_real_shards_keep_every_box_and_picture(
 
 
 def _meaning(one: Any) -> tuple[Any, ...]:
-    picture = hashlib.sha256(bytes(one.encoded or b"")).hexdigest()
-    return (picture, one.filename, one.boxes.tobytes(), tuple(one.class_text or ()))
+    image = hashlib.sha256(bytes(one.encoded or b"")).hexdigest()
+    return (image, one.filename, one.boxes.tobytes(), tuple(one.class_text or ()))
 
 
 def all_of(folder: Path) -> Counter[bytes]:

@@ -76,14 +76,14 @@ def test_tensorflow_reads_what_came_out(corpus: Path, figures: Any, tmp_path: Pa
         assert len(done.paths) == 7
         read = [one.numpy() for one in tf.data.TFRecordDataset(done.paths, kind)]
         assert len(read) == figures["blood-cells/test.record"]["records"]
-        boxes = pictures = 0
+        boxes = images = 0
         for payload in read:
             features = tf.train.Example.FromString(payload).features.feature
             boxes += len(features["image/object/bbox/xmin"].float_list.value)
-            pictures += len(features["image/encoded"].bytes_list.value[0])
+            images += len(features["image/encoded"].bytes_list.value[0])
         source = payloads(corpus / "blood-cells" / "test.record")
         assert Counter(read) == Counter(source)
-        assert (boxes, pictures > 1_000_000) == (figures["blood-cells/test.record"]["boxes"], True)
+        assert (boxes, images > 1_000_000) == (figures["blood-cells/test.record"]["boxes"], True)
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""Splitting: a partition, by class, the same for the same seed, without a picture in two parts."""
+"""Splitting: a partition, by class, the same for the same seed, without an image in two parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfod.shards.rearrange.stratification import LabelCounts, stratify
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects, picture
+from tests.conftest import encode, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 THREE = {"train": 0.7, "val": 0.2, "test": 0.1}
@@ -28,7 +28,7 @@ BOX = (0.1, 0.2, 0.3, 0.4)
 
 
 def record(number: int, *texts: str, encoded: bytes = b"") -> dict[str, Any]:
-    features = picture(f"{number}.jpg") | objects([BOX] * len(texts), list(texts))
+    features = image(f"{number}.jpg") | objects([BOX] * len(texts), list(texts))
     return features | {"image/encoded": encoded} if encoded else features
 
 
@@ -95,12 +95,12 @@ def test_a_seed_means_the_same_parts_for_ever(tmp_path: Path) -> None:
     assert files_in(tmp_path / "three") != files_in(tmp_path / "one")
 
 
-def test_equal_pictures_stay_together(tmp_path: Path) -> None:
-    records = [record(n, "x", encoded=b"picture %d" % (n % 10)) for n in range(40)]
+def test_equal_images_stay_together(tmp_path: Path) -> None:
+    records = [record(n, "x", encoded=b"image %d" % (n % 10)) for n in range(40)]
     for folder, part in (("train", records[:20]), ("val", records[20:])):
         write_records(tmp_path / "in", folder, map(encode, part))
     done = split(tmp_path / "in", tmp_path / "out", {"a": 0.5, "b": 0.5})
-    assert (done.equal_pictures, done.records) == (30, (20, 20))
+    assert (done.equal_images, done.records) == (30, (20, 20))
     a, b = ({bytes(one.encoded or b"") for one in read_detections(path)} for path in done.paths)
     assert len(a) == len(b) == 5
     assert not a & b
@@ -123,7 +123,7 @@ def test_order_and_label_map_stay(tmp_path: Path) -> None:
 
 
 def test_ids_count_through_the_label_map(tmp_path: Path) -> None:
-    records = (encode(picture(str(n)) | objects([BOX], label=[n % 2 + 4])) for n in range(8))
+    records = (encode(image(str(n)) | objects([BOX], label=[n % 2 + 4])) for n in range(8))
     write_records(tmp_path / "in", "s", records)
     (tmp_path / "in" / "label_map.pbtxt").write_text(
         "item { id: 4 name: 'four' } item { id: 5 name: 'five' }"
@@ -132,8 +132,8 @@ def test_ids_count_through_the_label_map(tmp_path: Path) -> None:
     assert (done.classes, done.boxes.tolist()) == (("four", "five"), [[2, 2], [2, 2]])
 
 
-def test_classification_counts_the_labels_of_pictures(tmp_path: Path) -> None:
-    records = (encode(picture(str(n)) | {"image/class/text": "xy"[n % 2]}) for n in range(8))
+def test_classification_counts_the_labels_of_images(tmp_path: Path) -> None:
+    records = (encode(image(str(n)) | {"image/class/text": "xy"[n % 2]}) for n in range(8))
     write_records(tmp_path / "in", "s", records)
     done = split(tmp_path / "in", tmp_path / "out", {"a": 0.5, "b": 0.5})
     assert done.boxes.tolist() == [[2, 2], [2, 2]]

@@ -25,6 +25,7 @@ from tfod.shards.sheet.paint import HEIGHT, WIDTH
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode
+from tests.image_kinds import gradient
 from tests.mutants.sound import (
     LABEL_MAP,
     features,
@@ -36,7 +37,6 @@ from tests.mutants.sound import (
     shard,
     with_boxes,
 )
-from tests.picture_kinds import gradient
 
 GAP = 10
 FIELD, PAPER, PLACEHOLDER = (240, 242, 244), (255, 255, 255), (138, 143, 152)
@@ -45,7 +45,7 @@ CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
 
 
 def white(size: tuple[int, int]) -> bytes:
-    """A picture on which everything is seen."""
+    """An image on which everything is seen."""
     file = io.BytesIO()
     Image.new("RGB", size, "white").save(file, "PNG")
     return file.getvalue()
@@ -83,14 +83,14 @@ def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: P
     payload = with_boxes(boxes, ["cat", "dog"], [1, 2], encoded=white((320, 240)))
     pixels = painted(tile_of(payload, tmp_path))
     assert pixels.shape[1] == WIDTH + 2 * GAP
-    # The picture fills its frame: a box's left edge is a line of its colour at a quarter of it.
+    # The image fills its frame: a box's left edge is a line of its colour at a quarter of it.
     for colour, left in ((CAT, 80), (DOG, 200)):
         column = has(pixels[GAP : GAP + HEIGHT, GAP + left - 1 : GAP + left + 2], colour)
         assert column[125:175].any(axis=1).all() and not column[190:].any()
     assert has(pixels[GAP + 60 : GAP + 115, : GAP + 160], CAT).any()  # the name above it
 
 
-def test_what_is_outside_is_seen_beside_the_picture(tmp_path: Path) -> None:
+def test_what_is_outside_is_seen_beside_the_image(tmp_path: Path) -> None:
     payload = with_boxes([(-0.2, 0.25, 0.5, 0.75)], encoded=white((320, 240)))
     pixels = painted(tile_of(payload, tmp_path))[GAP : GAP + HEIGHT, GAP : GAP + WIDTH]
     outside = has(pixels[:, :40], CAT)
@@ -103,8 +103,8 @@ def test_what_is_outside_is_seen_beside_the_picture(tmp_path: Path) -> None:
     [
         ((math.nan, 0.25, 0.5, 0.75), "1 box not a number, not drawn"),
         ((0.5, 0.75, 0.25, 0.25), "1 box inverted"),
-        ((10.0, 5.0, 20.0, 15.0), "1 box far outside the picture"),
-        ((0.25, 0.25, math.inf, 0.75), "1 box far outside the picture"),
+        ((10.0, 5.0, 20.0, 15.0), "1 box far outside the image"),
+        ((0.25, 0.25, math.inf, 0.75), "1 box far outside the image"),
         ((0.25, 0.25, 0.5, 0.75), None),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> Non
     assert tuple(pixels[GAP + 200, GAP + 300]) == PAPER
 
 
-def test_raw_pixels_are_pictures_where_their_size_says_so(tmp_path: Path) -> None:
+def test_raw_pixels_are_images_where_their_size_says_so(tmp_path: Path) -> None:
     raw = gradient("RGB", (40, 20)).tobytes()
     pixels = painted(tile_of(record(encoded=raw, width=40, height=20), tmp_path))
     assert not has(pixels, PLACEHOLDER).any()
@@ -197,7 +197,7 @@ def test_raw_pixels_are_pictures_where_their_size_says_so(tmp_path: Path) -> Non
         assert has(painted(tile), PLACEHOLDER).any()
 
 
-def test_classes_by_id_and_labels_of_the_whole_picture(tmp_path: Path) -> None:
+def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
     labels = {"image/class/label": [2, 9], "image/class/confidence": [1.0, 0.0]}
     tile = tile_of(record(text=None, **labels), tmp_path)
     assert tile.sample.classes == ("cat", "dog") and list(tile.colours) == [CAT, DOG]
@@ -242,7 +242,7 @@ def test_rows_columns_and_captions(tmp_path: Path) -> None:
     assert one_line.shape[1] == 3 * (WIDTH + GAP) + GAP and wide.shape[1] == 5 * (WIDTH + GAP) + GAP
     rows = one_line.shape[0] - GAP
     assert rows % 2 == 0 and rows // 2 > HEIGHT
-    # Number and name are below each picture; below the place of the sixth there is nothing.
+    # Number and name are below each image; below the place of the sixth there is nothing.
     below = slice(rows // 2 + GAP + HEIGHT, one_line.shape[0])
     dark = (one_line[below] < 140).all(axis=-1)
     assert dark[:, :300].any() and not dark[:, 2 * (WIDTH + GAP) + GAP :].any()
@@ -257,7 +257,7 @@ def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
     assert "script" not in re.sub(r"&lt;/?script", "", page).replace("runs no script", "")
 
 
-def test_a_page_draws_what_the_picture_draws(tmp_path: Path) -> None:
+def test_a_page_draws_what_the_image_draws(tmp_path: Path) -> None:
     mask = {keys.MASK: [encode_mask_png(np.ones((20, 40), bool))], keys.KEYPOINT_X: [0.5],
             keys.KEYPOINT_Y: [0.5]}  # fmt: skip
     tile = tile_of(with_boxes([(0.25, 0.5, 0.5, 0.75)], **mask), tmp_path)
@@ -367,7 +367,7 @@ def test_records_are_numbers_within_one_shard(
 def test_a_table_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_records(tmp_path, "a", [encode({"age": 29, "name": "Allen"})])
     assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
-    assert "there are no pictures or boxes to show, its features are age, name" in (
+    assert "there are no images or boxes to show, its features are age, name" in (
         capsys.readouterr().err
     )
 
@@ -375,7 +375,7 @@ def test_a_table_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
     own = {key.replace("image/", "my/"): value for key, value in features().items()}
     write_records(tmp_path, "a", [encode(own)])
-    roles = {
+    field_mapping = {
         "encoded": "my/encoded",
         "filename": "my/filename",
         "class_text": "my/object/class/text",
@@ -384,9 +384,17 @@ def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
     kinds = {"bytes": "string", "float": "float32"}
     listed = {
         key: {"kind": "VarLenFeature", "dtype": kinds["float" if "bbox" in key else "bytes"]}
-        for key in [*roles["box"], *(one for one in roles.values() if isinstance(one, str))]
+        for key in [
+            *field_mapping["box"],
+            *(one for one in field_mapping.values() if isinstance(one, str)),
+        ]
     }
-    profile = {"name": "my", "title": "my own keys", "features": listed, "roles": roles}
+    profile = {
+        "name": "my",
+        "title": "my own keys",
+        "features": listed,
+        "field_mapping": field_mapping,
+    }
     (tmp_path / "my.json").write_text(json.dumps(profile))
     assert run(tmp_path / "a.tfrecord", "-o", tmp_path / "x.png") == 2
     how = ("--profile", tmp_path / "my.json")
@@ -395,7 +403,7 @@ def test_a_profile_says_which_keys_mean_what(tmp_path: Path) -> None:
     assert has(pixels, class_colour("cat", None)).any() and not has(pixels, PLACEHOLDER).any()
 
 
-def test_too_many_for_one_picture(tmp_path: Path) -> None:
+def test_too_many_for_one_image(tmp_path: Path) -> None:
     from tfod.errors import TfodError
 
     tile = tile_of(record(), tmp_path)
@@ -430,7 +438,7 @@ def test_other_kinds_of_shards(tmp_path: Path) -> None:
     assert not has(painted(tile), PLACEHOLDER).any()
 
 
-def test_the_picture_of_the_readme_is_made_so(tmp_path: Path) -> None:
+def test_the_image_of_the_readme_is_made_so(tmp_path: Path) -> None:
     """Fonts differ from machine to machine, but not much."""
     shapes = Path(__file__).parents[2] / "examples" / "shapes_voc"
     pytest.importorskip("datumaro")

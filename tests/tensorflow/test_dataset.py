@@ -56,7 +56,7 @@ def png_mask(mask: Any) -> bytes:
 
 
 def record(name: str = "a.png", **features: Any) -> bytes:
-    """A record with a picture; ``__`` in the name of a feature is a slash."""
+    """A record with an image; ``__`` in the name of a feature is a slash."""
     named = {key.replace("__", "/"): value for key, value in features.items()}
     return encode(
         {
@@ -102,7 +102,7 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
     parsed = tf.io.parse_single_example(payload, features)
     many = {key: parsed[f"image/object/{key}"].values.numpy() for names in kinds.values()
             for key in names}  # fmt: skip
-    picture = tf.image.decode_image(parsed["image/encoded"], 3, expand_animations=False).numpy()
+    image = tf.image.decode_image(parsed["image/encoded"], 3, expand_animations=False).numpy()
     names = {item.name.encode(): item.id for item in label_map.items} if label_map else {}
     shown = {item.display_name.encode(): item.id for item in label_map.items} if label_map else {}
     classes = many["class/label"]
@@ -113,8 +113,8 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
     sides = [many[f"bbox/{side}"] for side in ("ymin", "xmin", "ymax", "xmax")]
     weights = many["weight"] if len(many["weight"]) else np.ones(len(sides[0]), np.float32)
     return {
-        "image": picture,
-        SHAPE: np.array(picture.shape[:2], np.int32),
+        "image": image,
+        SHAPE: np.array(image.shape[:2], np.int32),
         "source_id": parsed["image/source_id"].numpy(),
         "key": parsed["image/key/sha256"].numpy(),
         "filename": parsed["image/filename"].numpy(),
@@ -136,7 +136,7 @@ def rows(batches: Any) -> Iterator[dict[str, Any]]:
 
 
 def plain(value: Any) -> np.ndarray:
-    """An array; a picture of a ragged batch has rows of one length."""
+    """An array; an image of a ragged batch has rows of one length."""
     if isinstance(value, tf.RaggedTensor):
         value = value.to_tensor()
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -198,8 +198,8 @@ def made_records(count: int) -> list[bytes]:
                 features[f"image/object/{key}"] = [chance.random() for _ in range(size)]
         if chance.random() < 0.5:
             features["image/key/sha256"] = f"{number:064x}"
-        picture = draw(chance.randint(1, 9), chance.randint(1, 9), number)
-        made.append(record(f"{number}.png", **features, image__encoded=picture))
+        image = draw(chance.randint(1, 9), chance.randint(1, 9), number)
+        made.append(record(f"{number}.png", **features, image__encoded=image))
     return made
 
 
@@ -320,9 +320,9 @@ class TestOrder:
         sizes = [len(batch["filename"]) for batch in dataset(shards, batch_size=16, decode=False)]
         assert sizes == [16, 16, 8]
 
-    @pytest.mark.parametrize("picture", [b"small", bytes(20_000)], ids=["at once", "one by one"])
+    @pytest.mark.parametrize("image", [b"small", bytes(20_000)], ids=["at once", "one by one"])
     def test_records_that_say_different_things_in_one_batch(
-        self, tmp_path: Path, picture: bytes
+        self, tmp_path: Path, image: bytes
     ) -> None:
         several = [
             {**boxes(2, ["cat", ""], [9, 2]), "image/object/weight": [0.5, 0.25]},
@@ -330,7 +330,7 @@ class TestOrder:
             boxes(1, ["cat"]),
             {},
         ]
-        folder = write(tmp_path, *(record(image__encoded=picture, **row) for row in several))
+        folder = write(tmp_path, *(record(image__encoded=image, **row) for row in several))
         singles = list(dataset(folder, decode=False))
         assert [len(one["groundtruth_weights"]) for one in singles] == [2, 3, 1, 0]
         assert [one["groundtruth_classes"].numpy().tolist() for one in singles] == [
@@ -342,12 +342,12 @@ class TestOrder:
                 np.testing.assert_array_equal(row, single[name])
 
 
-class TestPictures:
+class TestImages:
     def test_resized(self, tmp_path: Path) -> None:
         jpeg = draw(20, 30, 1, "JPEG")
         folder = write(tmp_path, record(image__encoded=jpeg), record(**boxes(1, ["cat"])))
-        picture = tf.io.decode_image(jpeg)
-        wanted = np.rint(tf.image.resize(picture, (10, 12)).numpy()).astype(np.uint8)
+        image = tf.io.decode_image(jpeg)
+        wanted = np.rint(tf.image.resize(image, (10, 12)).numpy()).astype(np.uint8)
         (batch,) = dataset(folder, batch_size=2, image_size=(10, 12))
         single, _ = dataset(folder, image_size=(10, 12))
         assert batch["image"].shape == (2, 10, 12, 3)
@@ -400,7 +400,7 @@ class TestPictures:
         assert plain(first).dtype == np.float32
         assert second.shape[0] == 0
 
-    def test_masks_beside_undecoded_pictures(self, tmp_path: Path) -> None:
+    def test_masks_beside_undecoded_images(self, tmp_path: Path) -> None:
         mask = np.eye(6, 8)
         payload = record(**boxes(1, ["cat"]), image__object__mask=[png_mask(mask)])
         found = one(write(tmp_path, payload), masks="png", decode=False)

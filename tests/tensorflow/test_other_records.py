@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tfod.convert.keras_coco import Annotation, encode_annotations
-from tfod.detection.classification import LabelProfile, encode_labelled_picture
-from tfod.detection.roles import classification_roles
+from tfod.detection.classification import LabelProfile, encode_labelled_image
+from tfod.detection.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description
 from tfod.tfrecord.counted_names import file_names
 from tfod.tfrecord.writer import write_records
 
-from tests.picture_kinds import HEIGHT, WIDTH, saved
+from tests.image_kinds import HEIGHT, WIDTH, saved
 
 PNG, JPEG, GRAY = saved("RGB", "PNG"), saved("RGB", "JPEG"), saved("L", "JPEG")
 
@@ -48,11 +48,11 @@ def test_a_record_of_the_keras_recipe_is_what_tensorflow_writes() -> None:
     )
 
 
-@pytest.mark.parametrize("picture", [JPEG, PNG])
-def test_the_recipe_parses_our_files(tmp_path: Path, picture: bytes) -> None:
+@pytest.mark.parametrize("image", [JPEG, PNG])
+def test_the_recipe_parses_our_files(tmp_path: Path, image: bytes) -> None:
     """Also with a PNG inside: TensorFlow's JPEG decoder reads it."""
     boxes = [Annotation(n, n + 1, (1.5, 2.5, 3.5, float(n)), 7.25) for n in (1, 2, 3)]
-    payloads = encode_annotations(picture, "a.jpg", 9, boxes)
+    payloads = encode_annotations(image, "a.jpg", 9, boxes)
     names = file_names("default", [3])
     write_records(tmp_path, "", payloads, name_files=lambda _: names)
     parsed = [
@@ -67,14 +67,14 @@ def test_the_recipe_parses_our_files(tmp_path: Path, picture: bytes) -> None:
 
 
 @pytest.mark.parametrize("profile", list(LabelProfile))
-@pytest.mark.parametrize("picture", [JPEG, PNG, GRAY])
-def test_labelled_pictures(profile: LabelProfile, picture: bytes) -> None:
-    payload = encode_labelled_picture(profile, picture, "a.jpg", (HEIGHT, WIDTH), 3)
-    height, width, channels = tf.io.decode_image(picture).shape
+@pytest.mark.parametrize("image", [JPEG, PNG, GRAY])
+def test_labelled_images(profile: LabelProfile, image: bytes) -> None:
+    payload = encode_labelled_image(profile, image, "a.jpg", (HEIGHT, WIDTH), 3)
+    height, width, channels = tf.io.decode_image(image).shape
     key, depth = {"image_label": ("image", "channels")}.get(profile, ("image_raw", "depth"))
     wanted = {"height": [height], "width": [width], depth: [channels], "label": [3]}
     assert tf.train.Example.FromString(payload) == example(
-        **wanted, **{key: [picture]}, filename=[b"a.jpg"]
+        **wanted, **{key: [image]}, filename=[b"a.jpg"]
     )
     features = tf.io.parse_single_example(payload, feature_description(profile.value))
     assert features.keys() == {*wanted, key}
@@ -86,5 +86,8 @@ def test_what_tensorflow_writes_is_recognised(tmp_path: Path) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "images.tfrecords")) as writer:
         writer.write(written.SerializeToString())
     (found,) = read_examples(tmp_path)
-    roles = classification_roles(found)
-    assert roles is not None and (roles.encoded, roles.image_class_label) == ("image_raw", "label")
+    field_mapping = classification_field_mapping(found)
+    assert field_mapping is not None and (
+        field_mapping.encoded,
+        field_mapping.image_class_label,
+    ) == ("image_raw", "label")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.convert.detection_csv import CsvBox, CsvPicture, write_detection_csv
+from tfod.convert.detection_csv import CsvBox, CsvImage, write_detection_csv
 
 from tests.datumaro.test_import import jpeg
 
@@ -71,9 +71,9 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
 
 
 def test_several_classes_and_a_wrong_size(tmp_path: Path) -> None:
-    """As the script's arithmetic has it: pixels by the real picture's size, not by the CSV's."""
+    """As the script's arithmetic has it: pixels by the real image's size, not by the CSV's."""
     boxes = (CsvBox("dog", (1, 2, 11, 12)), CsvBox("étoile", (0, 0, 30, 20)))
-    write_detection_csv(tmp_path / "train_labels.csv", [CsvPicture("a.jpg", 20, 30, boxes)])
+    write_detection_csv(tmp_path / "train_labels.csv", [CsvImage("a.jpg", 20, 30, boxes)])
     (tmp_path / "a.jpg").write_bytes(jpeg(20, 30))
     convert(tmp_path, tmp_path / "out")
     (found,) = features(tmp_path / "out" / "train.tfrecord").values()

@@ -1,4 +1,4 @@
-"""Pictures and targets for PyTorch: what they are, and that each comes once."""
+"""Images and targets for PyTorch: what they are, and that each comes once."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def file_of(pixels: Any, kind: str = "PNG") -> bytes:
 
 
 PIXELS = np.random.default_rng(1).integers(0, 256, (4, 10, 3), np.uint8)
-PICTURE = file_of(PIXELS)
+IMAGE = file_of(PIXELS)
 
 
 def record(number: int = 0, **features: Any) -> bytes:
-    """A record with a picture; ``__`` in the name of a feature is a slash."""
+    """A record with an image; ``__`` in the name of a feature is a slash."""
     named = {key.replace("__", "/"): value for key, value in features.items()}
     name = {"image/filename": f"{number}.png", "image/source_id": str(number)}
-    return encode({**name, "image/encoded": PICTURE, **named})
+    return encode({**name, "image/encoded": IMAGE, **named})
 
 
 def write(folder: Path, *records: bytes, **options: Any) -> Path:
@@ -81,14 +81,14 @@ class TestElements:
         assert "masks" not in target
 
     def test_defaults(self, tmp_path: Path) -> None:
-        payload = encode({"image/encoded": PICTURE, **objects([(0, 0, 0.5, 1)], None, [3])})
+        payload = encode({"image/encoded": IMAGE, **objects([(0, 0, 0.5, 1)], None, [3])})
         _, target = one(write(tmp_path, payload))
         assert target["labels"].tolist() == [3]
         assert target["area"].tolist() == [20.0]
         assert target["iscrowd"].tolist() == [0]
         assert (target["source_id"], target["filename"]) == ("", "")
 
-    def test_a_picture_without_objects(self, tmp_path: Path) -> None:
+    def test_a_image_without_objects(self, tmp_path: Path) -> None:
         _, target = one(write(tmp_path, record()), masks=True)
         shapes = {key: tuple(value.shape) for key, value in target.items() if key in SHAPES}
         assert shapes == SHAPES
@@ -130,19 +130,19 @@ class TestElements:
     def test_a_mask_of_another_size(self, tmp_path: Path) -> None:
         mask = {"image/object/mask": [file_of(np.ones((3, 10)))]}
         folder = write(tmp_path, record(**objects([(0, 0, 1, 1)]), **mask))
-        with pytest.raises(RecordError, match=r"mask is 10 x 3, but the picture 10 x 4"):
+        with pytest.raises(RecordError, match=r"mask is 10 x 3, but the image 10 x 4"):
             one(folder, masks=True)
 
     @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1"])
-    def test_pictures_of_other_modes(self, tmp_path: Path, mode: str) -> None:
-        picture = Image.fromarray(PIXELS).convert(mode)
+    def test_images_of_other_modes(self, tmp_path: Path, mode: str) -> None:
+        pil = Image.fromarray(PIXELS).convert(mode)
         stream = io.BytesIO()
-        picture.save(stream, "PNG")
+        pil.save(stream, "PNG")
         image, _ = one(write(tmp_path, record(image__encoded=stream.getvalue())))
-        np.testing.assert_array_equal(image.permute(1, 2, 0), picture.convert("RGB"))
+        np.testing.assert_array_equal(image.permute(1, 2, 0), pil.convert("RGB"))
         image[0, 0, 0] = 1  # its memory is its own
 
-    def test_a_picture_of_one_pixel_can_be_written_to(self, tmp_path: Path) -> None:
+    def test_a_image_of_one_pixel_can_be_written_to(self, tmp_path: Path) -> None:
         image, _ = one(write(tmp_path, record(image__encoded=file_of([[[9, 8, 7]]]))))
         image += 1
         assert image.flatten().tolist() == [10, 9, 8]
@@ -162,15 +162,15 @@ SHAPES = {"boxes": (0, 4), "labels": (0,), "area": (0,), "iscrowd": (0,), "masks
 
 class TestErrors:
     @pytest.mark.parametrize(
-        ("picture", "what"),
+        ("image", "what"),
         [
-            (b"", "is missing or empty; export the shard with its pictures"),
-            (b"no picture", "cannot be decoded"),
-            (PICTURE[:60], "cannot be decoded"),
+            (b"", "is missing or empty; export the shard with its images"),
+            (b"no image", "cannot be decoded"),
+            (IMAGE[:60], "cannot be decoded"),
         ],
     )
-    def test_of_pictures_name_the_record(self, tmp_path: Path, picture: bytes, what: str) -> None:
-        folder = write(tmp_path, record(), record(image__encoded=picture))
+    def test_of_images_name_the_record(self, tmp_path: Path, image: bytes, what: str) -> None:
+        folder = write(tmp_path, record(), record(image__encoded=image))
         for elements in (iter(Detections(folder)), iter(DetectionsByIndex(folder))):
             next(elements)
             with pytest.raises(RecordError, match="image/encoded") as caught:
@@ -180,7 +180,7 @@ class TestErrors:
             assert caught.value.shard == str(tmp_path / "train.tfrecord")
 
     def test_cross_from_a_worker(self, tmp_path: Path) -> None:
-        folder = write(tmp_path, record(image__encoded=b"no picture"))
+        folder = write(tmp_path, record(image__encoded=b"no image"))
         loader = DataLoader(Detections(folder), batch_size=None, num_workers=1)
         with pytest.raises(Exception, match=r"train\.tfrecord, record 0, byte 0: image/encoded"):
             list(loader)
@@ -211,7 +211,7 @@ class TestErrors:
         [
             ("torch", "import tfod.torch", "tfod.torch needs PyTorch"),
             ("PIL", "from tfod.torch import Detections; list(Detections(sys.argv[1]))",
-             "decoding pictures needs Pillow"),
+             "decoding images needs Pillow"),
         ],
     )  # fmt: skip
     def test_of_what_is_not_installed(

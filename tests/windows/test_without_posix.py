@@ -163,7 +163,7 @@ print(*(item.id for item in data))
 
 
 def test_datumaro(shards: Path, tmp_path: Path) -> None:
-    """Saving in place replaces a shard that is open for the pictures in it."""
+    """Saving in place replaces a shard that is open for the images in it."""
     pytest.importorskip("datumaro")
     done = run("-c", DATUMARO, cwd=tmp_path)
     assert done.stdout == "a\n", done.stderr

@@ -1,4 +1,4 @@
-"""Making shards on Apache Beam: this machine reads annotations, workers make records of pictures.
+"""Making shards on Apache Beam: this machine reads annotations, workers make records of images.
 
 A worker makes whole shards. What each is made from is dealt into files of a work folder, and so are
 the shards, which are made anew by whoever does it again.
@@ -34,11 +34,11 @@ class Made:
 
     Attributes:
         files: paths of the shards, in order.
-        pictures, objects: how many of them are in it.
+        images, objects: how many of them are in it.
     """
 
     files: tuple[str, ...]
-    pictures: int
+    images: int
     objects: int
 
 
@@ -57,7 +57,7 @@ class _Done:
 
     file: str
     size: int
-    pictures: int
+    images: int
     objects: int
     tally: Tally
 
@@ -89,7 +89,7 @@ def make_on_beam(
     return [
         Made(
             tuple(task.file for task in some),
-            sum(done[task.file].pictures for task in some),
+            sum(done[task.file].images for task in some),
             sum(done[task.file].objects for task in some),
         )
         for some in tasks
@@ -149,7 +149,7 @@ def _make_one(task: _Task) -> _Done:
     with open(task.make, "rb") as stream:
         make = pickle.load(stream)
     tally = Tally()
-    pictures = objects = 0
+    images = objects = 0
     output = AtomicFile(where, name)
     try:
         writer = RecordWriter(output)
@@ -158,16 +158,16 @@ def _make_one(task: _Task) -> _Done:
             made = make_record(make, item, tally)
             if made is not None:
                 writer.write(made[0])
-                pictures += 1
+                images += 1
                 objects += made[1]
         output.publish(name)
     finally:
         output.discard()
-    return _Done(task.file, os.path.getsize(task.file), pictures, objects, tally)
+    return _Done(task.file, os.path.getsize(task.file), images, objects, tally)
 
 
 def _items(path: str) -> Iterator[_Numbered]:
-    if not os.path.exists(path):  # a set without pictures is one empty file
+    if not os.path.exists(path):  # a set without images is one empty file
         return
     with open(path, "rb") as file:
         while file.peek(1):

@@ -92,8 +92,8 @@ def run_pipeline(
             if isinstance(outcome, Succeeded):
                 return outcome.elements
             if isinstance(outcome, Died) and attempt == _ATTEMPTS:
-                remedy = "is there enough memory? try fewer workers"
-                outcome = Failed(f"{outcome.what}, {_ATTEMPTS} times; {remedy}", unforeseen=True)
+                fix = "is there enough memory? try fewer workers"
+                outcome = Failed(f"{outcome.what}, {_ATTEMPTS} times; {fix}", unforeseen=True)
             if isinstance(outcome, Failed):
                 raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
         attempt += 1

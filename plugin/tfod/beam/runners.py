@@ -86,8 +86,8 @@ def make_runner(runner: str, arguments: Sequence[str]) -> tuple[Any, PipelineOpt
             _CLASSES.get(runner, runner)
         )  # before the options: a runner's module brings its own
     except ImportError as error:
-        remedy = f"; {_INSTALLED_BY[runner]}" if runner in _INSTALLED_BY else ""
-        raise TfodError(f"--runner {runner}: {str(error).splitlines()[0]}{remedy}") from None
+        fix = f"; {_INSTALLED_BY[runner]}" if runner in _INSTALLED_BY else ""
+        raise TfodError(f"--runner {runner}: {str(error).splitlines()[0]}{fix}") from None
     if runner == DASK and not any(one.startswith(_DASK_PARTITIONS) for one in arguments):
         # Its default is 128 elements a partition, and ours are whole shards.
         arguments = [*arguments, "--dask_npartitions=16"]

@@ -25,8 +25,8 @@ _LEADING_SPACE = 1024
 
 
 @dataclass(frozen=True)
-class SourcePicture:
-    """One picture of the source.
+class SourceImage:
+    """One image of the source.
 
     Attributes:
         name: as the source has it, a path with forward slashes.
@@ -48,7 +48,7 @@ class SourcePicture:
         size: tuple[int | None, int | None],
         boxes: Sequence[Sequence[float]],
         classes: Iterable[str],
-    ) -> SourcePicture:
+    ) -> SourceImage:
         """Make one from plain values; the size is height and width, 0 or less is unknown."""
         corners = np.array(boxes, "<f8").reshape(-1, 4)
         path = name.replace("\\", "/").removeprefix("./")
@@ -62,19 +62,19 @@ class Annotations:
 
     Attributes:
         source: path of the file or folder.
-        pictures: in the order of the source.
+        images: in the order of the source.
         from_one: pixels are counted from 1, as in Pascal VOC; some writers subtract that and
             some do not.
         notes: what is not compared, as sentences.
     """
 
     source: str
-    pictures: tuple[SourcePicture, ...]
+    images: tuple[SourceImage, ...]
     from_one: bool = False
     notes: tuple[str, ...] = ()
 
     def find(self, filename: str) -> tuple[int, ...]:
-        """Places in ``pictures`` of those that a record's file name can mean.
+        """Places in ``images`` of those that a record's file name can mean.
 
         The full relative name is the strongest, then the last part, then that without extension.
         """
@@ -91,8 +91,8 @@ class Annotations:
     @functools.cached_property
     def _index(self) -> tuple[dict[str, tuple[int, ...]], ...]:
         by_path, by_base, by_stem = (defaultdict(list) for _ in range(3))
-        for place, picture in enumerate(self.pictures):
-            path = safe_relative_path(picture.name)
+        for place, image in enumerate(self.images):
+            path = safe_relative_path(image.name)
             base = posixpath.basename(path)
             by_path[path].append(place)
             by_base[base].append(place)
@@ -173,19 +173,19 @@ def _from_coco(found: CocoFile, names: dict[Any, str], listed: set[Any]) -> Anno
             boxes[image] = [_corners(one["bbox"]) for one in boxed]
             ids = [scalar(one, "category_id") for one in boxed]
         classes[image] = [names.get(one, str(one)) for one in ids]
-    pictures = []
+    images = []
     for one in found.images:
         key = one["id"]
         with sound_coco(f"{found.path}, image {quoted(key)}"):
             sides = [real_number(one.get(side) or 0, side) for side in ("height", "width")]
             size = int(sides[0]), int(sides[1])
             name = str(scalar(one, "file_name"))
-        pictures.append(SourcePicture.make(name, size, boxes[key], classes[key]))
+        images.append(SourceImage.make(name, size, boxes[key], classes[key]))
     counts = {
         "annotations without bbox": without_box,
-        "annotations of pictures that are not listed": homeless,
+        "annotations of images that are not listed": homeless,
     }
-    return Annotations(found.path, tuple(pictures), notes=not_compared(found.path, counts))
+    return Annotations(found.path, tuple(images), notes=not_compared(found.path, counts))
 
 
 def _corners(bbox: Any) -> list[float]:

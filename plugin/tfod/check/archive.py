@@ -47,7 +47,7 @@ class ArchiveLimits:
         entries: how many are looked at.
         total_bytes: how much is unpacked in all.
         ratio: how many times its packed size an entry may unpack to. Deflate reaches 1032;
-            annotations without pictures 10 to 50, the same record again and again 290.
+            annotations without images 10 to 50, the same record again and again 290.
         ratio_from: how many bytes of an entry unpack before the ratio is looked at.
         directory_bytes: how long a directory is loaded; 100,000 entries take up 10 to 30 MB.
     """

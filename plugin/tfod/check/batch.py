@@ -16,8 +16,8 @@ from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
 from tfod.detection.columns import Detections, bytes_of, single_values, usual_keys
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE
-from tfod.detection.roles import Roles
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
@@ -31,15 +31,15 @@ _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
 class OwnKeys:
     """The keys that a mapping has in place of the OD API's, in what rules say."""
 
-    def __init__(self, roles: Roles) -> None:
-        usual, own = Roles().by_name, roles.by_name
+    def __init__(self, field_mapping: FieldMapping) -> None:
+        usual, own = FieldMapping().by_name, field_mapping.by_name
         self._renamed: dict[str, str] = {}
         for role, key in usual.items():
             other = own[role]
             if key is not None and other is not None and other != key:
                 self._renamed[key] = other
-        if len(roles.box) == 1:
-            self._renamed[BOX_PREFIX] = roles.box[0]
+        if len(field_mapping.box) == 1:
+            self._renamed[BOX_PREFIX] = field_mapping.box[0]
 
     def in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
         """What rules say of the OD API's keys, said of the keys that this profile has instead."""
@@ -59,32 +59,35 @@ class Expectation(OwnKeys):
     """What a profile expects of records: the same for all shards of a check.
 
     Attributes:
-        roles: which key holds what.
+        field_mapping: which key holds what.
         features: what is expected of each key, the profile's and what readers take of others.
     """
 
     def __init__(self, profile: Profile) -> None:
-        super().__init__(profile.roles)
-        self.roles = profile.roles
+        super().__init__(profile.field_mapping)
+        self.field_mapping = profile.field_mapping
         # Readers look at these wherever they are: CVAT's layout has no image/format, and an import
         # of it stops at one that is a number.
-        self.features: FeatureDescription = {**_read_anywhere(profile.roles), **profile.features}
+        self.features: FeatureDescription = {
+            **_read_anywhere(profile.field_mapping),
+            **profile.features,
+        }
 
 
-def _read_anywhere(roles: Roles) -> FeatureDescription:
+def _read_anywhere(field_mapping: FieldMapping) -> FeatureDescription:
     """What readers take of each key that they know, none of it required."""
     found = {}
-    names, hidden, moved = usual_keys(roles)
+    names, hidden, moved = usual_keys(field_mapping)
     for key, kinds in READ_KINDS.items():
         own = names.get(key, key)
         if own in names.values() or own not in hidden | moved:
             found[own] = _optional(kinds, key in READ_ONCE)
-    if len(roles.box) == 1:
-        found[roles.box[0]] = _optional((Kind.FLOAT,))
-    if roles.image_id:
-        found[roles.image_id] = _optional((Kind.INT64, Kind.BYTES), is_one=True)
-    if roles.annotation_id:
-        found[roles.annotation_id] = _optional((Kind.INT64,))
+    if len(field_mapping.box) == 1:
+        found[field_mapping.box[0]] = _optional((Kind.FLOAT,))
+    if field_mapping.image_id:
+        found[field_mapping.image_id] = _optional((Kind.INT64, Kind.BYTES), is_one=True)
+    if field_mapping.annotation_id:
+        found[field_mapping.annotation_id] = _optional((Kind.INT64,))
     return found
 
 
@@ -110,7 +113,7 @@ class Batch:
         self.records = records
         self.examples = ExampleBatch.of(records)
         self.expectation = expectation
-        self.detections = Detections(self.examples, expectation.roles)
+        self.detections = Detections(self.examples, expectation.field_mapping)
         self.live = records.lengths > 0
         self.live[list(self.examples.refused)] = False
 
@@ -180,7 +183,7 @@ class Batch:
     @cached_property
     def image_rows(self) -> np.ndarray:
         """The records whose encoded image is judged, and not said to be missing by EXA003."""
-        key = self.expectation.roles.encoded
+        key = self.expectation.field_mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
         judged = self.live.copy()
@@ -255,7 +258,7 @@ class Batch:
     @cached_property
     def box_columns(self) -> list[Column]:
         """The lists of the boxes' sides, or of boxes in pixels."""
-        return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.roles.box]
+        return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.field_mapping.box]
 
     @cached_property
     def _lists(self) -> list[Column]:
@@ -279,7 +282,7 @@ class Batch:
     def _readable(self) -> np.ndarray:
         """Records whose boxes are of the right kind, bool of shape (records,)."""
         good: np.ndarray = self.live.copy()
-        for key in self.expectation.roles.box:
+        for key in self.expectation.field_mapping.box:
             for column in self.examples.columns_of(key):
                 if column.kind not in (None, Kind.FLOAT):
                     good &= ~column.present

@@ -222,7 +222,7 @@ class _Run:
             collector,
             task=self._options.task,
             annotations=self._options.annotations,
-            roles=self._plan.instructions.profile.roles,
+            field_mapping=self._plan.instructions.profile.field_mapping,
         )
         locations = self._dataset.inventory.locations
         return JudgedDataset(

@@ -170,7 +170,7 @@ class Collector:
             code=rule.code,
             severity=severity,
             message=shortened(problem.message),
-            remedy=problem.remedy or rule.remedy,
+            fix=problem.fix or rule.fix,
             shard=place.shard,
             record=place.record,
             offset=place.offset,

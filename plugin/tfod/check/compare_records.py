@@ -1,4 +1,4 @@
-"""What only shows when all records are known: names and pictures that come twice, sets, classes."""
+"""What only shows when all records are known: names and images that come twice, sets, classes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfod.check.annotations import Annotations
 from tfod.check.batch import OwnKeys
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Collector
-from tfod.check.comparison import missing_pictures
+from tfod.check.comparison import missing_images
 from tfod.check.examined import Use
 from tfod.check.finding import Place
-from tfod.check.frames import PictureRow, judge_task
+from tfod.check.frames import ImageRow, judge_task
 from tfod.check.hanging_boxes import settle_hanging_boxes
 from tfod.check.repeats import Repeats, find_repeats, judge_repeats, look_up, wanted_rows
 from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
@@ -23,8 +23,8 @@ from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.registry import judge
 from tfod.check.tally import ShardSummary, Tally
 from tfod.check.task import Task
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.label_map import LabelMap
-from tfod.detection.roles import Roles
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
@@ -36,7 +36,7 @@ class Examination:
 
     Attributes:
         tally: what all work has come to.
-        repeats: names and pictures that come again.
+        repeats: names and images that come again.
         facts: of the records that the repeats list.
         blocks: the rows of all records, where a task asks for them.
     """
@@ -61,7 +61,7 @@ def judge_together(
     *,
     task: Task | None,
     annotations: Annotations | None,
-    roles: Roles,
+    field_mapping: FieldMapping,
 ) -> None:
     """Compare the records of all shards with each other, and with the task.
 
@@ -72,25 +72,25 @@ def judge_together(
         collector: keeps the findings.
         task: the CVAT task that the shards are meant for.
         annotations: what they were made from.
-        roles: which features hold what.
+        field_mapping: which features hold what.
     """
     tally = examination.tally
     tally.figures.close()
     uses = tally.figures.uses
     settle_hanging_boxes(shards, collector)
-    _judge_shards(shards, collector, OwnKeys(roles))
+    _judge_shards(shards, collector, OwnKeys(field_mapping))
     _judge_classes(shards, uses, label_maps, collector)
     _judge_label_maps(shards, label_maps, collector)
     _judge_keys(shards, collector)
     by_place = {(one.work, one.number): one for one in tally.parts()}
-    judge_repeats(examination.repeats, examination.facts, by_place, roles, collector)
+    judge_repeats(examination.repeats, examination.facts, by_place, field_mapping, collector)
     if task is not None:
         classes = class_names(uses, label_maps)
         if task.labels is not None:
             classes = _as_labelled(classes, label_maps, task.labels)
         judge_task(task, _rows(examination.blocks, by_place), classes, collector)
     if annotations is not None:
-        missing = missing_pictures(annotations, tally.figures.seen)
+        missing = missing_images(annotations, tally.figures.seen)
         collector.judge(missing, Place(annotations.source))
 
 
@@ -161,13 +161,13 @@ def _judge_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
 
 def _rows(
     blocks: Iterable[RowBlock], shards: Mapping[tuple[int, int], ShardSummary]
-) -> Iterator[PictureRow]:
+) -> Iterator[ImageRow]:
     """The records of the blocks, which are in the order of the data."""
     for block in blocks:
         shard = shards[block.work, block.shard].name
         for _, row in block.facts():
             place = Place(shard, row.record, row.offset, row.filename or None)
-            yield PictureRow(place, row.filename, row.height, row.width, row.boxes)
+            yield ImageRow(place, row.filename, row.height, row.width, row.boxes)
 
 
 def _as_labelled(

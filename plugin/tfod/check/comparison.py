@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.annotations import Annotations, SourcePicture
+from tfod.check.annotations import Annotations, SourceImage
 from tfod.check.rules.fidelity import (
     BoxPair,
     Comparison,
-    MissingPicture,
-    MissingPictures,
+    MissingImage,
+    MissingImages,
     NamedBox,
 )
 
@@ -48,39 +48,39 @@ def compare(
 ) -> Comparison | None:
     """Compare a record with the source.
 
-    Normalized boxes are scaled by the size that the source gives for the picture, so that a
-    resized picture compares equal, and by the record's own where it gives none.
+    Normalized boxes are scaled by the size that the source gives for the image, so that a
+    resized image compares equal, and by the record's own where it gives none.
 
     Args:
         annotations: the source.
         filename: of the record.
-        height: of the record's picture in pixels.
+        height: of the record's image in pixels.
         width: likewise.
         boxes: of the record, normalized, of shape (n, 4): ``xmin, ymin, xmax, ymax``.
         classes: n names; None where a record has no name for a box, which goes with any class.
             Another number of names says nothing of the boxes: then none is used.
 
     Returns:
-        What differs; None when nothing does, or when neither side knows the picture's size.
+        What differs; None when nothing does, or when neither side knows the image's size.
     """
     found = annotations.find(filename)
     if len(found) != 1:
-        first = [annotations.pictures[place].name for place in found[:_CANDIDATES]]
+        first = [annotations.images[place].name for place in found[:_CANDIDATES]]
         return Comparison(filename, first, others=len(found) - len(first))
-    picture = annotations.pictures[found[0]]
+    image = annotations.images[found[0]]
     if len(classes) != len(boxes):
         classes = [None] * len(boxes)
-    source_size = (picture.width or width or 0, picture.height or height or 0)
+    source_size = (image.width or width or 0, image.height or height or 0)
     if 0 in source_size:
         return None
     scale = np.array(source_size * 2, "<f8")
-    # A pixel of whichever picture has the larger ones.
+    # A pixel of whichever image has the larger ones.
     own = np.array([width or source_size[0], height or source_size[1]] * 2, "<f8")
     shard = np.asarray(boxes, "<f8").reshape(-1, 4) * scale
     tolerance = _PIXEL * np.maximum(1.0, scale / np.maximum(own, 1))
-    codes = _codes(picture.classes, classes)
+    codes = _codes(image.classes, classes)
     pairings = [
-        _Pairing(picture.boxes + shift, shard, scale, tolerance, codes)
+        _Pairing(image.boxes + shift, shard, scale, tolerance, codes)
         for shift in (_SHIFTS_FROM_ONE if annotations.from_one else (_NO_SHIFT,))
     ]
     with np.errstate(all="ignore"):
@@ -90,16 +90,16 @@ def compare(
     best = min(range(len(results)), key=lambda one: results[one].differences)
     if not results[best].differences:
         return None
-    return _comparison(pairings[best], results[best], filename, picture, classes, shifted=best > 0)
+    return _comparison(pairings[best], results[best], filename, image, classes, shifted=best > 0)
 
 
-def missing_pictures(annotations: Annotations, seen: Set[int]) -> MissingPictures:
-    """The pictures of the source but for those at the places that were seen."""
-    return MissingPictures(
+def missing_images(annotations: Annotations, seen: Set[int]) -> MissingImages:
+    """The images of the source but for those at the places that were seen."""
+    return MissingImages(
         annotations.source,
         [
-            MissingPicture(picture.name, len(picture.boxes))
-            for place, picture in enumerate(annotations.pictures)
+            MissingImage(image.name, len(image.boxes))
+            for place, image in enumerate(annotations.images)
             if place not in seen
         ],
     )
@@ -115,7 +115,7 @@ def _codes(source: Sequence[str], shard: Sequence[str | None]) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class _Pairing:
-    """Both sides in pixels of the source's picture.
+    """Both sides in pixels of the source's image.
 
     Attributes:
         source, shard: float64 of shape (m, 4) and (n, 4).
@@ -217,19 +217,19 @@ def _comparison(
     pairing: _Pairing,
     result: _Result,
     filename: str,
-    picture: SourcePicture,
+    image: SourceImage,
     classes: Sequence[str | None],
     shifted: bool,
 ) -> Comparison:
     def source(number: int) -> NamedBox:
-        return _named(number, picture.classes, pairing.source)
+        return _named(number, image.classes, pairing.source)
 
     def shard(number: int) -> NamedBox:
         return _named(number, classes, pairing.shard)
 
     return Comparison(
         filename=filename,
-        candidates=[picture.name],
+        candidates=[image.name],
         missing=[source(row) for row in result.missing],
         extra=[shard(column) for column in result.extra],
         moved=[BoxPair(source(row), shard(column)) for row, column in result.moved],

@@ -26,7 +26,7 @@ class JudgedDataset:
         shards: in order.
         statistics: of all records, but for the classes.
         classes: boxes of each class.
-        undecoded: why not all pictures were decoded, if they were not.
+        undecoded: why not all images were decoded, if they were not.
         sources: the files that were checked.
     """
 
@@ -108,7 +108,7 @@ def _counts(
     return Counts(
         shards=len(shards),
         records=sum(one.records for one in shards),
-        pictures=sum(one.pictures for one in shards),
+        images=sum(one.images for one in shards),
         decoded=sum(one.decoded for one in shards),
         boxes=sum(one.boxes for one in shards),
         by_code=findings.by_code(),
@@ -123,7 +123,7 @@ def _failures(by_severity: Mapping[Severity, int], fail_on: Severity) -> int:
 
 
 def _decoded_less(shards: Sequence[ShardSummary]) -> bool:
-    return any(one.decoded < one.pictures for one in shards)
+    return any(one.decoded < one.images for one in shards)
 
 
 def _common_profile(datasets: Sequence[DatasetReport]) -> ChosenProfile:

@@ -62,7 +62,7 @@ class CvatMeta:
 
 @dataclass(frozen=True)
 class CvatTag:
-    """A class of the whole picture."""
+    """A class of the whole image."""
 
     label: str
     attributes: tuple[tuple[str, str], ...] = ()
@@ -77,7 +77,7 @@ class CvatImage:
         name, subset: '' where the document has none.
         height, width: in pixels.
         shapes: those that cover an area, in order.
-        tags: classes of the whole picture.
+        tags: classes of the whole image.
         others: how many shapes there are besides, by tag.
     """
 

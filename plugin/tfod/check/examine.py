@@ -20,20 +20,20 @@ from tfod.check.collector import Collector
 from tfod.check.comparison import compare
 from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
-from tfod.check.picture_bytes import decode_failure, looks_like
+from tfod.check.image_bytes import decode_failure, looks_like
 from tfod.check.profile import Policy
 from tfod.check.row_blocks import RowCollector
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
-from tfod.check.rules.images import PictureFacts, Sha256Facts, UnknownSize, needs_a_turn
+from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, all_rules, judge
 from tfod.check.statistics import bound
-from tfod.check.tensorflow_pictures import obstacle_to_decoding
+from tfod.check.tensorflow_images import obstacle_to_decoding
+from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import PictureHeader
 from tfod.detection.pixel_boxes import BoxTally
 from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.records import RecordBatch
@@ -41,7 +41,7 @@ from tfod.tfrecord.records import RecordBatch
 if TYPE_CHECKING:
     from tfod.check.tensorflow_engine import TensorFlowParser
 
-_Said: TypeAlias = "tuple[PictureHeader | None, str | None, int | None, int | None]"
+_Said: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
@@ -90,7 +90,7 @@ class Examiner:
     def damaged(self, damage: Damage) -> None:
         """Take note of a damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._numbered:
-            # Writers leave such files where there are more shards than pictures.
+            # Writers leave such files where there are more shards than images.
             self.result.is_empty_file = True
             self._collector.judge(EmptyShard(numbered=True), Place(damage.shard))
             return
@@ -178,14 +178,14 @@ class Examiner:
             self._look_at_image(batch, row, start, end, said[row])
 
     def _look_at_image(self, batch: Batch, row: int, start: int, end: int, said: _Said) -> None:
-        self.result.pictures += 1
+        self.result.images += 1
         buffer, header = batch.records.buffer, said[0]
         if header is None:
             looks = looks_like(buffer, start, end)
-            facts = PictureFacts(end - start, None, looks, *said[1:])
+            facts = ImageFacts(end - start, None, looks, *said[1:])
         else:
             turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
-            facts = PictureFacts(-1, header, "", *said[1:], boxes_need_a_turn=turn)
+            facts = ImageFacts(-1, header, "", *said[1:], boxes_need_a_turn=turn)
         self._report(batch, row, self._said_once(facts))
         data = memoryview(buffer)[start:end]
         checksum = batch.detections.sha256s[row]
@@ -208,8 +208,8 @@ class Examiner:
 
     def _look_at_names(self, batch: Batch) -> None:
         self._report_texts(batch)
-        roles = self.instructions.profile.roles
-        if roles.filename is None:
+        field_mapping = self.instructions.profile.field_mapping
+        if field_mapping.filename is None:
             return
         rows = np.flatnonzero(batch.live).tolist()
         filenames, source_ids = batch.filenames, batch.source_ids
@@ -222,14 +222,14 @@ class Examiner:
             kinds = zip(endings, have_ids, formats, have_objects, strict=True)
             if not any(map(self._said_of_kind, set(kinds))):
                 return
-        unnamed = set(batch.unnamed(roles.filename, filenames, self._says_no_name))
-        without_id = set(batch.unnamed(roles.source_id, source_ids, True))
+        unnamed = set(batch.unnamed(field_mapping.filename, filenames, self._says_no_name))
+        without_id = set(batch.unnamed(field_mapping.source_id, source_ids, True))
         facts = [
             NameFacts(
                 filenames[row],
-                None if row in unnamed else roles.filename,
+                None if row in unnamed else field_mapping.filename,
                 source_ids[row],
-                None if row in without_id else roles.source_id,
+                None if row in without_id else field_mapping.source_id,
                 formats[row],
                 has_objects=have_objects[row],
             )
@@ -240,11 +240,13 @@ class Examiner:
 
     def _said_of_kind(self, kind: tuple[str, bool, str | None, bool]) -> bool:
         """Whether anything is said of plain names of a kind: only the extension can be wrong."""
-        roles = self.instructions.profile.roles
+        field_mapping = self.instructions.profile.field_mapping
         ending, has_id, format_, has_objects = kind
         source_id = "id" if has_id else ""
         name = f"image.{ending}"
-        facts = NameFacts(name, roles.filename, source_id, roles.source_id, format_, has_objects)
+        facts = NameFacts(
+            name, field_mapping.filename, source_id, field_mapping.source_id, format_, has_objects
+        )
         return bool(self._said_once(facts))
 
     def _report_texts(self, batch: Batch) -> None:
@@ -262,7 +264,7 @@ class Examiner:
         for problem in batch.detections.problems:
             self._judge(batch, problem.row, problem)
         boxes = batch.boxes
-        if self.instructions.profile.roles.height is not None:
+        if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():
                 self._judge(batch, row, UnknownSize(int(batch.box_counts_said[row])))
         if len(boxes.corners):
@@ -273,7 +275,7 @@ class Examiner:
             result.columns = result.columns.with_boxes(boxes)
         live = batch.live
         result.statistics.add_boxes(boxes.corners, boxes.counts[live])
-        result.statistics.add_pictures(boxes.height[live], boxes.width[live])
+        result.statistics.add_images(boxes.height[live], boxes.width[live])
 
     def _look_at_classes(self, batch: Batch) -> None:
         """Judge what names a class once for all objects that have it."""
@@ -346,9 +348,9 @@ def _size(said: float) -> int | None:
     return None if math.isnan(said) else int(said)
 
 
-def _missing(said: _Said) -> PictureFacts:
+def _missing(said: _Said) -> ImageFacts:
     """The facts of a record without an image."""
-    return PictureFacts(0, said[0], "", *said[1:])
+    return ImageFacts(0, said[0], "", *said[1:])
 
 
 def _are_plain(names: Sequence[str | None]) -> bool:

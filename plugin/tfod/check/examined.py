@@ -58,7 +58,7 @@ class Figures:
     Attributes:
         statistics: what is in the data.
         uses: how often each pair of class text and id is used, by the name of the label map.
-        seen: places of the annotations' pictures that a record has the name of.
+        seen: places of the annotations' images that a record has the name of.
     """
 
     statistics: Statistics = field(default_factory=Statistics)
@@ -96,12 +96,12 @@ class Examined:
     Attributes:
         shard: its name.
         findings: what is wrong with it.
-        records, pictures, boxes: what was read.
-        decoded: pictures that were decoded.
+        records, images, boxes: what was read.
+        decoded: images that were decoded.
         statistics: what is in the data.
         uses: how often each pair of class text and id is used.
         keys: the features that records have.
-        seen: places of the annotations' pictures that a record has the name of.
+        seen: places of the annotations' images that a record has the name of.
         box_tally: whether the boxes look like pixels.
         columns: what the boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
@@ -110,7 +110,7 @@ class Examined:
     shard: str
     findings: Findings
     records: int = 0
-    pictures: int = 0
+    images: int = 0
     decoded: int = 0
     boxes: int = 0
     statistics: Statistics = field(default_factory=Statistics)

@@ -33,7 +33,7 @@ class Place:
         shard: the shard, label map or archive entry, as the report names it.
         record: number of the record, from 0; None where no record is concerned.
         offset: byte at which the record starts in the uncompressed file; None likewise.
-        item: the picture's file name, or what else people know the record by.
+        item: the image's file name, or what else people know the record by.
     """
 
     shard: str = ""
@@ -50,7 +50,7 @@ class Problem:
         message: what is wrong with the numbers filled in, without place and full stop.
         feature: key of the feature that is to blame.
         value: the offending value, as JSON.
-        remedy: what to do, where this case needs another remedy than the rule's own.
+        fix: what to do, where this case needs another fix than the rule's own.
         place: where, when the rule knows better than who asked it.
         row: which record of a batch, when the subject is a batch.
         once: to be said once for each shard and feature, at the first record that has it.
@@ -62,7 +62,7 @@ class Problem:
     message: str
     feature: str | None = None
     value: JsonValue = None
-    remedy: str | None = None
+    fix: str | None = None
     place: Place | None = None
     row: int | None = None
     once: bool = False
@@ -76,7 +76,7 @@ class Finding:
     code: str
     severity: Severity
     message: str
-    remedy: str
+    fix: str
     shard: str
     record: int | None = None
     offset: int | None = None

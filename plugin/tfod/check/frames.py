@@ -1,4 +1,4 @@
-"""Which frame of a task CVAT would attach each picture to.
+"""Which frame of a task CVAT would attach each image to.
 
 Source: ``match_dm_item``, ``match_frame`` and ``find_dataset_root`` in CVAT's
 ``dataset_manager/bindings.py``. CVAT looks names up without their extension, so ``a.png`` matches
@@ -41,11 +41,11 @@ _ALL = "all shards"
 
 
 @dataclass(frozen=True)
-class PictureRow:
+class ImageRow:
     """What is known of a record once all are read.
 
     Attributes:
-        place: of the record; the item is the picture's name.
+        place: of the record; the item is the image's name.
         filename: as the record has it, '' where it has none.
         height, width: in pixels, None where the record does not say.
         boxes: how many it has.
@@ -59,11 +59,11 @@ class PictureRow:
 
 
 def judge_task(
-    task: Task, rows: Iterable[PictureRow], classes: Mapping[str, int], collector: Collector
+    task: Task, rows: Iterable[ImageRow], classes: Mapping[str, int], collector: Collector
 ) -> None:
     """Judge shards against the task that they are meant for.
 
-    Linear in rows and frames. Pictures that no frame has the name of are kept until all rows were
+    Linear in rows and frames. Images that no frame has the name of are kept until all rows were
     seen, since the folder that names lack is known only then, and judged after the others.
 
     Args:
@@ -81,7 +81,7 @@ def judge_task(
         return
     taken = _Taken(task, collector)
     index = FrameIndex(task)
-    strangers: list[PictureRow] = []
+    strangers: list[ImageRow] = []
     deepest, deepest_parts = "", 0
     for row in rows:
         path = safe_relative_path(row.filename)
@@ -103,7 +103,7 @@ def judge_task(
 
 
 def root_of(filename: str) -> str:
-    """The id that a picture gets on its way to CVAT: a relative path without extension."""
+    """The id that an image gets on its way to CVAT: a relative path without extension."""
     return split_extension(safe_relative_path(filename))[0]
 
 
@@ -207,12 +207,12 @@ class Matcher:
         name = posixpath.basename(root_of(filename))
         # CVAT cuts six letters off, and takes kitten3.jpg for frame 3.
         if found is None or (by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
-            raise TfodError(f"{where}: picture {filename!r} matches no frame of the task")
+            raise TfodError(f"{where}: image {filename!r} matches no frame of the task")
         return found
 
 
 class _Taken:
-    """Remembers what each frame got; judges each picture with what went before."""
+    """Remembers what each frame got; judges each image with what went before."""
 
     def __init__(self, task: Task, collector: Collector) -> None:
         self._task = task
@@ -223,7 +223,7 @@ class _Taken:
         # In a project, a name that tasks share may come once for each of them.
         self._alike = _alike_frames(self._frames) if task.project else {}
 
-    def attach(self, row: PictureRow, place: int | None, by: MatchedBy, near: str | None) -> None:
+    def attach(self, row: ImageRow, place: int | None, by: MatchedBy, near: str | None) -> None:
         frame = earlier = None
         if place is not None:
             while place in self._first and place in self._alike:
@@ -232,7 +232,7 @@ class _Taken:
             earlier = self._first.get(place)
             self._first.setdefault(place, row.place)
             self._annotated[place] |= row.boxes > 0
-        picture = Attachment(
+        image = Attachment(
             filename=row.filename,
             height=row.height,
             width=row.width,
@@ -242,7 +242,7 @@ class _Taken:
             earlier=earlier,
             numbers_guessed=self._task.numbers_guessed,
         )
-        self._collector.judge(picture, row.place)
+        self._collector.judge(image, row.place)
 
     def coverage(self) -> Coverage:
         without_record = [place for place in range(len(self._frames)) if place not in self._first]

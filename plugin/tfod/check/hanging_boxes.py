@@ -72,4 +72,4 @@ def _outside(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     number = finding.value["object"]
     assert isinstance(number, int)
     message = far_outside_message(number, _corners(finding))
-    return replace(finding, code=rule.code, severity=severity, message=message, remedy=rule.remedy)
+    return replace(finding, code=rule.code, severity=severity, message=message, fix=rule.fix)

@@ -1,6 +1,6 @@
 """Profiles: what a record is expected to be, and which rules apply how severely.
 
-A profile is a feature description, the keys that play a part (where the picture is, where its
+A profile is a feature description, the keys that play a part (where the image is, where its
 name), and the rules whose severity differs from their own.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from tfod.check.finding import Severity
 from tfod.check.rules.registry import Rule
-from tfod.detection import keys, roles
-from tfod.detection.roles import Roles
+from tfod.detection import field_mapping, keys
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import PROFILES, FeatureDescription
 
 OFF = None
@@ -30,19 +30,19 @@ class Profile:
         name: what ``--profile`` calls it.
         title: what it is for, in one line.
         features: each feature's kind, shape, default and meaning.
-        roles: which of them is the picture, its name, its boxes, …
+        field_mapping: which of them is the image, its name, its boxes, …
         severities: of rules that are judged otherwise than by default.
         speaks_against: keys whose presence says that a shard is of another kind.
-        pictures: whether records hold pictures (None: some do, or it does not matter).
+        images: whether records hold images (None: some do, or it does not matter).
     """
 
     name: str
     title: str
     features: FeatureDescription
-    roles: Roles = field(default_factory=Roles)
+    field_mapping: FieldMapping = field(default_factory=FieldMapping)
     severities: Severities = field(default_factory=dict)
     speaks_against: tuple[str, ...] = ()
-    pictures: bool | None = None
+    images: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Policy:
         return rule.severity
 
 
-_WITHOUT_PICTURES: Severities = {"IMG001": OFF}
+_WITHOUT_IMAGES: Severities = {"IMG001": OFF}
 _NO_NAMES: Severities = {
     **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "ZIP014"), OFF),
     "LAB019": Severity.ERROR,  # an import stops at such a record
@@ -78,14 +78,14 @@ READY = {
             "cvat",
             "annotations as CVAT's TFRecord 1.0 has them, ready to upload",
             PROFILES["cvat"],
-            severities=_WITHOUT_PICTURES,
-            pictures=None,
+            severities=_WITHOUT_IMAGES,
+            images=None,
         ),
         Profile(
             "tf_detection_api",
             "ready to train with the TF Object Detection API",
             PROFILES["tf_detection_api"],
-            pictures=True,
+            images=True,
         ),
         Profile(
             "roboflow",
@@ -100,72 +100,76 @@ READY = {
                 keys.IMAGE_CLASS_LABEL,
                 *(attribute.key for attribute in keys.OBJECT_ATTRIBUTES),
             ),
-            pictures=True,
+            images=True,
         ),
         Profile(
             "open_images",
             "Open Images as create_oid_tf_record.py writes it",
             PROFILES["open_images"],
             speaks_against=(keys.FORMAT, keys.HEIGHT, keys.WIDTH),
-            pictures=True,
+            images=True,
         ),
         Profile(
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
             PROFILES["keras_coco"],
-            roles=roles.KERAS_COCO,
-            # A picture comes once for each of its annotations.
+            field_mapping=field_mapping.KERAS_COCO,
+            # An image comes once for each of its annotations.
             # The path may be a whole one, and the guide has no label map.
             severities=dict.fromkeys(
                 ("IMG010", "NAM002", "NAM005", "TSK006", "BOX010", "LAB001", "LAB018", "ZIP014"),
                 OFF,
             ),
-            pictures=True,
+            images=True,
         ),
         Profile(
             "slim_classification",
             "images with one label, as TF-Slim writes them",
             PROFILES["slim_classification"],
-            roles=roles.SLIM_CLASSIFICATION,
+            field_mapping=field_mapping.SLIM_CLASSIFICATION,
             severities=_NO_NAMES,
             speaks_against=(*keys.BOX, keys.SOURCE_ID),
-            pictures=True,
+            images=True,
         ),
         Profile(
             "image_classification",
-            "pictures with one label, as in TensorFlow's tutorial",
+            "images with one label, as in TensorFlow's tutorial",
             PROFILES["image_classification"],
-            roles=roles.IMAGE_CLASSIFICATION,
+            field_mapping=field_mapping.IMAGE_CLASSIFICATION,
             severities=_NO_NAMES,
-            pictures=True,
+            images=True,
         ),
         Profile(
             "image_label",
-            "pictures, encoded or raw, with one label",
+            "images, encoded or raw, with one label",
             PROFILES["image_label"],
-            roles=roles.IMAGE_LABEL,
+            field_mapping=field_mapping.IMAGE_LABEL,
             severities={**_NO_NAMES, "IMG002": OFF},
-            pictures=True,
+            images=True,
         ),
     )
 }
 """The profiles that have a name."""
 
 
-def roles_among(features: FeatureDescription, usual: Roles | None = None) -> Roles:
-    """The roles (by default those of the TF Object Detection API) whose keys are features."""
-    usual = usual or Roles()
+def field_mapping_among(
+    features: FeatureDescription, usual: FieldMapping | None = None
+) -> FieldMapping:
+    """The field mapping, by default that of the TF Object Detection API, of keys that are features."""
+    usual = usual or FieldMapping()
     found = {name: key if key in features else None for name, key in usual.by_name.items()}
-    return Roles.only(**found, box=usual.box if all(key in features for key in usual.box) else ())
+    return FieldMapping.only(
+        **found, box=usual.box if all(key in features for key in usual.box) else ()
+    )
 
 
 def profile_of_features(name: str, title: str, features: FeatureDescription) -> Profile:
     """A profile of nothing but features.
 
-    Roles and severities are those of the ready profile that has most of its keys among them.
+    FieldMapping and severities are those of the ready profile that has most of its keys among them.
     """
     nearest = max(READY.values(), key=lambda ready: _likeness(ready, features))
-    found = roles_among(features, nearest.roles)
+    found = field_mapping_among(features, nearest.field_mapping)
     encoded = features.get(found.encoded or "")
     return Profile(
         name,
@@ -173,11 +177,11 @@ def profile_of_features(name: str, title: str, features: FeatureDescription) -> 
         features,
         found,
         nearest.severities if found.all_keys else _NO_NAMES,
-        pictures=True if encoded and encoded.required else None,
+        images=True if encoded and encoded.required else None,
     )
 
 
 def _likeness(ready: Profile, features: FeatureDescription) -> tuple[int, bool]:
-    """How many keys they share, and whether both hold pictures."""
-    shared = len(ready.roles.all_keys & features.keys())
-    return shared, bool(ready.pictures) == (ready.roles.encoded in features)
+    """How many keys they share, and whether both hold images."""
+    shared = len(ready.field_mapping.all_keys & features.keys())
+    return shared, bool(ready.images) == (ready.field_mapping.encoded in features)

@@ -18,9 +18,9 @@ Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
 
 _EXACTLY = ("keras_coco", "image_classification", "image_label", "slim_classification")
 """They fit wholly or not at all: what lacks one of their keys is of a kind that is not known."""
-_WITH_PICTURES = ("open_images", "roboflow", "tf_detection_api")
+_WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
-_WITHOUT_PICTURES = ("cvat",)
+_WITHOUT_IMAGES = ("cvat",)
 _MOST_NAMES = 3
 _KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
 """Keys that a record of detection may have, with or without objects."""
@@ -50,16 +50,16 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
     """
     if not samples:
         return None
-    pictures = sum(one.get(keys.ENCODED) == (Kind.BYTES, True) for one in samples)
-    most_have = 2 * pictures >= len(samples)
-    preferred = _WITH_PICTURES if most_have else _WITHOUT_PICTURES
+    images = sum(one.get(keys.ENCODED) == (Kind.BYTES, True) for one in samples)
+    most_have = 2 * images >= len(samples)
+    preferred = _WITH_IMAGES if most_have else _WITHOUT_IMAGES
     exact = [_Fit.of(READY[name], samples) for name in _EXACTLY]
     fits = [_Fit.of(READY[name], samples) for name in preferred]
-    # Keys of pictures may be there without pictures, as in Datumaro's own test data.
-    rest = [_Fit.of(READY[name], samples) for name in _WITH_PICTURES if name not in preferred]
+    # Keys of images may be there without images, as in Datumaro's own test data.
+    rest = [_Fit.of(READY[name], samples) for name in _WITH_IMAGES if name not in preferred]
     for fit in (*exact, *fits, *rest):
         if fit.is_whole:
-            return fit.profile, fit.reason(pictures)
+            return fit.profile, fit.reason(images)
     # Of equally near ones the widest: it asks for the least.
     nearest = min(reversed(fits), key=lambda fit: (not fit.is_near, fit.lacks))
     return (nearest.profile, nearest.shortfall()) if nearest.is_near else None
@@ -95,7 +95,7 @@ class _Fit:
         asked = [(key, spec.kind) for key, spec in features.items() if spec.required]
         together = [all(_has(one, key, kind) for key, kind in asked) for one in samples]
         counts = {key: sum(_has(one, key, kind) for one in samples) for key, kind in asked}
-        box = profile.roles.box
+        box = profile.field_mapping.box
         alike = sum(not features.keys().isdisjoint(one) for one in samples)
         return cls(
             profile=profile,
@@ -127,15 +127,15 @@ class _Fit:
     @property
     def is_likely(self) -> bool:
         """Records without objects are those of a detection dataset if they hold nothing else."""
-        return not self.profile.roles.box or self.has_box or not self.has_others
+        return not self.profile.field_mapping.box or self.has_box or not self.has_others
 
     @property
     def lacks(self) -> int:
         return len(self.missing) + len(self.against)
 
-    def reason(self, pictures: int) -> str:
-        """Why it fits, for the report; ``pictures`` is how many records have one."""
-        without = "" if self.profile.pictures else f"{'few' if pictures else 'no'} pictures, and "
+    def reason(self, images: int) -> str:
+        """Why it fits, for the report; ``images`` is how many records have one."""
+        without = "" if self.profile.images else f"{'few' if images else 'no'} images, and "
         if len(self.required) <= _MOST_NAMES:
             what = _enumerated(self.required)
         else:

@@ -26,14 +26,14 @@ from tfod.check.profile import (
     READY,
     Profile,
     Severities,
+    field_mapping_among,
     profile_of_features,
-    roles_among,
 )
 from tfod.check.profile_document import parse_json, parse_yaml, require_schema, to_yaml
 from tfod.check.profile_python import read_python_profile
 from tfod.check.rule_names import require_rule_names
 from tfod.detection.describe import Description
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value
 from tfod.errors import TfodError
 
@@ -105,13 +105,13 @@ def profile_from_document(document: Any, source: str) -> Profile:
         name=document.get("name", Path(source).name.partition(".")[0] or "profile"),
         title=document.get("title", ""),
         features=features,
-        roles=_roles(document.get("roles", {}), features),
+        field_mapping=_field_mapping(document.get("field_mapping", {}), features),
         severities={
             name: OFF if word in (False, _OFF_WORD) else Severity(word)
             for name, word in document.get("rules", {}).items()
         },
         speaks_against=tuple(document.get("speaks_against", ())),
-        pictures=document.get("pictures"),
+        images=document.get("images"),
     )
 
 
@@ -145,9 +145,9 @@ def _from_base64(value: Any) -> Any:
         raise FeatureValueError("default: the text after base64 is none") from None
 
 
-def _roles(document: Mapping[str, Any], features: FeatureDescription) -> Roles:
-    known = {**vars(roles_among(features)), **document}
-    return Roles(**{**known, "box": tuple(known["box"])})
+def _field_mapping(document: Mapping[str, Any], features: FeatureDescription) -> FieldMapping:
+    known = {**vars(field_mapping_among(features)), **document}
+    return FieldMapping(**{**known, "box": tuple(known["box"])})
 
 
 def profile_of_description(found: Description, source: str) -> Profile:
@@ -183,7 +183,7 @@ def profile_to_yaml(profile: Profile) -> str:
 def profile_to_document(profile: Profile) -> dict[str, Any]:
     """The profile as its file holds it, for YAML or JSON.
 
-    What a reader takes for granted (the roles of the TF Object Detection API's keys, empty texts)
+    What a reader takes for granted (the TF Object Detection API's field mapping, empty texts)
     is left out.
     """
     document: dict[str, Any] = {"name": profile.name}
@@ -192,14 +192,14 @@ def profile_to_document(profile: Profile) -> dict[str, Any]:
     document["features"] = {
         key: _feature_to_document(spec) for key, spec in profile.features.items()
     }
-    if roles := _roles_to_document(profile):
-        document["roles"] = roles
+    if field_mapping := _field_mapping_to_document(profile):
+        document["field_mapping"] = field_mapping
     if profile.severities:
         document["rules"] = _severities_to_document(profile.severities)
     if profile.speaks_against:
         document["speaks_against"] = list(profile.speaks_against)
-    if profile.pictures is not None:
-        document["pictures"] = profile.pictures
+    if profile.images is not None:
+        document["images"] = profile.images
     return document
 
 
@@ -232,11 +232,11 @@ def _to_base64(value: Value) -> Any:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def _roles_to_document(profile: Profile) -> dict[str, Any]:
-    granted = roles_among(profile.features)
+def _field_mapping_to_document(profile: Profile) -> dict[str, Any]:
+    granted = field_mapping_among(profile.features)
     found = {}
-    for each in fields(Roles):
-        key = getattr(profile.roles, each.name)
+    for each in fields(FieldMapping):
+        key = getattr(profile.field_mapping, each.name)
         if key != getattr(granted, each.name):
             found[each.name] = list(key) if each.name == "box" else key
     return found

@@ -1,4 +1,4 @@
-"""Names and pictures that come again: rows with the same hash, found range by range of hashes.
+"""Names and images that come again: rows with the same hash, found range by range of hashes.
 
 Each range is judged for itself, here one after the other or on Beam by a worker each, and the
 results are merged; the order of merging makes no difference.
@@ -17,10 +17,10 @@ import numpy as np
 from tfod.check.collector import Collector
 from tfod.check.finding import Place
 from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
-from tfod.check.rules.images import SamePicture, SharedPicture
+from tfod.check.rules.images import SameImage, SharedImage
 from tfod.check.rules.names import SameName, SameSourceId
 from tfod.check.tally import ShardSummary
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
 
 _ROWS_AT_ONCE = 1 << 19
 _ROWS_COMPARED_AT_ONCE = 1 << 17
@@ -37,16 +37,16 @@ class Repeat(enum.Enum):
 
     FILENAME = "file name in a subset"
     SOURCE_ID = "source id in a subset"
-    PICTURE = "picture in a subset"
-    SHARED = "picture in another subset"
-    ELSEWHERE = "picture of a subset that another one has"
-    """Counted only: one for each picture and subset, whichever subset comes first."""
+    IMAGE = "image in a subset"
+    SHARED = "image in another subset"
+    ELSEWHERE = "image of a subset that another one has"
+    """Counted only: one for each image and subset, whichever subset comes first."""
 
 
 _IN_SUBSET = {
     Key.FILENAME: Repeat.FILENAME,
     Key.SOURCE_ID: Repeat.SOURCE_ID,
-    Key.PICTURE: Repeat.PICTURE,
+    Key.IMAGE: Repeat.IMAGE,
 }
 
 
@@ -125,7 +125,7 @@ def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Repeats:
         firsts = starts[np.searchsorted(starts, laters, side="right") - 1]
         found.add(_IN_SUBSET[key], rows[laters], rows[firsts])
         heads = rows[starts]
-    if key is Key.PICTURE and len(heads):
+    if key is Key.IMAGE and len(heads):
         shared, starts = _shared(heads)
         is_first = np.zeros(len(shared), bool)
         is_first[starts] = True
@@ -171,10 +171,10 @@ def _are_among(keys: np.ndarray, some: np.ndarray) -> np.ndarray:
 
 
 def _shared(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of pictures that are in several subsets, by picture and place; and each first one.
+    """The rows of images that are in several subsets, by image and place; and each first one.
 
     Args:
-        heads: of each picture and subset the first row, sorted by picture.
+        heads: of each image and subset the first row, sorted by image.
     """
     again = np.flatnonzero(heads["key"][1:] == heads["key"][:-1])
     heads = heads[np.union1d(again, again + 1)]
@@ -232,7 +232,11 @@ def look_up(blocks: Iterable[RowBlock], wanted: Wanted) -> dict[RowPlace, RowFac
 
 
 def judge_repeats(
-    repeats: Repeats, facts: Facts, shards: Shards, roles: Roles, collector: Collector
+    repeats: Repeats,
+    facts: Facts,
+    shards: Shards,
+    field_mapping: FieldMapping,
+    collector: Collector,
 ) -> None:
     """Say what comes again: the first ones are listed, all are counted.
 
@@ -240,22 +244,22 @@ def judge_repeats(
         repeats: what was found.
         facts: of all places that it lists.
         shards: by piece of work and number.
-        roles: which features hold the names.
+        field_mapping: which features hold the names.
         collector: keeps the findings.
     """
     leaked = _leaked(repeats, shards)
     for kind, pairs in sorted(repeats.listed.items(), key=lambda item: item[0].name):
         subject = _SUBJECTS[kind]
-        if subject is SameName and roles.filename is None:
+        if subject is SameName and field_mapping.filename is None:
             continue
-        if subject is SameSourceId and roles.source_id is None:
+        if subject is SameSourceId and field_mapping.source_id is None:
             continue
         uncounted = Counter(
             {key[1:]: count for key, count in repeats.counts.items() if key[0] is kind}
         )
         for later, first in pairs:
-            told = _subject(kind, later, first, facts, shards, roles)
-            if isinstance(told, SharedPicture):
+            told = _subject(kind, later, first, facts, shards, field_mapping)
+            if isinstance(told, SharedImage):
                 told = replace(told, leaked=leaked)
             collector.judge(told, _place(later, facts, shards))
             uncounted[later.work, later.shard] -= 1
@@ -264,16 +268,16 @@ def judge_repeats(
 
 
 def _leaked(repeats: Repeats, shards: Shards) -> dict[str, int]:
-    """Subsets for evaluation all of whose pictures are in other subsets, and how many those are."""
+    """Subsets for evaluation all of whose images are in other subsets, and how many those are."""
     total: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()
     for shard in shards.values():
-        total[shard.subset] += shard.pictures
+        total[shard.subset] += shard.images
     for (kind, *at), count in repeats.counts.items():
         subset = shards[at[0], at[1]].subset
         if kind is Repeat.ELSEWHERE:
             elsewhere[subset] += count
-        elif kind is Repeat.PICTURE:
+        elif kind is Repeat.IMAGE:
             total[subset] -= count
     return {
         subset: count
@@ -285,24 +289,29 @@ def _leaked(repeats: Repeats, shards: Shards) -> dict[str, int]:
 _SUBJECTS: Mapping[Repeat, type[Any]] = {
     Repeat.FILENAME: SameName,
     Repeat.SOURCE_ID: SameSourceId,
-    Repeat.PICTURE: SamePicture,
-    Repeat.SHARED: SharedPicture,
+    Repeat.IMAGE: SameImage,
+    Repeat.SHARED: SharedImage,
 }
 
 
 def _subject(
-    kind: Repeat, later: RowPlace, first: RowPlace, facts: Facts, shards: Shards, roles: Roles
+    kind: Repeat,
+    later: RowPlace,
+    first: RowPlace,
+    facts: Facts,
+    shards: Shards,
+    field_mapping: FieldMapping,
 ) -> object:
     """What the rule judges."""
     place = _place(first, facts, shards)
     if kind is Repeat.FILENAME:
-        return SameName(facts[later].filename, roles.filename or "", place)
+        return SameName(facts[later].filename, field_mapping.filename or "", place)
     if kind is Repeat.SOURCE_ID:
-        return SameSourceId(facts[later].source_id, roles.source_id or "", place)
-    if kind is Repeat.PICTURE:
-        return SamePicture(place)
+        return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
+    if kind is Repeat.IMAGE:
+        return SameImage(place)
     ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
-    return SharedPicture(ours, theirs, place)
+    return SharedImage(ours, theirs, place)
 
 
 def _place(at: RowPlace, facts: Facts, shards: Shards) -> Place:

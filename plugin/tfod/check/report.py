@@ -16,7 +16,7 @@ import numpy as np
 from tfod.check.finding import Finding, JsonValue, Severity
 from tfod.check.statistics import Statistics
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Counts:
     """True totals, whatever part of the findings is listed.
 
     Attributes:
-        shards, records, pictures, boxes: what was read; a picture is a record whose picture has
+        shards, records, images, boxes: what was read; an image is a record whose image has
             bytes.
-        decoded: how many of the pictures were decoded.
+        decoded: how many of the images were decoded.
         by_code: findings by rule.
         by_severity: findings by severity; all three are there.
         places_by_code: in how many shards each rule fired.
@@ -53,7 +53,7 @@ class Counts:
 
     shards: int
     records: int
-    pictures: int
+    images: int
     decoded: int
     boxes: int
     by_code: Mapping[str, int]
@@ -94,7 +94,7 @@ class Report:
         version: of tfod.
         duration: seconds.
         severities: of each rule that fired, as it was applied.
-        undecoded: why not all pictures were decoded; empty where they were.
+        undecoded: why not all images were decoded; empty where they were.
         profile: of all datasets, with all their names where they differ.
         datasets: each for itself, in order.
     """
@@ -150,7 +150,7 @@ class Report:
             "counts": {
                 "shards": counts.shards,
                 "records": counts.records,
-                "pictures": counts.pictures,
+                "images": counts.images,
                 "decoded": counts.decoded,
                 "boxes": counts.boxes,
                 "findings": self.total,
@@ -182,7 +182,7 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
         "counts": {
             "shards": counts.shards,
             "records": counts.records,
-            "pictures": counts.pictures,
+            "images": counts.images,
             "decoded": counts.decoded,
             "boxes": counts.boxes,
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
@@ -195,7 +195,7 @@ def _finding_to_json(finding: Finding) -> JsonValue:
         "code": finding.code,
         "severity": finding.severity.value,
         "message": finding.message,
-        "remedy": finding.remedy,
+        "fix": finding.fix,
         "shard": finding.shard,
         "record": finding.record,
         "offset": finding.offset,

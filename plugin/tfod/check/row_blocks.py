@@ -1,7 +1,7 @@
 """What is remembered of every record until the end, to compare records with each other.
 
 About ninety bytes a record, in blocks that can be pickled and laid aside in a file
-(:mod:`tfod.check.row_store`): hashes of the names and of the picture, sorted, so that the rows
+(:mod:`tfod.check.row_store`): hashes of the names and of the image, sorted, so that the rows
 of one range of hashes lie together; and what is needed to name a record that a rule speaks of.
 """
 
@@ -45,7 +45,7 @@ class Key(enum.IntEnum):
 
     FILENAME = 0
     SOURCE_ID = 1
-    PICTURE = 2
+    IMAGE = 2
 
 
 class RowPlace(NamedTuple):

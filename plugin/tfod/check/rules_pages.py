@@ -39,7 +39,7 @@ def _table_lines(rules: list[Rule]) -> Iterator[str]:
 def full_text(rule: Rule) -> str:
     """All that is told about a rule, in 80 columns."""
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
-    parts = [("Why", rule.why), ("Remedy", rule.remedy), ("Source", rule.source)]
+    parts = [("Why", rule.why), ("Fix", rule.fix), ("Source", rule.source)]
     if rule.code in REPAIRED:
         parts.insert(2, ("Repair", f"{_REPAIR} {handlings()[rule.code].sentence}"))
     if changes := profile_changes(rule):
@@ -114,7 +114,7 @@ def _family_page(family: str, rules: list[Rule]) -> str:
         lines.append(f"## {rule.code}")
         lines.append(f"**{_markdown(rule.title)}** ({rule.severity.value})")
         lines.append(_markdown(rule.why))
-        lines.append(f"What to do: {_markdown(rule.remedy)}")
+        lines.append(f"What to do: {_markdown(rule.fix)}")
         if rule.code in REPAIRED:
             lines.append(f"`{_REPAIR[:-1]}`: {_markdown(handlings()[rule.code].sentence)}")
         if changes := profile_changes(rule):

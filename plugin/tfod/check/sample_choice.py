@@ -1,4 +1,4 @@
-"""Chooses pictures to show in the HTML report, and reads them again from their shards."""
+"""Chooses images to show in the HTML report, and reads them again from their shards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfod.check.report import Report
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample
 from tfod.check.sources import Inventory, Location
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -76,10 +76,10 @@ def choose_samples(
         most: how many there may be.
     """
 
-    def roles_of(shard: str) -> Roles:
+    def field_mapping_of(shard: str) -> FieldMapping:
         dataset = report.dataset_of(shard)
         known = profile or READY.get((dataset or report).profile.name)
-        return known.roles if known else Roles()
+        return known.field_mapping if known else FieldMapping()
 
     chosen = _choose(report.findings, most)
     by_shard: dict[str, list[_Offence]] = {}
@@ -87,20 +87,20 @@ def choose_samples(
         by_shard.setdefault(offence.place.shard, []).append(offence)
     samples = []
     for shard, offences in by_shard.items():
-        roles = roles_of(shard)
+        field_mapping = field_mapping_of(shard)
         wanted = {one.place.record: one for one in offences}
         try:
             with _batches_of(shard, offences, inventory) as batches:
                 for example, offence in _wanted(batches, wanted):
-                    sample = _sample(example, offence, roles)
-                    # Without picture and boxes there is nothing to be seen.
-                    samples += [sample] if sample.picture or len(sample.boxes) else []
+                    sample = _sample(example, offence, field_mapping)
+                    # Without image and boxes there is nothing to be seen.
+                    samples += [sample] if sample.image or len(sample.boxes) else []
         except (OSError, TfodError):
             continue
     if report.valid:
         wanted_sound = min(_MOST_SOUND, most) - len(samples)
         found = {(one.shard, one.record) for one in report.findings}
-        sound = (one for one in _sound(inventory, roles_of) if _key(one) not in found)
+        sound = (one for one in _sound(inventory, field_mapping_of) if _key(one) not in found)
         samples += islice(sound, max(0, wanted_sound))
     return samples
 
@@ -123,18 +123,22 @@ def _key(sample: Sample) -> tuple[str, int | None]:
     return sample.place.shard, sample.place.record
 
 
-def _sound(inventory: Inventory, roles_of: Callable[[str], Roles]) -> Iterator[Sample]:
+def _sound(
+    inventory: Inventory, field_mapping_of: Callable[[str], FieldMapping]
+) -> Iterator[Sample]:
     """Images with boxes from the beginning of each shard."""
     for location in inventory.locations:
         try:
             for shard, batches in _shards_of(location, inventory):
-                roles = roles_of(shard)
+                field_mapping = field_mapping_of(shard)
                 examples = chain.from_iterable(map(ExampleBatch.of, batches))
                 for example in islice(examples, _FIRST_RECORDS):
                     record = example.record
-                    place = Place(shard, record.number, record.offset, read_name(example, roles))
-                    sample = read_sample(example, place, roles)
-                    if sample.picture and len(sample.boxes):
+                    place = Place(
+                        shard, record.number, record.offset, read_name(example, field_mapping)
+                    )
+                    sample = read_sample(example, place, field_mapping)
+                    if sample.image and len(sample.boxes):
                         yield sample
         except (OSError, TfodError):
             continue
@@ -247,9 +251,9 @@ def _ignore(_: object) -> None:
     pass  # the report has it
 
 
-def _sample(example: Example, offence: _Offence, roles: Roles) -> Sample:
+def _sample(example: Example, offence: _Offence, field_mapping: FieldMapping) -> Sample:
     """A record with what was found about it."""
-    sample = read_sample(example, offence.place, roles)
+    sample = read_sample(example, offence.place, field_mapping)
     classes = {n for n, name in enumerate(sample.classes) if name in offence.classes}
     return replace(
         sample,

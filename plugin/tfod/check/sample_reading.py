@@ -6,39 +6,42 @@ import numpy as np
 
 from tfod.check.finding import Place
 from tfod.check.samples import Sample
-from tfod.detection.picture import picture_size
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.image import image_size
 from tfod.errors import TfodError
 from tfod.example.example import Example
 
 
-def read_sample(example: Example, place: Place, roles: Roles) -> Sample:
-    """The picture of a record and its boxes, as far as they can be read.
+def read_sample(example: Example, place: Place, field_mapping: FieldMapping) -> Sample:
+    """The image of a record and its boxes, as far as they can be read.
 
     Args:
         example: the record.
         place: where it is.
-        roles: what its keys are called.
+        field_mapping: what its keys are called.
     """
-    picture = _first(example, roles.encoded)
-    size = picture_size(picture) if picture else None
-    height, width = size or (read_size(example, roles.height), read_size(example, roles.width))
+    image = _first(example, field_mapping.encoded)
+    size = image_size(image) if image else None
+    height, width = size or (
+        read_size(example, field_mapping.height),
+        read_size(example, field_mapping.width),
+    )
     boxes = np.zeros((0, 4))
     classes: list[str] = []
     try:
-        boxes = _boxes(example, roles, height, width)
-        if roles.class_text:
-            raw = example.byte_strings(roles.class_text)
+        boxes = _boxes(example, field_mapping, height, width)
+        if field_mapping.class_text:
+            raw = example.byte_strings(field_mapping.class_text)
             classes = [value.decode("utf-8", "replace") for value in raw]
-        if roles.class_label and not classes:
-            classes = [f"#{label}" for label in example.ints(roles.class_label)]
+        if field_mapping.class_label and not classes:
+            classes = [f"#{label}" for label in example.ints(field_mapping.class_label)]
     except TfodError:
-        pass  # the picture alone, then
+        pass  # the image alone, then
     return Sample(
         place=place,
         codes=(),
         messages=(),
-        picture=picture,
+        image=image,
         height=height,
         width=width,
         boxes=boxes,
@@ -46,14 +49,16 @@ def read_sample(example: Example, place: Place, roles: Roles) -> Sample:
     )
 
 
-def _boxes(example: Example, roles: Roles, height: int, width: int) -> np.ndarray:
+def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
     """Boxes, normalized, shape (n, 4)."""
-    if len(roles.box) == 4:
-        sides = [example.floats(key) for key in roles.box]
+    if len(field_mapping.box) == 4:
+        sides = [example.floats(key) for key in field_mapping.box]
         rows = np.stack(sides) if len({len(side) for side in sides}) == 1 else None
         return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
-    if len(roles.box) == 1 and height and width:
-        x, y, box_width, box_height = [*example.floats(roles.box[0]).tolist(), 0, 0, 0, 0][:4]
+    if len(field_mapping.box) == 1 and height and width:
+        x, y, box_width, box_height = [*example.floats(field_mapping.box[0]).tolist(), 0, 0, 0, 0][
+            :4
+        ]
         corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
         return np.array([corners])
     return np.zeros((0, 4))
@@ -67,9 +72,9 @@ def _first(example: Example, key: str | None) -> bytes | None:
     return values[0] if values and values[0] else None
 
 
-def read_name(example: Example, roles: Roles) -> str | None:
+def read_name(example: Example, field_mapping: FieldMapping) -> str | None:
     """The image's file name; None where there is none."""
-    name = _first(example, roles.filename)
+    name = _first(example, field_mapping.filename)
     return name.decode("utf-8", "replace") if name else None
 
 

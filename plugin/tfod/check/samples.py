@@ -1,4 +1,4 @@
-"""Offending pictures to look at: their bytes and boxes, and thumbnails of them."""
+"""Offending images to look at: their bytes and boxes, and thumbnails of them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A picture with findings, as it is in the shard.
+    """An image with findings, as it is in the shard.
 
     Attributes:
         place: which record.
         codes: of the rules that fired on it.
         messages: what they said.
-        picture: its encoded bytes; None where the record holds none.
+        image: its encoded bytes; None where the record holds none.
         height, width: pixels, as the record says; 0 where it does not.
         boxes: shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; may be outside [0, 1], inverted
             or not finite.
@@ -46,7 +46,7 @@ class Sample:
     place: Place
     codes: tuple[str, ...]
     messages: tuple[str, ...]
-    picture: bytes | None
+    image: bytes | None
     height: int
     width: int
     boxes: np.ndarray
@@ -56,7 +56,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture.
+    """A small image.
 
     Attributes:
         uri: ``data:`` URI of a JPEG, or of an SVG placeholder.
@@ -71,7 +71,7 @@ class Thumbnail:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A decoded picture, made small, 8-bit RGB, and its own width and height in pixels."""
+    """A decoded image, made small, 8-bit RGB, and its own width and height in pixels."""
 
     image: Image.Image
     width: int
@@ -79,7 +79,7 @@ class Shrunk:
 
 
 def thumbnail(sample: Sample) -> Thumbnail:
-    """Make a picture small; one that is missing, broken or a bomb becomes a placeholder.
+    """Make an image small; one that is missing, broken or a bomb becomes a placeholder.
 
     The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
     applied.
@@ -90,7 +90,7 @@ def thumbnail(sample: Sample) -> Thumbnail:
     small = shrunk(sample, WIDEST)
     aspect = shown_aspect(sample, small)
     if small is None:
-        return _placeholder(aspect, why_no_picture(sample))
+        return _placeholder(aspect, why_no_image(sample))
     file = io.BytesIO()
     small.image.save(file, "JPEG", quality=JPEG_QUALITY)
     return Thumbnail(data_uri("image/jpeg", file.getvalue()), aspect, True)
@@ -99,7 +99,7 @@ def thumbnail(sample: Sample) -> Thumbnail:
 def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
     """Width by height at which a sample is shown.
 
-    What a record says may be absurd; a picture that is a line is no use either.
+    What a record says may be absurd; an image that is a line is no use either.
     """
     width, height = (small.width, small.height) if small else (sample.width, sample.height)
     if width <= 0 or height <= 0:
@@ -107,13 +107,13 @@ def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
     return min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
 
 
-def why_no_picture(sample: Sample) -> str:
+def why_no_image(sample: Sample) -> str:
     """What a placeholder says."""
-    return "image does not decode" if sample.picture else "no image in the record"
+    return "image does not decode" if sample.image else "no image in the record"
 
 
 def shrunk(sample: Sample, longest: int) -> Shrunk | None:
-    """Decode a picture and make it small; None where it is missing, broken or a bomb.
+    """Decode an image and make it small; None where it is missing, broken or a bomb.
 
     Args:
         sample: the sample.
@@ -122,18 +122,18 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
     Raises:
         TfodError: Pillow is not installed.
     """
-    if not sample.picture:
+    if not sample.image:
         return None
     try:
         from PIL import Image
     except ImportError:
         raise TfodError(
-            f"pictures of the report need Pillow; {how_to_install('validator')}"
+            f"images of the report need Pillow; {how_to_install('validator')}"
         ) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of broken metadata, and of bombs: judged below
-            with Image.open(io.BytesIO(sample.picture), formats=_FORMATS) as image:
+            with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
                 width, height = image.size
                 if not fits_into_memory(image.size):
                     return None
@@ -146,7 +146,7 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
 
 
 def fits_into_memory(size: tuple[int, int]) -> bool:
-    """Whether a picture of this width and height is no decompression bomb."""
+    """Whether an image of this width and height is no decompression bomb."""
     from PIL import Image
 
     most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)

@@ -14,7 +14,7 @@ from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources import Inventory
 from tfod.detection import keys
-from tfod.detection.roles import Roles
+from tfod.detection.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.records import read_record_batch_stream
@@ -30,7 +30,7 @@ _NO_PROFILE = Profile(
     "none",
     "no expectation at all",
     {},
-    Roles.only(),
+    FieldMapping.only(),
     dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
 )
 

@@ -27,29 +27,29 @@ class Statistics:
 
     Attributes:
         classes: boxes of each class, by its text, or by ``#id`` where there is no text.
-        picture_sizes: pictures of each ``(height, width)``, pixels.
-        boxes_in_picture: pictures with 0, 1, 2, … boxes; the last place counts all above.
-        centres: boxes by the place of their centre, ``[row, column]`` of a grid over the picture.
-        sizes: boxes by ``[height, width]`` as parts of the picture's, in ``GRID`` steps each.
+        image_sizes: images of each ``(height, width)``, pixels.
+        boxes_in_image: images with 0, 1, 2, … boxes; the last place counts all above.
+        centres: boxes by the place of their centre, ``[row, column]`` of a grid over the image.
+        sizes: boxes by ``[height, width]`` as parts of the image's, in ``GRID`` steps each.
     """
 
     classes: Counter[str] = field(default_factory=Counter)
-    picture_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    boxes_in_picture: np.ndarray = field(
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    boxes_in_image: np.ndarray = field(
         default_factory=lambda: np.zeros(_MOST_BOXES_COUNTED + 1, np.int64)
     )
     centres: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
     sizes: np.ndarray = field(default_factory=lambda: np.zeros((GRID, GRID), np.int64))
 
     def add_boxes(self, corners: np.ndarray, counts: np.ndarray) -> None:
-        """Count the boxes of some pictures.
+        """Count the boxes of some images.
 
         Args:
             corners: float, shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; finite or not.
-            counts: boxes of each picture, int.
+            counts: boxes of each image, int.
         """
         clipped = np.minimum(counts, _MOST_BOXES_COUNTED)
-        self.boxes_in_picture += np.bincount(clipped, minlength=_MOST_BOXES_COUNTED + 1)
+        self.boxes_in_image += np.bincount(clipped, minlength=_MOST_BOXES_COUNTED + 1)
         if not len(corners):
             return
         low, high = corners[:, :2], corners[:, 2:]
@@ -58,40 +58,40 @@ class Statistics:
             self.centres += _grid((low + high) / 2)
             self.sizes += _grid(high - low)
 
-    def add_pictures(self, heights: np.ndarray, widths: np.ndarray) -> None:
-        """Count pictures by their size in pixels; NaN is an unknown one."""
+    def add_images(self, heights: np.ndarray, widths: np.ndarray) -> None:
+        """Count images by their size in pixels; NaN is an unknown one."""
         known = np.isfinite(heights) & np.isfinite(widths)
         sizes = zip(heights[known].astype(int).tolist(), widths[known].astype(int).tolist(),
                     strict=True)  # fmt: skip
-        self.picture_sizes.update(sizes)
-        self.picture_sizes = bound(self.picture_sizes, slack=2)
+        self.image_sizes.update(sizes)
+        self.image_sizes = bound(self.image_sizes, slack=2)
 
     def merge(self, other: Statistics) -> None:
         """Add the figures of another part of the data."""
         self.classes.update(other.classes)
-        self.picture_sizes.update(other.picture_sizes)
-        self.picture_sizes = bound(self.picture_sizes, slack=2)
-        self.boxes_in_picture += other.boxes_in_picture
+        self.image_sizes.update(other.image_sizes)
+        self.image_sizes = bound(self.image_sizes, slack=2)
+        self.boxes_in_image += other.boxes_in_image
         self.centres += other.centres
         self.sizes += other.sizes
 
     def close(self) -> None:
-        """Keep no more picture sizes than may be kept; call when all is added."""
-        self.picture_sizes = bound(self.picture_sizes)
+        """Keep no more image sizes than may be kept; call when all is added."""
+        self.image_sizes = bound(self.image_sizes)
 
     def to_json(self) -> JsonValue:
         """As the report has it."""
-        last = int(np.max(np.nonzero(self.boxes_in_picture)[0], initial=-1)) + 1
+        last = int(np.max(np.nonzero(self.boxes_in_image)[0], initial=-1)) + 1
         ordered = sorted(self.classes.items(), key=lambda pair: (-pair[1], pair[0]))
-        sizes = sorted(self.picture_sizes.items(), key=lambda pair: (-pair[1], pair[0]))
+        sizes = sorted(self.image_sizes.items(), key=lambda pair: (-pair[1], pair[0]))
         return {
             "classes": dict(ordered),
-            "picture_sizes": [
-                {"height": height, "width": width, "pictures": count}
+            "image_sizes": [
+                {"height": height, "width": width, "images": count}
                 for (height, width), count in sizes[:_LISTED_SIZES]
             ],
-            "different_picture_sizes": len(sizes),
-            "boxes_in_picture": self.boxes_in_picture[:last].tolist(),
+            "different_image_sizes": len(sizes),
+            "boxes_in_image": self.boxes_in_image[:last].tolist(),
             "box_centres": self.centres.tolist(),
             "box_sizes": self.sizes.tolist(),
         }

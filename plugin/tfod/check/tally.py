@@ -30,8 +30,8 @@ class ShardSummary:
         rivals: label maps that fit equally well, when there are several.
         in_archive: whether it came out of an archive.
         is_whole: whether the archive's entry could be read to its end.
-        records, pictures, boxes: what was read.
-        decoded: pictures that were decoded.
+        records, images, boxes: what was read.
+        decoded: images that were decoded.
         keys: the features that its records have.
         has_defects: whether anything was said of it but infos.
         box_tally: whether its boxes look like pixels.
@@ -48,7 +48,7 @@ class ShardSummary:
     in_archive: bool = False
     is_whole: bool = True
     records: int = 0
-    pictures: int = 0
+    images: int = 0
     decoded: int = 0
     boxes: int = 0
     keys: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class ShardSummary:
         return replace(
             self,
             records=examined.records,
-            pictures=examined.pictures,
+            images=examined.images,
             decoded=examined.decoded,
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
@@ -77,7 +77,7 @@ class ShardSummary:
         return replace(
             self,
             records=self.records + following.records,
-            pictures=self.pictures + following.pictures,
+            images=self.images + following.images,
             decoded=self.decoded + following.decoded,
             boxes=self.boxes + following.boxes,
             keys=self.keys | following.keys,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tfod.check.cvat_xml import CvatImage, CvatMeta, read_cvat_xml
 from tfod.convert.json_file import read_json
-from tfod.detection.picture import FORMAT_OF_EXTENSION, picture_size
+from tfod.detection.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
 
 _HEAD = 64 << 10
@@ -63,7 +63,7 @@ def load_task(
     Args:
         cvat_labels: path of the labels JSON that CVAT's raw editor shows.
         cvat_xml: path of an export as CVAT for images 1.1 or CVAT for video 1.1, or of its zip.
-        images: folder of the task's pictures; subfolders count.
+        images: folder of the task's images; subfolders count.
 
     Raises:
         TfodError: one of them cannot be read, or is something else.
@@ -137,7 +137,7 @@ def _read_labels(path: str) -> frozenset[str]:
 
 def _frames_on_disk(folder: str) -> Iterator[Frame]:
     if not Path(folder).is_dir():
-        raise TfodError(f"{folder} is no folder; name the folder of the task's pictures")
+        raise TfodError(f"{folder} is no folder; name the folder of the task's images")
     names = sorted(
         os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
         for parent, _, files in os.walk(folder)
@@ -145,18 +145,18 @@ def _frames_on_disk(folder: str) -> Iterator[Frame]:
         if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
     )
     if not names:
-        raise TfodError(f"{folder} holds no pictures; name the folder of the task's pictures")
+        raise TfodError(f"{folder} holds no images; name the folder of the task's images")
     for number, name in enumerate(names):
         height, width = _size_on_disk(os.path.join(folder, name)) or (None, None)
         yield Frame(name, number, height, width)
 
 
 def _size_on_disk(path: str) -> tuple[int, int] | None:
-    """Height and width; None where the file is no picture, which is CVAT's concern, not ours."""
+    """Height and width; None where the file is no image, which is CVAT's concern, not ours."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD)
             # Long EXIF or colour profiles push the size behind the first bytes.
-            return picture_size(head) or (picture_size(head + file.read()) if head else None)
+            return image_size(head) or (image_size(head + file.read()) if head else None)
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None

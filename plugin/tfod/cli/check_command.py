@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "check",
         help="find every defect of shards and annotation zips",
         description="Check shards, sets, globs, folders, zips, URLs or standard input (-): every "
-        "defect with the file, the record, the byte and the remedy. Exit status 0: nothing at or "
+        "defect with the file, the record, the byte and the fix. Exit status 0: nothing at or "
         "above the level of --fail-on; 1: findings; 2: the check could not run.",
     )
     parser.add_argument(
@@ -80,7 +80,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             metavar="ID",
             help=f"labels and frames of this {kind} as they are on the server now",
         )
-    expected.add_argument("--images", metavar="DIR", help="the pictures that the shards are about")
+    expected.add_argument("--images", metavar="DIR", help="the images that the shards are about")
     expected.add_argument(
         "--against",
         metavar="DIR|FILE",
@@ -154,7 +154,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         type=_count_or_none,
         default=12,
         metavar="N",
-        help="pictures in the HTML report (default: 12)",
+        help="images in the HTML report (default: 12)",
     )
     output.add_argument(
         "--severity",

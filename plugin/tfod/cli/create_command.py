@@ -54,7 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_pascal(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = formats.add_parser(
         "pascal",
-        help="from Pascal VOC's XML, one file a picture (also LabelImg's)",
+        help="from Pascal VOC's XML, one file an image (also LabelImg's)",
         description="As create_pascal_tf_record.py.",
     )
     _add(parser, "data_dir", "the devkit, one of its years, or a folder of annotations", True)
@@ -77,7 +77,7 @@ def _add_coco(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="As create_coco_tf_record.py; one set is enough.",
     )
     for name, images in (("train", "train"), ("val", "val"), ("testdev", "test")):
-        _add(parser, f"{images}_image_dir", f"folder of the pictures of {name}")
+        _add(parser, f"{images}_image_dir", f"folder of the images of {name}")
         _add(parser, f"{name}_annotations_file", f"JSON of the instances of {name}")
     for name in ("train", "val"):
         _add(parser, f"{name}_keypoint_annotations_file", f"JSON of the keypoints of {name}")
@@ -86,7 +86,7 @@ def _add_coco(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_label_map(parser, "label_map_path", "the ids of the categories")
     _add_flag(parser, "include_masks", "a mask for each object, as PNG (needs pycocotools)")
     _add_flag(parser, "remove_non_person_annotations", "only objects of the class person")
-    _add_flag(parser, "remove_non_person_images", "only pictures with a person")
+    _add_flag(parser, "remove_non_person_images", "only images with a person")
     _add_common(parser, "100 for train, 50 for the others", None, _coco)
 
 
@@ -96,7 +96,7 @@ def _add_kitti(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="from KITTI's object detection",
         description="As create_kitti_tf_record.py.",
     )
-    _add(parser, "data_dir", "holds training/label_2 and the pictures", True)
+    _add(parser, "data_dir", "holds training/label_2 and the images", True)
     _add(parser, "output_path", "what _train.tfrecord and _val.tfrecord are put behind", True)
     _add(
         parser,
@@ -108,7 +108,7 @@ def _add_kitti(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add(
         parser,
         "validation_set_size",
-        "pictures of lower numbers are the validation set",
+        "images of lower numbers are the validation set",
         default=500,
         type=_whole_number,
     )
@@ -122,8 +122,8 @@ def _add_open_images(formats: argparse._SubParsersAction[argparse.ArgumentParser
         description="As create_oid_tf_record.py.",
     )
     _add(parser, "input_box_annotations_csv", "the CSV of the boxes", True)
-    _add(parser, "input_image_label_annotations_csv", "the CSV of the pictures' classes")
-    _add(parser, "input_images_directory", "the folder of the pictures", True)
+    _add(parser, "input_image_label_annotations_csv", "the CSV of the images' classes")
+    _add(parser, "input_images_directory", "the folder of the images", True)
     _add_label_map(parser, "input_label_map")
     _add(parser, "output_tf_record_path_prefix", "what shards' numbers are put behind", True)
     _add_common(parser, "100", 100, _open_images)
@@ -136,7 +136,7 @@ def _add_csv(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="As generate_tfrecord.py of the raccoon recipe.",
     )
     _add(parser, "csv_input", "the CSV", True)
-    _add(parser, "image_dir", "the folder of the pictures", True)
+    _add(parser, "image_dir", "the folder of the images", True)
     _add(parser, "output_path", "the shard to write: train.record", True)
     _add_label_map(parser, "label_map_path")
     _add_common(parser, "1", 1, _csv)
@@ -180,7 +180,7 @@ def _add_common(
     _add(
         parser,
         "num_shards",
-        f"files, never more than pictures (default: {shown})",
+        f"files, never more than images (default: {shown})",
         type=_number_of_shards,
         metavar="N",
     )
@@ -299,12 +299,12 @@ def _invalid(report: Report, sources: Mapping[str, str]) -> str:
 
 def _error(one: Finding, source: str) -> str:
     where = ", ".join(part for part in (source, one.item) if part) or "the label map"
-    return f"  {where}: {one.message} ({one.code}). {one.remedy}"
+    return f"  {where}: {one.message} ({one.code}). {one.fix}"
 
 
 def _sentence(one: CreatedSet) -> str:
     files = _plural(len(one.shards), "file")
-    counts = f"{_plural(one.pictures, 'picture')}, {_plural(one.objects, 'object')}"
+    counts = f"{_plural(one.images, 'image')}, {_plural(one.objects, 'object')}"
     return f"{one.shards[0]}: {counts}, {files}"
 
 

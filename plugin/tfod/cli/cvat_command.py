@@ -40,7 +40,7 @@ def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     _add_target(parser)
     parser.add_argument("out", metavar="OUT.zip", help="the zip to write")
-    parser.add_argument("--with-images", action="store_true", help="the pictures too")
+    parser.add_argument("--with-images", action="store_true", help="the images too")
     parser.add_argument(
         "--save-masks", action="store_true", help="an instance mask for each object, as PNG"
     )

@@ -61,9 +61,9 @@ def _add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     _add_layout(parser, "1", "none")
     parser.add_argument(
-        "--drop-equal-pictures",
+        "--drop-equal-images",
         action="store_true",
-        help="leave out a record when an earlier one has the same picture and annotations",
+        help="leave out a record when an earlier one has the same image and annotations",
     )
     parser.set_defaults(run=_merge)
 
@@ -73,7 +73,7 @@ def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "split",
         help="split shards into subsets, each with its share of every class",
         description="Split the records of shards into subsets such as train, val and test, each "
-        "with its share of the boxes of every class. Equal pictures stay together.",
+        "with its share of the boxes of every class. Equal images stay together.",
     )
     parser.add_argument(
         "sources",
@@ -190,7 +190,7 @@ def _merge(options: argparse.Namespace) -> int:
         options.output,
         label_map=options.label_map,
         layout=_layout(options),
-        drop_equal_pictures=options.drop_equal_pictures,
+        drop_equal_images=options.drop_equal_images,
         overwrite=options.overwrite,
     )
     _tell_subsets(done.records)
@@ -199,17 +199,17 @@ def _merge(options: argparse.Namespace) -> int:
     )
     _tell(f"{plural(done.rewritten, 'record')} got other class ids")
     if done.dropped:
-        _tell(f"{plural(done.dropped, 'record')} left out: same picture, same annotations")
+        _tell(f"{plural(done.dropped, 'record')} left out: same image, same annotations")
     for count, what in (
-        (done.equal_pictures - done.dropped, "the picture of an earlier record"),
+        (done.equal_images - done.dropped, "the image of an earlier record"),
         (done.equal_names, "the file name of an earlier record of its subset"),
     ):
         if count:
             _say(f"{plural(count, 'record')} written with {what}")
     for one in done.equal[:_MOST_LISTED]:
-        what = "same picture" if one.same_picture else "same file name"
+        what = "same image" if one.same_image else "same file name"
         _say(f"{what}{', left out' if one.dropped else ''}: {one.second}; first in {one.first}")
-    more = done.equal_pictures + done.equal_names - _MOST_LISTED
+    more = done.equal_images + done.equal_names - _MOST_LISTED
     if more > 0:
         _say(f"and {more:,} more of these")
     return _end(done.notes)
@@ -231,9 +231,9 @@ def _split(options: argparse.Namespace) -> int:
     boxes = done.boxes.T.tolist()
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
     _tell(_table(rows))
-    if done.equal_pictures:
+    if done.equal_images:
         _tell(
-            f"{plural(done.equal_pictures, 'record')} with the picture of another one, "
+            f"{plural(done.equal_images, 'record')} with the image of another one, "
             "kept in the same subset"
         )
     _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")

@@ -1,4 +1,4 @@
-"""``tfod show``: a contact sheet of pictures with their boxes, as PNG or HTML."""
+"""``tfod show``: a contact sheet of images with their boxes, as PNG or HTML."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add ``show`` to the commands."""
     parser = commands.add_parser(
         "show",
-        help="draw pictures with their boxes on a contact sheet",
-        description="Draw a contact sheet of pictures with their boxes, masks, keypoints and "
+        help="draw images with their boxes on a contact sheet",
+        description="Draw a contact sheet of images with their boxes, masks, keypoints and "
         "classes; below each the record's number and the file name.",
     )
     parser.add_argument(
@@ -121,17 +121,17 @@ def run(options: argparse.Namespace) -> int:
         file.publish(name)
     finally:
         file.discard()
-    _tell(options.output, tiles, seen, in_picture=ending == ".png")
+    _tell(options.output, tiles, seen, in_image=ending == ".png")
     return 0
 
 
-def _tell(path: str, tiles: Sequence[Tile], seen: Seen, *, in_picture: bool) -> None:
+def _tell(path: str, tiles: Sequence[Tile], seen: Seen, *, in_image: bool) -> None:
     boxes = sum(len(tile.sample.boxes) for tile in tiles)
     print(f"{path}: {plural(len(tiles), 'record')}, {plural(boxes, 'box')}")
     if seen.unreadable:
         what = plural(seen.unreadable, "damage")
         print(f"tfod: {what} passed over; tfod check says which", file=sys.stderr)
-    if in_picture:
+    if in_image:
         names = dict.fromkeys(visible(name) for tile in tiles for name in tile.sample.classes)
         lacking = [name for name in names if not can_show(name)][:_MOST_NAMES]
         if lacking:

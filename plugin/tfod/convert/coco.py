@@ -1,4 +1,4 @@
-"""COCO's JSON: pictures, categories and annotations of instances, keypoints or captions.
+"""COCO's JSON: images, categories and annotations of instances, keypoints or captions.
 
 Source: cocodataset.org/#format-data.
 """

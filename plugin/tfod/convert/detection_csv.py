@@ -1,4 +1,4 @@
-"""The TF Object Detection CSV: a row for each box, with its picture's name and size, in pixels.
+"""The TF Object Detection CSV: a row for each box, with its image's name and size, in pixels.
 
 ``filename,width,height,class,xmin,ymin,xmax,ymax``, as xml_to_csv.py writes it and
 generate_tfrecord.py reads it (datitran/raccoon_dataset, and the many tutorials that follow it).
@@ -42,10 +42,10 @@ class CsvBox:
 
 
 @dataclass(frozen=True)
-class CsvPicture:
-    """A picture with the boxes of all its rows; width and height are None where no row says them.
+class CsvImage:
+    """An image with the boxes of all its rows; width and height are None where no row says them.
 
-    A row without class and corners is a picture without boxes.
+    A row without class and corners is an image without boxes.
     """
 
     filename: str
@@ -59,12 +59,12 @@ class DetectionCsv:
     """What a CSV holds.
 
     Attributes:
-        pictures: in the order in which their names first appear.
+        images: in the order in which their names first appear.
         other_columns: names of the columns that were not read.
         liberties: what was read although it is not as it should be, a sentence each.
     """
 
-    pictures: tuple[CsvPicture, ...]
+    images: tuple[CsvImage, ...]
     other_columns: tuple[str, ...] = ()
     liberties: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ def read_detection_csv(
 
     Columns may be in any order, with others among them, and without width and height; fields may
     be separated by commas, semicolons or tabs; without a header there must be the eight columns
-    in their usual order. Rows of one picture need not follow one another.
+    in their usual order. Rows of one image need not follow one another.
 
     Args:
         path: the file, UTF-8 (with or without a mark) or UTF-16.
@@ -132,7 +132,7 @@ class DetectionCsvWriter:
         self.write(_encode_rows([COLUMNS]))
 
     def write(self, rows: bytes) -> None:
-        """Add rows, as :func:`encode_picture` makes them."""
+        """Add rows, as :func:`encode_image` makes them."""
         try:
             self._file.write(rows)
         except BaseException:
@@ -156,19 +156,18 @@ class DetectionCsvWriter:
         self._file.discard()
 
 
-def encode_picture(picture: CsvPicture) -> bytes:
-    """The rows of a picture; without boxes it has none, which generate_tfrecord.py would refuse."""
-    size = ["" if one is None else one for one in (picture.width, picture.height)]
+def encode_image(image: CsvImage) -> bytes:
+    """The rows of an image; without boxes it has none, which generate_tfrecord.py would refuse."""
+    size = ["" if one is None else one for one in (image.width, image.height)]
     return _encode_rows(
-        [picture.filename, *size, box.class_name, *map(_number, box.corners)]
-        for box in picture.boxes
+        [image.filename, *size, box.class_name, *map(_number, box.corners)] for box in image.boxes
     )
 
 
-def write_detection_csv(path: str | os.PathLike[str], pictures: Iterable[CsvPicture]) -> None:
+def write_detection_csv(path: str | os.PathLike[str], images: Iterable[CsvImage]) -> None:
     """Write a detection CSV; it appears complete or not at all.
 
-    Pictures without boxes leave no row: pandas would read its empty class as a number, and
+    Images without boxes leave no row: pandas would read its empty class as a number, and
     generate_tfrecord.py end in an error.
 
     Raises:
@@ -177,8 +176,8 @@ def write_detection_csv(path: str | os.PathLike[str], pictures: Iterable[CsvPict
     folder, name = os.path.split(os.fspath(path))
     writer = DetectionCsvWriter(folder or ".", name)
     try:
-        for picture in pictures:
-            writer.write(encode_picture(picture))
+        for image in images:
+            writer.write(encode_image(image))
         writer.publish()
     finally:
         writer.discard()
@@ -196,8 +195,8 @@ class _Dialect:
 
 
 @dataclass
-class _Picture:
-    """A picture while its rows are collected."""
+class _Image:
+    """An image while its rows are collected."""
 
     size: tuple[int | None, int | None]
     row: int
@@ -214,30 +213,30 @@ def _read(
 ) -> DetectionCsv:
     first = text.readline(_LONGEST_FIRST_LINE)
     dialect = _find_dialect(first, name)
-    found: dict[str, _Picture] = {}
+    found: dict[str, _Image] = {}
     largest = 0.0
     for number, row in _rows(_again(first, text), name, dialect):
         if not row or (number == 1 and dialect.has_header):
             continue
         try:
             filename, size, box = _parse(row, dialect, number, odd_boxes)
-            picture = found.setdefault(filename, _Picture(size, number, []))
-            if picture.size != size:
+            image = found.setdefault(filename, _Image(size, number, []))
+            if image.size != size:
                 raise ValueError(
-                    f"says {_by(size)} pixels, and row {picture.row} of the same picture says "
-                    f"{_by(picture.size)}"
+                    f"says {_by(size)} pixels, and row {image.row} of the same image says "
+                    f"{_by(image.size)}"
                 )
         except ValueError as error:
             report(CsvError(f"{name}, row {number}: {error}"), number)
             continue
         if box is not None:
-            picture.boxes.append(box)
+            image.boxes.append(box)
             largest = max(largest, *(one for one in box.corners if math.isfinite(one)))
-    pictures = tuple(
-        CsvPicture(filename, *one.size, tuple(one.boxes)) for filename, one in found.items()
+    images = tuple(
+        CsvImage(filename, *one.size, tuple(one.boxes)) for filename, one in found.items()
     )
     return DetectionCsv(
-        pictures, dialect.other_columns, tuple(_liberties(name, dialect, pictures, largest))
+        images, dialect.other_columns, tuple(_liberties(name, dialect, images, largest))
     )
 
 
@@ -347,13 +346,13 @@ def _pixels(name: str, field: dict[str, str]) -> int | None:
 
 
 def _liberties(
-    name: str, dialect: _Dialect, pictures: Sequence[CsvPicture], largest: float
+    name: str, dialect: _Dialect, images: Sequence[CsvImage], largest: float
 ) -> Iterator[str]:
     if dialect.delimiter != ",":
         yield f"{name}: its fields are separated by {_NAMES[dialect.delimiter]}, read so"
     if not dialect.has_header:
         yield f"{name}: has no header; its columns are taken for {','.join(COLUMNS)}"
-    if any(one.boxes for one in pictures) and largest <= 1:
+    if any(one.boxes for one in images) and largest <= 1:
         yield f"{name}: no coordinate is above 1, they look normalized; they are read as pixels"
 
 

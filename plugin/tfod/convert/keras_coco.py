@@ -1,4 +1,4 @@
-"""COCO as the Keras recipe writes it: one record an annotation, the picture in each of them.
+"""COCO as the Keras recipe writes it: one record an annotation, the image in each of them.
 
 Source: keras.io/examples/keras_recipes/creating_tfrecords (Dimitre Oliveira): the features of
 ``create_example``, and ``n_samples``. How its files are called: :mod:`tfod.tfrecord.counted_names`.
@@ -17,7 +17,7 @@ RECORDS_A_FILE = 4096
 
 @dataclass(frozen=True)
 class Annotation:
-    """One object of a picture, as the recipe has it.
+    """One object of an image, as the recipe has it.
 
     Attributes:
         id: of the annotation.
@@ -35,12 +35,12 @@ class Annotation:
 def encode_annotations(
     encoded: bytes, path: str, image_id: int, annotations: Iterable[Annotation]
 ) -> Iterator[bytes]:
-    """The records of a picture, serialized Examples with the recipe's features in its order.
+    """The records of an image, serialized Examples with the recipe's features in its order.
 
     Args:
-        encoded: the picture file's bytes.
-        path: of the picture.
-        image_id: of the picture.
+        encoded: the image file's bytes.
+        path: of the image.
+        image_id: of the image.
         annotations: its objects.
 
     Raises:

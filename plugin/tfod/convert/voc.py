@@ -1,4 +1,4 @@
-"""Pascal VOC's XML: one file a picture, as VOC's own tools, LabelImg and many others write it."""
+"""Pascal VOC's XML: one file an image, as VOC's own tools, LabelImg and many others write it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class VocObject:
 
 
 @dataclass(frozen=True)
-class VocPicture:
+class VocImage:
     """One file.
 
     Attributes:
         file: its path.
-        filename: of the picture, as a safe relative path; '' where the file does not say.
+        filename: of the image, as a safe relative path; '' where the file does not say.
         height, width: in pixels as the file has them; None where it does not say, or says 0.
         objects: in the file's order.
     """
@@ -56,7 +56,7 @@ class VocPicture:
     objects: tuple[VocObject, ...]
 
 
-def read_voc(file: str, *, odd_boxes: bool = False) -> VocPicture | None:
+def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
     """Read one file; None where it is XML of another kind.
 
     Args:
@@ -72,7 +72,7 @@ def read_voc(file: str, *, odd_boxes: bool = False) -> VocPicture | None:
     size = root.find("size")
     height, width = (None if size is None else _size(size, tag, file) for tag in _SIZE)
     filename = safe_relative_path((root.findtext("filename") or "").strip())
-    return VocPicture(file, filename, height, width, tuple(_objects(root, file, odd_boxes)))
+    return VocImage(file, filename, height, width, tuple(_objects(root, file, odd_boxes)))
 
 
 _SIZE = ("height", "width")

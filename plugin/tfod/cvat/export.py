@@ -13,9 +13,9 @@ from typing import Any
 
 from tfod.cvat.client.frame_shards import Exported, FrameShards
 from tfod.cvat.frames import convert_frame
+from tfod.datumaro.images import ImageEncoder
 from tfod.datumaro.lines import errors
-from tfod.datumaro.pictures import PictureEncoder
-from tfod.detection.picture import DEFAULT_EXTENSION
+from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 
 _log = logging.getLogger("tfod.cvat")
@@ -86,7 +86,7 @@ def _write(
     labels = [label for _, label in meta["labels"]]
     # Old servers forget a task's subset in its items.
     subset = None if instance_data.META_FIELD == _PROJECT else str(meta["subset"])
-    encoder = PictureEncoder(save_media=save_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
+    encoder = ImageEncoder(save_media=save_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
     with FrameShards(
         folder,
         # Parts of skeletons have a parent, and are not classes.

@@ -33,7 +33,7 @@ _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 
 
 class Fitter:
-    """Fits one picture after the other; counts what did not."""
+    """Fits one image after the other; counts what did not."""
 
     def __init__(self, instance: Instance, labels: Any, to_polygons: bool) -> None:
         self._instance = instance
@@ -47,7 +47,7 @@ class Fitter:
         """The annotations of an item, ready for CVAT.
 
         Raises:
-            TfodError: an object has no class, or a mask is not of the picture's size.
+            TfodError: an object has no class, or a mask is not of the image's size.
         """
         labelled = [one for one in item.annotations if one.type.name != "caption"]
         self.captions += len(item.annotations) - len(labelled)  # CVAT has no place for them
@@ -56,7 +56,7 @@ class Fitter:
     def _fit(self, one: Any, item: Any) -> list[Any]:
         if one.label is None:
             raise TfodError(
-                f"picture {item.id!r} has an object without a class (no class text, and an id "
+                f"image {item.id!r} has an object without a class (no class text, and an id "
                 "that no label map explains); add label_map.pbtxt to the zip"
             )
         specs = self._instance.attributes.get(self._names[one.label]) or {}
@@ -72,7 +72,7 @@ class Fitter:
         What is too thin for a polygon, or would be hundreds, stays a mask; several polygons are a
         group. What has no pixel, or fills its box, is a box.
         """
-        _require_size(mask, item)  # before it is unpacked: a small file may be a giant picture
+        _require_size(mask, item)  # before it is unpacked: a small file may be a giant image
         pixels = np.asarray(mask.image)
         if not pixels.any():
             self.empty_masks += 1
@@ -158,10 +158,10 @@ def _require_size(mask: BoxedMask, item: Any) -> None:
     there = mask.size_on_disk
     size = item.media.size if item.media is not None else there
     if there is None or size is None:
-        raise TfodError(f"a mask of picture {item.id!r} is no PNG picture; export the shard again")
+        raise TfodError(f"a mask of image {item.id!r} is no PNG image; export the shard again")
     if there != tuple(size):
         raise TfodError(
-            f"a mask of picture {item.id!r} is {there[1]}x{there[0]}, the picture "
+            f"a mask of image {item.id!r} is {there[1]}x{there[0]}, the image "
             f"{size[1]}x{size[0]}; export the shard again"
         )
 

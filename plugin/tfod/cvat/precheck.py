@@ -182,9 +182,9 @@ def _plain_sentences(findings: Sequence[Finding], count: int, _: Report, __: Ins
     more = f" [and {count - 1} more]" if count > 1 else ""
     if len(first.message + where) <= LONGEST_CAUSE:
         exactly = f"{first.where}{item}{more}" if first.record is not None or more else ""
-        return [first.message + where, exactly, first.remedy]
+        return [first.message + where, exactly, first.fix]
     title = all_rules()[first.code].title
-    return [title + where, f"{first.where}{item}: {first.message}{more}", first.remedy]
+    return [title + where, f"{first.where}{item}: {first.message}{more}", first.fix]
 
 
 def _short(name: object, *, quoted: bool = True) -> str:

@@ -19,7 +19,7 @@ from tfod.datumaro import lines
 from tfod.datumaro.activation import register
 from tfod.datumaro.objects import counts
 from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.detection.picture import (
+from tfod.detection.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
@@ -29,7 +29,7 @@ from tfod.errors import TfodError, in_plain_words
 
 _log = logging.getLogger("tfod.cvat")
 _FORMAT = TfDetectionApiBase.NAME
-_SHARDS, _PICTURES = "shards", "pictures"
+_SHARDS, _IMAGES = "shards", "images"
 _FRAME = "frame"
 _LONGEST_SUBSET = 64  # of CVAT's tables
 _NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -44,7 +44,7 @@ def import_zip(
         src_file: the open zip.
         temp_dir: an empty folder for what is unpacked.
         instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
-        load_data_callback: of a project: makes tasks of the pictures. None otherwise.
+        load_data_callback: of a project: makes tasks of the images. None otherwise.
         options: CVAT's, such as ``conv_mask_to_poly``.
 
     Raises:
@@ -58,7 +58,7 @@ def import_zip(
         to_polygons = bool(options.get("conv_mask_to_poly", True))  # CVAT's default
         dataset = _read(src_file.name, temp_dir, instance, to_polygons)
         if load_data_callback is not None:
-            _put_pictures_on_disk(dataset, os.path.join(temp_dir, _PICTURES))
+            _put_images_on_disk(dataset, os.path.join(temp_dir, _IMAGES))
         else:
             _require_nothing_lost(instance_data, instance)
             dataset = _put_on_frames(dataset, instance)
@@ -177,8 +177,8 @@ def _leave_out_unused_labels(dataset: Any, instance: Instance) -> None:
         dataset.transform("project_labels", dst_labels=wanted)
 
 
-def _put_pictures_on_disk(dataset: Any, folder: str) -> None:
-    """Write the pictures as they are in the shards; CVAT makes tasks of files.
+def _put_images_on_disk(dataset: Any, folder: str) -> None:
+    """Write the images as they are in the shards; CVAT makes tasks of files.
 
     Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.naming`).
     """
@@ -188,9 +188,9 @@ def _put_pictures_on_disk(dataset: Any, folder: str) -> None:
                 f"subset {item.subset!r} has {len(item.subset)} letters, CVAT takes "
                 f"{_LONGEST_SUBSET}; rename its shard"
             )
-        data = None if item.media is None else lines.picture_bytes(item.media)
+        data = None if item.media is None else lines.image_bytes(item.media)
         if not data:
-            raise TfodError(f"picture {item.id!r} cannot be read from its shard; export it again")
+            raise TfodError(f"image {item.id!r} cannot be read from its shard; export it again")
         path = os.path.join(folder, item.subset, item.id + _extension(item.media, data))
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -200,14 +200,14 @@ def _put_pictures_on_disk(dataset: Any, folder: str) -> None:
             if error.errno not in _NAMES_FAULT:
                 raise
             raise TfodError(
-                f"picture {item.id!r} cannot have its name on disk ({error.strerror}); rename it"
+                f"image {item.id!r} cannot have its name on disk ({error.strerror}); rename it"
             ) from None
         size = item.media.size if item.media.has_size else None
         dataset.put(item.wrap(media=lines.image_from_file(path, size)))
 
 
 def _extension(media: Any, data: bytes) -> str:
-    """A picture's: CVAT goes by it, and manifest.jsonl is no picture to it whatever it holds."""
+    """An image's: CVAT goes by it, and manifest.jsonl is no image to it whatever it holds."""
     own = lines.extension_of(media, data)
     if own.lower() in FORMAT_OF_EXTENSION:
         return own

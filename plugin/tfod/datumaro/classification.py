@@ -1,4 +1,4 @@
-"""``tf_image_classification``: pictures with one label each, in the keys that are usual."""
+"""``tf_image_classification``: images with one label each, in the keys that are usual."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.counted_shards import CountedShardsBase
 from tfod.datumaro.folder import ShardSets
+from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.objects import counts
 from tfod.datumaro.options import (
@@ -20,13 +21,12 @@ from tfod.datumaro.options import (
     add_shard_arguments,
     one_of,
 )
-from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
 from tfod.detection import keys
-from tfod.detection.classification import LabelProfile, encode_labelled_picture
+from tfod.detection.classification import LabelProfile, encode_labelled_image
 from tfod.detection.columns import Detections
+from tfod.detection.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.labels_file import labels_text
-from tfod.detection.roles import Roles, classification_roles
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -34,13 +34,13 @@ from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
 from tfod.tfrecord.shard_layout import OptionError
 from tfod.tfrecord.writer import ShardSetWriter
 
-# What follows from the picture, or from the label: channels, size, a vector of zeros and a one.
+# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
-_KNOWN_OF_PICTURES = frozenset(("id", "filename", "source_id"))
+_KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 
 
 class ImageClassificationBase(CountedShardsBase):
-    """Shards of pictures with a label; which keys they have shows in the first record.
+    """Shards of images with a label; which keys they have shows in the first record.
 
     Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
     label map there, else from the records.
@@ -57,36 +57,36 @@ class ImageClassificationBase(CountedShardsBase):
 
     def _detections(self, examples: ExampleBatch) -> Detections:
         first = next((row for row in range(len(examples)) if row not in examples.refused), None)
-        if self._roles is None and first is not None:
-            self._roles = classification_roles(Example(examples, first))
-        return Detections(examples, self._roles or Roles(), _REPEATING)
+        if self._field_mapping is None and first is not None:
+            self._field_mapping = classification_field_mapping(Example(examples, first))
+        return Detections(examples, self._field_mapping or FieldMapping(), _REPEATING)
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
-        return np.full(len(found), self._roles is not None)
+        return np.full(len(found), self._field_mapping is not None)
 
     def _refuse_format(self, example: Example) -> TfodError:
         there = ", ".join(sorted(example)[:6]) or "no features"
         return ShardError(
             f"is no classification shard: record {example.record.number} holds {there}; "
-            "expected a picture under image_raw, image or image_bytes and its label under "
+            "expected an image under image_raw, image or image_bytes and its label under "
             "label or class",
             shard=example.shard,
-            remedy="read it as tf_detection_api with a profile that says what its keys are",
+            fix="read it as tf_detection_api with a profile that says what its keys are",
         )
 
 
 class ImageClassificationImporter(ShardImporter):
-    """Shards of pictures with a label: a file, a folder, a glob."""
+    """Shards of images with a label: a file, a folder, a glob."""
 
     NAME = "tf_image_classification"
 
     @classmethod
     def detect(cls, context: Any) -> Any:
-        """Take what has a picture and a label under the usual keys, and none of the OD API's."""
+        """Take what has an image and a label under the usual keys, and none of the OD API's."""
         example = first_example(context.root_path)
         is_other = example is None or not keys.KNOWN_KEYS.isdisjoint(example)
-        if example is None or is_other or classification_roles(example) is None:
-            context.fail("there must be TFRecord shards with a picture and its label")
+        if example is None or is_other or classification_field_mapping(example) is None:
+            context.fail("there must be TFRecord shards with an image and its label")
         return lines.FormatDetectionConfidence.MEDIUM
 
 
@@ -97,7 +97,7 @@ class ImageClassificationExporter(ShardExporter):
         profile: which keys to write, ``image_classification`` or ``image_label``.
         num_shards, shard_size, compression: as ``tf_detection_api`` has them.
 
-    Pictures are always written: a record without one is none here.
+    Images are always written: a record without one is none here.
     """
 
     NAME = "tf_image_classification"
@@ -106,7 +106,7 @@ class ImageClassificationExporter(ShardExporter):
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "Shards of pictures with one label each.")
+        kwargs.setdefault("description", "Shards of images with one label each.")
         parser = super().build_cmdline_parser(**kwargs)
         parser.add_argument(
             "--profile",
@@ -139,7 +139,7 @@ class ImageClassificationExporter(ShardExporter):
 
     @property
     def can_stream(self) -> bool:
-        """The dataset is walked through once, one picture at a time."""
+        """The dataset is walked through once, one image at a time."""
         return True
 
     def _prepare(self, classes: ExportClasses) -> None:
@@ -163,13 +163,13 @@ class ImageClassificationExporter(ShardExporter):
         )
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
-        media, encoded = self._pictures.required(item)
+        media, encoded = self._images.required(item)
         size = media_size(media, encoded)
         if size is None:
-            raise TfodError(f"item {item.id!r} has a picture whose size cannot be told")
+            raise TfodError(f"item {item.id!r} has an image whose size cannot be told")
         label = self._label(item)
-        name = self._pictures.filename(item, media, encoded)
-        return (encode_labelled_picture(self._profile, encoded, name, size, label),)
+        name = self._images.filename(item, media, encoded)
+        return (encode_labelled_image(self._profile, encoded, name, size, label),)
 
     def _label(self, item: Any) -> int:
         """The id of the first label; what else there is, is counted."""
@@ -181,9 +181,9 @@ class ImageClassificationExporter(ShardExporter):
         for one in labels[:1]:
             self._attributes.update(list(one.attributes))
         self._attributes.update(
-            f"{name} (of the picture)"
+            f"{name} (of the image)"
             for name, value in item.attributes.items()
-            if name not in _KNOWN_OF_PICTURES and value is not None
+            if name not in _KNOWN_OF_IMAGES and value is not None
         )
         if not labels:
             self._without_label += 1

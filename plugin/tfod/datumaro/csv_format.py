@@ -15,27 +15,27 @@ from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
     CsvError,
-    CsvPicture,
+    CsvImage,
     DetectionCsv,
     DetectionCsvWriter,
-    encode_picture,
+    encode_image,
     read_detection_csv,
 )
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, Origin, make_categories
 from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
+from tfod.datumaro.images import file_size, media_size
 from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
-from tfod.datumaro.pictures import file_size, media_size
 from tfod.datumaro.read_dataset import ReadDataset, import_errors
 from tfod.datumaro.shard_exporter import ShardExporter
 from tfod.detection.classes import ClassTable, LabelScope
+from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, load_label_map
-from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.label_files import find_label_map, is_named_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
-    PictureFolders,
+    ImageFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
@@ -52,7 +52,7 @@ class TfDetectionCsvBase(ReadDataset):
     Args:
         path: a CSV, or a folder of several: ``train_labels.csv`` is the subset ``train``.
         subset: a name for everything that is read; without it names come from the files.
-        images: the folder of the pictures, if they are neither beside the CSV nor in ``images/``,
+        images: the folder of the images, if they are neither beside the CSV nor in ``images/``,
             in a folder named for the subset, or in ``images/<subset>/``.
         label_map: a label map file or the name of one that tfod ships; without it one beside the
             CSV is used, else classes are numbered from 1 in the order of their names.
@@ -91,7 +91,7 @@ class TfDetectionCsvBase(ReadDataset):
         self._other_columns: Counter[str] = Counter()
         self._classes = ClassTable()
         tables = [self._read_csv(subset, one) for subset, one in files]
-        names = {box.class_name for one in tables for pic in one.pictures for box in pic.boxes}
+        names = {box.class_name for one in tables for pic in one.images for box in pic.boxes}
         by_name = LabelMap.from_names(sorted(names))
         sources = [label_map or _label_map_beside(one) for _, one in files]
         maps = {source: _load(source, label_map) or by_name for source in sources}
@@ -117,10 +117,10 @@ class TfDetectionCsvBase(ReadDataset):
 
     def _add_items(self, subset: str, path: str, table: DetectionCsv, scope: LabelScope) -> None:
         folder = stem_of_subset(subset_of_csv(path))
-        folders = PictureFolders(path, folder, self._names_in, self._folders(path, folder))
+        folders = ImageFolders(path, folder, self._names_in, self._folders(path, folder))
         ids = self._ids.setdefault(subset, IdMaker())
-        for picture in self._ctx.progress_reporter.iter(table.pictures, desc=f"Reading {path}"):
-            self._items.append(self._item(picture, subset, scope, folders, ids))
+        for image in self._ctx.progress_reporter.iter(table.images, desc=f"Reading {path}"):
+            self._items.append(self._item(image, subset, scope, folders, ids))
 
     def _folders(self, path: str, name: str) -> list[str]:
         if self._images is not None:
@@ -130,37 +130,37 @@ class TfDetectionCsvBase(ReadDataset):
 
     def _item(
         self,
-        picture: CsvPicture,
+        image: CsvImage,
         subset: str,
         scope: LabelScope,
-        folders: PictureFolders,
+        folders: ImageFolders,
         ids: IdMaker,
     ) -> Any:
-        path = safe_relative_path(picture.filename)
-        item_id = ids.make(path, f"picture_{len(self._items):06d}")
+        path = safe_relative_path(image.filename)
+        item_id = ids.make(path, f"image_{len(self._items):06d}")
         on_disk = folders.find(path) if path else None
-        media = self._media(picture, path, on_disk)
-        labels = [self._classes.resolve(scope, box.class_name, None) for box in picture.boxes]
-        corners = lines.round_points([box.corners for box in picture.boxes]) if labels else []
+        media = self._media(image, path, on_disk)
+        labels = [self._classes.resolve(scope, box.class_name, None) for box in image.boxes]
+        corners = lines.round_points([box.corners for box in image.boxes]) if labels else []
         boxes = lines.make_boxes(corners, labels, [{} for _ in labels])
         own_extension = (media.ext if media is not None else "") or DEFAULT_EXTENSION
         attributes = {}
-        if picture.filename != item_id + own_extension:
-            attributes["filename"] = picture.filename
+        if image.filename != item_id + own_extension:
+            attributes["filename"] = image.filename
         return lines.make_item(item_id, subset, media, boxes, attributes)
 
-    def _media(self, picture: CsvPicture, path: str, on_disk: str | None) -> Any:
-        """The picture; its own size counts, as generate_tfrecord.py has it."""
+    def _media(self, image: CsvImage, path: str, on_disk: str | None) -> Any:
+        """The image; its own size counts, as generate_tfrecord.py has it."""
         told = None
-        if picture.height and picture.width:
-            told = picture.height, picture.width
+        if image.height and image.width:
+            told = image.height, image.width
         if on_disk is None:
             extension = split_extension(path)[1] or DEFAULT_EXTENSION
             return None if told is None else lines.image_without_data(extension, told)
         size = file_size(on_disk)
         if size and told and size != told:
             self._other_sizes.append(
-                f"{picture.filename} is {size[1]} x {size[0]}, not {told[1]} x {told[0]}"
+                f"{image.filename} is {size[1]} x {size[0]}, not {told[1]} x {told[0]}"
             )
         return lines.image_from_file(on_disk, size or told)
 
@@ -180,7 +180,7 @@ class TfDetectionCsvBase(ReadDataset):
             _log.warning("%s: classes that the label map lacks, added: %s", self.NAME, texts)
         if self._other_sizes:
             _log.warning(
-                "%s: pictures of another size than the CSV says, which were followed: %d (%s)",
+                "%s: images of another size than the CSV says, which were followed: %d (%s)",
                 self.NAME,
                 len(self._other_sizes),
                 "; ".join(self._other_sizes[:_MOST_EXAMPLES]),
@@ -217,7 +217,7 @@ class TfDetectionCsvImporter(lines.Importer):
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
         parser = super().build_cmdline_parser(**kwargs)
-        parser.add_argument("--images", help="folder of the pictures (default: looked for)")
+        parser.add_argument("--images", help="folder of the images (default: looked for)")
         parser.add_argument(
             "--label-map",
             help="label map file, or the name of one that tfod ships (default: the one beside)",
@@ -271,7 +271,7 @@ class TfDetectionCsvImporter(lines.Importer):
 
 
 class TfDetectionCsvExporter(ShardExporter):
-    """Writes ``<subset>_labels.csv`` and ``label_map.pbtxt``, pictures to ``images/<subset>/``."""
+    """Writes ``<subset>_labels.csv`` and ``label_map.pbtxt``, images to ``images/<subset>/``."""
 
     NAME = "tf_detection_csv"
 
@@ -299,20 +299,20 @@ class TfDetectionCsvExporter(ShardExporter):
         self._count_lost(item, found, len(image_labels))
         boxes = self._boxes(found)
         if not boxes:
-            self._lost["pictures without boxes"] += 1
+            self._lost["images without boxes"] += 1
             return ()
-        encoded = self._pictures.encoded(item, media)
+        encoded = self._images.encoded(item, media)
         size = media_size(media, encoded)
         if size is None:
             raise TfodError(
-                f"item {item.id!r} has no picture size, which every row of the CSV says; "
-                "give it a picture or a size"
+                f"item {item.id!r} has no image size, which every row of the CSV says; "
+                "give it an image or a size"
             )
         name = self._name(item, media, encoded)
         if encoded:
-            self._save_picture(item.subset, name, encoded)
+            self._save_image(item.subset, name, encoded)
         self._objects.count_outside([box.corners for box in boxes], size)
-        return (encode_picture(CsvPicture(name, size[1], size[0], tuple(boxes))),)
+        return (encode_image(CsvImage(name, size[1], size[0], tuple(boxes))),)
 
     def _boxes(self, found: list[ExportedObject]) -> list[CsvBox]:
         boxes = []
@@ -326,9 +326,9 @@ class TfDetectionCsvExporter(ShardExporter):
         return boxes
 
     def _name(self, item: Any, media: Any, encoded: bytes | None) -> str:
-        """The picture's name, which the rows of no other picture of the subset have."""
+        """The image's name, which the rows of no other image of the subset have."""
         taken = self._names.setdefault(item.subset, set())
-        wanted = self._pictures.filename(item, media, encoded)
+        wanted = self._images.filename(item, media, encoded)
         name, number = safe_relative_path(wanted), 0
         while not name or name in taken:
             number += 1
@@ -337,7 +337,7 @@ class TfDetectionCsvExporter(ShardExporter):
         taken.add(name)
         return name
 
-    def _save_picture(self, subset: str, name: str, encoded: bytes) -> None:
+    def _save_image(self, subset: str, name: str, encoded: bytes) -> None:
         path = os.path.join(self._save_dir, "images", stem_of_subset(subset), *name.split("/"))
         self._sets.add_file(path, encoded)
 
@@ -346,9 +346,9 @@ class TfDetectionCsvExporter(ShardExporter):
         for one in found:
             lost.update(name for name, value in one.attributes.items() if value not in SAY_NOTHING)
             lost["keypoints"] += one.points is not None
-        lost["classes of a picture"] += image_labels
+        lost["classes of an image"] += image_labels
         lost.update(
-            f"{name} (of the picture)"
+            f"{name} (of the image)"
             for name, value in item.attributes.items()
             if name != "filename" and value not in SAY_NOTHING
         )

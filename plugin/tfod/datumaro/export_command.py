@@ -26,12 +26,12 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
         |n
         Each format has its own options, which are passed after the '--'
         separator; pass '-- -h' to see them. By default only annotations are
-        exported; to include pictures pass '--save-media'.|n
+        exported; to include images pass '--save-media'.|n
         |n
         Formats: {}|n
         |n
         Examples:|n
-        - Export a folder as TF Object Detection API shards, with pictures:|n
+        - Export a folder as TF Object Detection API shards, with images:|n
         |s|s%(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images
         """.format(", ".join(sorted(DEFAULT_ENVIRONMENT.exporters))),
         formatter_class=MultilineFormatter,

@@ -14,11 +14,12 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.folder import (
     LABEL_MAP_FILE,
     ShardSets,
-    holds_pictures,
+    holds_images,
     layout_of,
     our_shards,
     text_without_comments,
 )
+from tfod.datumaro.images import format_name, media_size
 from tfod.datumaro.objects import ExportedObjects, ObjectBuilder
 from tfod.datumaro.options import (
     ExportOptions,
@@ -26,16 +27,15 @@ from tfod.datumaro.options import (
     Layout,
     add_arguments,
 )
-from tfod.datumaro.pictures import format_name, media_size
 from tfod.datumaro.roboflow_layout import RoboflowLayout, RoboflowSets, label_map_text
 from tfod.datumaro.shard_exporter import ShardExporter, came_from
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.image import read_image_header
 from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.detection.orientation import QUARTER, UPRIGHT
-from tfod.detection.picture import read_picture_header
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.publishing import recover
@@ -43,8 +43,8 @@ from tfod.tfrecord.shard_layout import OptionError
 from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.
-_OF_PICTURE = frozenset((lines.AnnotationType.label, lines.AnnotationType.caption))
-# Options that change shards whose pictures did not change.
+_OF_IMAGE = frozenset((lines.AnnotationType.label, lines.AnnotationType.caption))
+# Options that change shards whose images did not change.
 _LAYOUT_OPTIONS = frozenset(
     (
         *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
@@ -106,7 +106,7 @@ class TfDetectionApiExporter(ShardExporter):
 
     @property
     def can_stream(self) -> bool:
-        """The dataset is walked through once, one picture at a time."""
+        """The dataset is walked through once, one image at a time."""
         return True
 
     def _prepare(self, classes: ExportClasses) -> None:
@@ -121,7 +121,7 @@ class TfDetectionApiExporter(ShardExporter):
         return RoboflowSets(self._roboflow, self._classes.label_map, self._make_writer)
 
     def _finish(self, sets: ShardSets) -> str:
-        if self._roboflow:  # has no folder for a subset without pictures
+        if self._roboflow:  # has no folder for a subset without images
             return label_map_text(self._classes.label_map)
         return self._classes.label_map.to_text(comment_on_empty(self._add_empty_subsets(sets)))
 
@@ -131,7 +131,7 @@ class TfDetectionApiExporter(ShardExporter):
 
         Shards of subsets that are gone go too. Everything is written anew, in our own layout,
         where the folder has another one, the classes changed, or other options are given.
-        Where the shards that are replaced hold pictures, the new ones do, asked for or not: they
+        Where the shards that are replaced hold images, the new ones do, asked for or not: they
         may be the only place that has them.
         """
         exporter = cls(dataset, save_dir, **options)
@@ -144,8 +144,8 @@ class TfDetectionApiExporter(ShardExporter):
             ours = our_shards(save_dir)
         sources = came_from(dataset, save_dir)
         before = {*sources, *(path for paths in ours.values() for path in paths)}
-        if not exporter._pictures.save_media and holds_pictures(before):
-            exporter._pictures = replace(exporter._pictures, save_media=True)
+        if not exporter._images.save_media and holds_images(before):
+            exporter._images = replace(exporter._images, save_media=True)
         if (
             any(path not in ours.get(subset, ()) for path, subset in sources.items())
             or _LAYOUT_OPTIONS & options.keys()
@@ -202,7 +202,7 @@ class TfDetectionApiExporter(ShardExporter):
         return (encode_detection(detection),)
 
     def _add_empty_subsets(self, sets: ShardSets) -> list[str]:
-        """Subsets without a picture get a shard too, and are remembered as empty on purpose."""
+        """Subsets without an image get a shard too, and are remembered as empty on purpose."""
         if getattr(self._extractor, "is_stream", False):
             return []
         empty = [name for name in self._extractor.subsets() if name not in sets]
@@ -212,16 +212,16 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _detection(self, item: Any) -> Detection:
         media = item.media if isinstance(item.media, lines.Image) else None
-        encoded = self._pictures.encoded(item, media)
+        encoded = self._images.encoded(item, media)
         size = media_size(media, encoded)
-        if size is None and any(one.type not in _OF_PICTURE for one in item.annotations):
+        if size is None and any(one.type not in _OF_IMAGE for one in item.annotations):
             raise TfodError(
-                f"item {item.id!r} has no picture size, so its boxes cannot be normalized; "
-                "give it a picture or a size"
+                f"item {item.id!r} has no image size, so its boxes cannot be normalized; "
+                "give it an image or a size"
             )
         objects = self._objects.build(item.annotations, size or (1, 1))
         attributes = dict(item.attributes)
-        filename = source_id = self._pictures.filename(item, media, encoded)
+        filename = source_id = self._images.filename(item, media, encoded)
         objects, size = self._turned_back(objects, size, encoded, filename)
         image_attributes: dict[str, list[int]] = {}
         if attributes:
@@ -257,7 +257,7 @@ class TfDetectionApiExporter(ShardExporter):
         """
         if attributes.get("filename") == filename:
             del attributes["filename"]
-        # create_coco writes COCO's number of the picture, the other scripts its file name.
+        # create_coco writes COCO's number of the image, the other scripts its file name.
         number = attributes.pop("id", None) if "source_id" not in attributes else None
         source_id = attributes.pop("source_id", filename if number is None else number)
         image_attributes = {
@@ -267,7 +267,7 @@ class TfDetectionApiExporter(ShardExporter):
         }
         for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
             del attributes[name]
-            self._objects.not_carried_attributes[f"{name} (of the picture)"] += 1
+            self._objects.not_carried_attributes[f"{name} (of the image)"] += 1
         return source_id, image_attributes
 
     def _turned_back(
@@ -282,7 +282,7 @@ class TfDetectionApiExporter(ShardExporter):
         That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
         turns by a quarter.
         """
-        header = read_picture_header(encoded, 0, len(encoded)) if encoded else None
+        header = read_image_header(encoded, 0, len(encoded)) if encoded else None
         if header is None or header.orientation == UPRIGHT or not len(objects.boxes):
             return objects, size
         stored, turn = (header.height, header.width), header.orientation

@@ -132,8 +132,8 @@ def our_shards(folder: str) -> dict[str, list[str]]:
     return found
 
 
-def holds_pictures(paths: Iterable[str]) -> bool:
-    """Whether any record of these shards has a picture's bytes."""
+def holds_images(paths: Iterable[str]) -> bool:
+    """Whether any record of these shards has an image's bytes."""
     for path in paths:
         if os.path.getsize(path):
             for records in read_record_batches(path):

@@ -56,7 +56,7 @@ class ShardImporter(lines.Importer):
 
         Raises:
             DatasetImportError: there is no shard; the message says what was looked for. Or it is a
-                URL: Datumaro asks for pictures in any order, and remote shards have one.
+                URL: Datumaro asks for images in any order, and remote shards have one.
         """
         if is_url(path):
             raise lines.errors.DatasetImportError(
@@ -91,7 +91,7 @@ class TfDetectionApiImporter(ShardImporter):
         parser.add_argument(
             "--profile",
             help="profile of shards with other keys: a YAML, JSON or Python file, or a name; its "
-            "roles say which key holds what (tfod describe --as-profile writes one to begin with)",
+            "field_mapping says which key holds what (tfod describe --as-profile writes one)",
         )
         return parser
 

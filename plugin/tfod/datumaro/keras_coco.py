@@ -12,26 +12,26 @@ from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.coco_source import CocoSource
 from tfod.datumaro.counted_shards import CountedShardsBase
+from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
 from tfod.datumaro.options import add_label_map_argument
-from tfod.datumaro.pictures import media_size
 from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
-from tfod.detection.roles import KERAS_COCO, Roles, is_keras_coco
+from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
 from tfod.errors import TfodError
 from tfod.tfrecord.counted_names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter
 
 _DIGITS = 2
-# Of pictures: carried by the record, or made anew.
-_KNOWN_OF_PICTURES = frozenset(("id", "filename", "source_id"))
+# Of images: carried by the record, or made anew.
+_KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 
 
 class KerasCocoBase(CountedShardsBase):
-    """Shards of the recipe. The records of a picture become one item, wherever they are."""
+    """Shards of the recipe. The records of an image become one item, wherever they are."""
 
     NAME = "tf_keras_coco"
-    ROLES: ClassVar[Roles | None] = KERAS_COCO
+    ROLES: ClassVar[FieldMapping | None] = KERAS_COCO
 
 
 class KerasCocoImporter(ShardImporter):
@@ -51,7 +51,7 @@ class KerasCocoImporter(ShardImporter):
 class KerasCocoExporter(ShardExporter):
     """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map.
 
-    Pictures are always written: a record without one is none here. What is still as a COCO file
+    Images are always written: a record without one is none here. What is still as a COCO file
     has it gets its area, box and class id exactly.
     """
 
@@ -104,15 +104,15 @@ class KerasCocoExporter(ShardExporter):
     def _payloads(self, item: Any) -> Iterable[bytes]:
         found, image_labels = self._objects.objects(item.annotations)
         self._count_losses(item, found, len(image_labels))
-        image_id = self._numbers.of_picture(item)
+        image_id = self._numbers.of_image(item)
         if not found:
             return ()
-        media, encoded = self._pictures.required(item)
+        media, encoded = self._images.required(item)
         annotations = [self._annotation(one, item.subset) for one in found]
         size = media_size(media, encoded)
         if size is not None:
             self._objects.count_outside([one.corners for one in found], size)
-        path = self._pictures.filename(item, media, encoded)
+        path = self._images.filename(item, media, encoded)
         return encode_annotations(encoded, path, image_id, annotations)
 
     def _annotation(self, one: ExportedObject, subset: str) -> Annotation:
@@ -129,7 +129,7 @@ class KerasCocoExporter(ShardExporter):
         self._without_objects += not found
         self._without_class += sum(one.label is None for one in found)
         if image_labels:
-            self._not_written["class of the whole picture"] += image_labels
+            self._not_written["class of the whole image"] += image_labels
         for one in found:
             self._not_written["points"] += one.points is not None
             self._attributes.update(
@@ -138,16 +138,16 @@ class KerasCocoExporter(ShardExporter):
                 if value not in SAY_NOTHING and not (name == "area" and _is_number(value))
             )
         self._attributes.update(
-            f"{name} (of the picture)"
+            f"{name} (of the image)"
             for name, value in item.attributes.items()
-            if name not in _KNOWN_OF_PICTURES and value not in SAY_NOTHING
+            if name not in _KNOWN_OF_IMAGES and value not in SAY_NOTHING
         )
 
     def _losses(self) -> list[str]:
         losses = self._objects.losses()
         if self._without_objects:
             losses.append(
-                f"pictures without an object, for which there is no record: {self._without_objects}"
+                f"images without an object, for which there is no record: {self._without_objects}"
             )
         if +self._not_written:
             losses.append("not written: " + counts(+self._not_written))
@@ -159,7 +159,7 @@ class KerasCocoExporter(ShardExporter):
 
 
 class _Numbers:
-    """Ids of pictures and of annotations.
+    """Ids of images and of annotations.
 
     They are those that the dataset has, if each is there once in its subset; else they are counted
     from 1. Datumaro has 0 for an annotation without an id, so one of them is an id where others
@@ -167,13 +167,13 @@ class _Numbers:
     """
 
     def __init__(self, dataset: Any, classes: ExportClasses) -> None:
-        self._keeps_pictures = self._keeps_objects = True
+        self._keeps_images = self._keeps_objects = True
         has_ids = False
-        self._pictures = self._objects = 0
+        self._images = self._objects = 0
         seen: set[tuple[str, str, int]] = set()
         builder = ObjectBuilder(classes, False, lambda reason: None)
         for item in dataset:
-            self._keeps_pictures &= _is_new(seen, ("picture", item.subset, _picture_number(item)))
+            self._keeps_images &= _is_new(seen, ("image", item.subset, _image_number(item)))
             with contextlib.suppress(TfodError):  # said when the item is written
                 for one in builder.objects(item.annotations)[0]:
                     number = _object_number(one)
@@ -181,10 +181,10 @@ class _Numbers:
                     self._keeps_objects &= _is_new(seen, ("object", item.subset, number))
         self._keeps_objects &= has_ids
 
-    def of_picture(self, item: Any) -> int:
-        """The id of the next picture."""
-        self._pictures += 1
-        return _picture_number(item) if self._keeps_pictures else self._pictures
+    def of_image(self, item: Any) -> int:
+        """The id of the next image."""
+        self._images += 1
+        return _image_number(item) if self._keeps_images else self._images
 
     def of_object(self, one: ExportedObject) -> int:
         """The id of the next object."""
@@ -198,7 +198,7 @@ def _is_new(seen: set[tuple[str, str, int]], number: tuple[str, str, int]) -> bo
     return is_new
 
 
-def _picture_number(item: Any) -> int:
+def _image_number(item: Any) -> int:
     number = item.attributes.get("id")
     return number if isinstance(number, int) else -1
 

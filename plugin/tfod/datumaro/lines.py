@@ -34,7 +34,7 @@ try:
 except ImportError:
     from datumaro.components.converter import Converter as Exporter
 
-from tfod.detection.picture import EXTENSION_OF_FORMAT, sniff_format
+from tfod.detection.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.tfrecord.naming import split_extension
 
 AnnotationType = annotation.AnnotationType
@@ -53,15 +53,15 @@ __all__ = [
     "encode_image",
     "errors",
     "extension_of",
+    "image_bytes",
     "image_from_bytes",
     "image_from_file",
     "image_from_pixels",
+    "image_path",
     "image_without_data",
     "make_boxes",
     "make_item",
     "mask_to_polygons",
-    "picture_bytes",
-    "picture_path",
     "round_points",
 ]
 
@@ -73,7 +73,7 @@ def make_boxes(
     labels: Sequence[int | None],
     attributes: Sequence[dict[str, Any]],
 ) -> list[Any]:
-    """Make the boxes of a picture from corners in pixels: left, top, right, bottom each.
+    """Make the boxes of an image from corners in pixels: left, top, right, bottom each.
 
     The corners must have been through :func:`round_points`. Datumaro's constructor rounds and
     validates each box by itself, which is half of an import's time. Here the fields are set
@@ -145,11 +145,11 @@ _has_known_item_fields = {field.name for field in attr.fields(DatasetItem)} == {
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
-    """An encoded picture, loaded when it is asked for.
+    """An encoded image, loaded when it is asked for.
 
     Args:
         data: a callable that returns the bytes and ignores its arguments.
-        path: the picture's relative name with its extension.
+        path: the image's relative name with its extension.
         size: height and width in pixels.
     """
     if hasattr(Image, "from_bytes"):
@@ -158,28 +158,28 @@ def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
 
 
 def image_from_file(path: str, size: Size | None) -> Any:
-    """A picture on disk."""
+    """An image on disk."""
     if hasattr(Image, "from_file"):
         return Image.from_file(path=path, size=size)
     return Image(path=path, size=size)
 
 
 def image_from_pixels(data: Any, extension: str, size: Size | None) -> Any:
-    """A picture whose pixels (BGR) a callable returns."""
+    """An image whose pixels (BGR) a callable returns."""
     if hasattr(Image, "from_numpy"):
         return Image.from_numpy(data=data, ext=extension, size=size)
     return Image(data=data, ext=extension, size=size)
 
 
 def image_without_data(extension: str, size: Size) -> Any:
-    """A picture of which only the size is known. Has no path: it must not find a file by it."""
+    """An image of which only the size is known. Has no path: it must not find a file by it."""
     if hasattr(Image, "from_numpy"):
         return Image.from_numpy(data=None, ext=extension, size=size)
     return Image(ext=extension, size=size)
 
 
-def picture_path(media: Any) -> str:
-    """The path of a picture that is a file on disk; '' for any other."""
+def image_path(media: Any) -> str:
+    """The path of an image that is a file on disk; '' for any other."""
     kind = type(media)
     if kind.__name__ == "ImageFromFile":
         return str(media.path)
@@ -188,8 +188,8 @@ def picture_path(media: Any) -> str:
     return str(media.path) if kind is Image and loader is load_image else ""
 
 
-def picture_bytes(media: Any) -> bytes | None:
-    """The encoded bytes that a picture has; None when it only has pixels, or nothing.
+def image_bytes(media: Any) -> bytes | None:
+    """The encoded bytes that an image has; None when it only has pixels, or nothing.
 
     Raises:
         OSError: the file that it is cannot be read.
@@ -198,7 +198,7 @@ def picture_bytes(media: Any) -> bytes | None:
         return _as_bytes(media.get_bytes())
     if type(media).__name__ == "ImageFromBytes":
         return _as_bytes(media.bytes)
-    path = picture_path(media)
+    path = image_path(media)
     if not path or not media.has_data:
         return None
     with open(path, "rb") as file:
@@ -206,7 +206,7 @@ def picture_bytes(media: Any) -> bytes | None:
 
 
 def extension_of(media: Any, data: bytes | None) -> str:
-    """A picture's extension: its own, or what its bytes say; '' when neither says."""
+    """An image's extension: its own, or what its bytes say; '' when neither says."""
     own = str(getattr(media, "ext", "") or "")
     if own or data is None:
         return own

@@ -68,7 +68,7 @@ class LazyPngMask:
         """Return the mask, bool of shape (height, width).
 
         Raises:
-            ShardError: the bytes are no picture.
+            ShardError: the bytes are no image.
         """
         pixels: Any = None
         data = self.span.read()
@@ -78,10 +78,10 @@ class LazyPngMask:
             pixels = None
         if pixels is None:
             raise ShardError(
-                "a mask cannot be decoded, its bytes are no PNG picture",
+                "a mask cannot be decoded, its bytes are no PNG image",
                 shard=self.span.shard.path,
                 offset=self.span.offset,
-                remedy="export the shard again",
+                fix="export the shard again",
             )
         pixels = np.asarray(pixels)
         # TensorFlow decodes one channel; a fourth one would be opacity.

@@ -30,7 +30,7 @@ class ImportNotes:
         self.ambiguous_label_maps: set[tuple[str, ...]] = set()
         self.empty_subsets: dict[str, list[str]] = {}
         self.odd_lengths: list[str] = []
-        self.other_pictures = 0
+        self.other_images = 0
         self._no_images = 0
         self._first_no_image = ""
         self._oddities: Counter[str] = Counter()
@@ -83,11 +83,11 @@ class ImportNotes:
             if builder.boxes_in_pixels:
                 hint = f"; {builder.boxes_in_pixels} of them look like pixels, not normalized"
             yield (
-                f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the picture "
+                f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the image "
                 f"clamped to its edge{hint}"
             )
         if builder.odd_masks:
-            yield f"{_plural(builder.odd_masks, 'mask')} of another size than the picture"
+            yield f"{_plural(builder.odd_masks, 'mask')} of another size than the image"
         if classes.contradictions:
             examples = [
                 f"'{pair.text}' with id {pair.label} ({count})"
@@ -115,10 +115,10 @@ class ImportNotes:
                 "were imported, but exports and transforms that use the image will fail (first: "
                 f"{self._first_no_image}); look at the shards with: tfod check"
             )
-        if self.other_pictures:
+        if self.other_images:
             yield (
-                f"{_plural(self.other_pictures, 'record')} with another picture than an earlier "
-                "record of the same picture number; the first was taken"
+                f"{_plural(self.other_images, 'record')} with another image than an earlier "
+                "record of the same image number; the first was taken"
             )
         for oddity, count in self._oddities.items():
             yield f"{oddity} ({_plural(count, 'record')})"

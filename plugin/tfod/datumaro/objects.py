@@ -49,7 +49,7 @@ class ExportedObject:
 
 
 class ExportedObjects(NamedTuple):
-    """The objects of one picture, as the fields of a Detection."""
+    """The objects of one image, as the fields of a Detection."""
 
     boxes: np.ndarray
     class_text: list[str]
@@ -80,7 +80,7 @@ def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
 
 
 class ObjectBuilder:
-    """Makes the objects of one picture after the other; counts what does not come along."""
+    """Makes the objects of one image after the other; counts what does not come along."""
 
     def __init__(self, classes: ExportClasses, save_masks: bool, report: ReportAnnotation) -> None:
         self._classes = classes
@@ -115,11 +115,11 @@ class ObjectBuilder:
         if self.unlabelled:
             losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
         if self.outside:
-            losses.append(f"boxes that reach outside the picture, written so: {self.outside}")
+            losses.append(f"boxes that reach outside the image, written so: {self.outside}")
         return losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
-        """Make the objects of a picture of this height and width."""
+        """Make the objects of an image of this height and width."""
         annotations = list(annotations)
         if not self._save_masks and _are_plain_boxes(annotations, size):  # nearly always
             return self._assemble(
@@ -135,7 +135,7 @@ class ObjectBuilder:
         return assembled._replace(captions=self._captions(annotations))
 
     def objects(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
-        """The objects of a picture, in pixels, and the classes of the whole picture."""
+        """The objects of an image, in pixels, and the classes of the whole image."""
         groups: dict[Any, list[Any]] = {}
         image_labels: list[ImageLabel] = []
         parts: list[ExportedObject | list[Any]] = []  # objects, and groups that make some
@@ -278,7 +278,7 @@ class ObjectBuilder:
         )
 
     def count_outside(self, rows: Sequence[Corners], size: tuple[int, int]) -> None:
-        """Count the boxes that reach outside their picture."""
+        """Count the boxes that reach outside their image."""
         boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
         self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
@@ -345,7 +345,7 @@ class ObjectBuilder:
         score = one.attributes.get("score", one.attributes.get("confidence"))
         for name in one.attributes:
             if name not in ("score", "confidence"):
-                self.not_carried_attributes[f"{name} (of a class of the picture)"] += 1
+                self.not_carried_attributes[f"{name} (of a class of the image)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tfod.detection.picture import FORMAT_OF_EXTENSION
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_layout import OptionError, parse_count, parse_size
 
@@ -18,7 +18,7 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def check_image_extension(extension: str | None) -> None:
-    """See that pictures can be encoded to an extension.
+    """See that images can be encoded to an extension.
 
     Raises:
         OptionError: they cannot.

@@ -1,4 +1,4 @@
-"""The reader: shards to a Datumaro dataset, pictures and masks left in the shard."""
+"""The reader: shards to a Datumaro dataset, images and masks left in the shard."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
 from tfod.detection.labels_file import load_classes, read_classes
-from tfod.detection.picture import DEFAULT_EXTENSION
-from tfod.detection.roles import Roles
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
-    PictureFolders,
+    ImageFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
@@ -54,8 +54,8 @@ class TfDetectionApiBase(ReadDataset):
         subset: a name for everything that is read; without it names come from the files.
         label_map: a label map file or the name of one that tfod ships; without it the ones
             beside the shards are used.
-        profile: a profile's name or file, for shards that have other keys: its roles say which
-            key holds what.
+        profile: a profile's name or file, for shards that have other keys: its field mapping
+            says which key holds what.
         ctx: Datumaro's import context: its error policy decides what happens to a box or a
             record that is wrong, its progress reporter is told the bytes that were read.
 
@@ -66,7 +66,7 @@ class TfDetectionApiBase(ReadDataset):
     NAME = "tf_detection_api"
     FIRST_ID: ClassVar[int] = 1
     """The id that the format counts classes from."""
-    ROLES: ClassVar[Roles | None] = None
+    ROLES: ClassVar[FieldMapping | None] = None
     """Which key holds what, where the format's keys are not those of the OD API."""
 
     def __init__(
@@ -80,7 +80,7 @@ class TfDetectionApiBase(ReadDataset):
     ) -> None:
         self._subset_name = subset
         with import_errors(path):
-            self._roles = _roles_of(profile) if profile else self.ROLES
+            self._field_mapping = _field_mapping_of(profile) if profile else self.ROLES
             sets = self._find_sets(path)
             super().__init__(subsets=_names(sets), ctx=ctx)
             with _paused_garbage_collection():
@@ -103,7 +103,7 @@ class TfDetectionApiBase(ReadDataset):
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
-        self._pictures: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
+        self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
         self._names_in = functools.cache(names_in_folder)
         shards = [(one.subset, path) for one in sets for path in one.paths]
         self._origin = Origin(
@@ -127,7 +127,7 @@ class TfDetectionApiBase(ReadDataset):
         self._finish()
 
     def _is_meant_to_be_empty(self, subset: str, path: str) -> bool:
-        """Our exporter notes in the label map which subsets have no pictures at all."""
+        """Our exporter notes in the label map which subsets have no images at all."""
         return shard_size(path) == 0 and subset in self._notes.empty_subsets.get(
             os.path.dirname(os.path.abspath(path)), ()
         )
@@ -180,7 +180,7 @@ class TfDetectionApiBase(ReadDataset):
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
         identity = identify(path)
-        folders = PictureFolders(path, subset, self._names_in)
+        folders = ImageFolders(path, subset, self._names_in)
         shard = _Shard(subset, identity, folders, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):
@@ -217,12 +217,12 @@ class TfDetectionApiBase(ReadDataset):
         """See whether a shard has as many records as it should, where its name tells."""
 
     def _detections(self, examples: ExampleBatch) -> Detections:
-        """What records say, by the roles of their keys."""
-        return Detections(examples, self._roles or Roles())
+        """What records say, by the field mapping."""
+        return Detections(examples, self._field_mapping or FieldMapping())
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
-        wanted = keys.KNOWN_KEYS if self._roles is None else self._roles.all_keys
+        wanted = keys.KNOWN_KEYS if self._field_mapping is None else self._field_mapping.all_keys
         there = np.zeros(len(found), bool)
         for column in (one for key in wanted for one in found.examples.columns_of(key)):
             there[column.rows] = True
@@ -234,8 +234,10 @@ class TfDetectionApiBase(ReadDataset):
         Returns:
             A ShardError where it is the first one: its whole shard is of another kind.
         """
-        if self._roles is not None:
-            return _other_keys(example, "shard of this profile", sorted(self._roles.all_keys))
+        if self._field_mapping is not None:
+            return _other_keys(
+                example, "shard of this profile", sorted(self._field_mapping.all_keys)
+            )
         return _other_keys(example, "object detection shard", _USUAL, ", …")
 
     def _read_row(self, found: Detections, row: int, more: Detection, shard: _Shard) -> None:
@@ -251,8 +253,8 @@ class TfDetectionApiBase(ReadDataset):
         on_disk = shard.folders.find(path) if path and not length else None
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
-        item, first_length = self._pictures.get(of_image, (None, length))
-        self._notes.other_pictures += first_length != length
+        item, first_length = self._images.get(of_image, (None, length))
+        self._notes.other_images += first_length != length
         if item is None:
             item_id = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
             records = found.examples.records
@@ -263,7 +265,7 @@ class TfDetectionApiBase(ReadDataset):
             item = lines.make_item(item_id, shard.subset, media, [], attributes)
             self._items.append(item)
             if image_id is not None:
-                self._pictures[of_image] = item, length
+                self._images[of_image] = item, length
             if length and found.headers[row] is None and not raw_channels(length, size):
                 self._notes.note_no_image(records.shard, records.first + row)
         where = item.id, shard.subset
@@ -276,7 +278,7 @@ class TfDetectionApiBase(ReadDataset):
     ) -> dict[str, Any]:
         filename, image_id = found.filenames[row], found.image_ids[row]
         attributes: dict[str, Any] = {}
-        if self._roles is None or self._roles.source_id is not None:
+        if self._field_mapping is None or self._field_mapping.source_id is not None:
             attributes["source_id"] = found.source_ids[row]
         if image_id is not None:
             attributes["id"] = image_id
@@ -293,7 +295,7 @@ class TfDetectionApiBase(ReadDataset):
         self, examples: ExampleBatch, row: int, item_id: tuple[str, str], reason: str
     ) -> None:
         fix = "correct it, or import with an error policy that skips it"
-        error = examples.error(row, reason, feature="image/object/bbox", remedy=fix)
+        error = examples.error(row, reason, feature="image/object/bbox", fix=fix)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
     def _finish(self) -> None:
@@ -311,7 +313,7 @@ class TfDetectionApiBase(ReadDataset):
         self._categories = make_categories(label_map, names, points, self._origin, self.FIRST_ID)
         for sentence in self._notes.sentences(self._classes, self._builder):
             _log.warning(sentence)
-        del self._builder, self._pictures  # the last batch, and what is looked up while reading
+        del self._builder, self._images  # the last batch, and what is looked up while reading
 
 
 class _Shard(NamedTuple):
@@ -319,7 +321,7 @@ class _Shard(NamedTuple):
 
     subset: str
     identity: ShardIdentity
-    folders: PictureFolders
+    folders: ImageFolders
     ids: IdMaker
 
 
@@ -327,15 +329,15 @@ _NOTHING_MORE = Detection()
 """Of records that have boxes and classes alone."""
 
 
-def _roles_of(profile: str) -> Roles:
-    """The roles of a profile, by its name or from its file.
+def _field_mapping_of(profile: str) -> FieldMapping:
+    """The field mapping of a profile, by its name or from its file.
 
     Raises:
         TfodError: there is none.
     """
     from tfod.check.profile_file import load_profile  # the checker's, and only on demand
 
-    return load_profile(profile).roles
+    return load_profile(profile).field_mapping
 
 
 def _is_label_map(path: str) -> bool:
@@ -357,7 +359,7 @@ def _other_keys(
 ) -> TfodError:
     """Why a record that holds something else is refused."""
     if not len(example):
-        return example.error("the record holds no features", remedy="export the shard again")
+        return example.error("the record holds no features", fix="export the shard again")
     there = ", ".join(sorted(example)[:6])
     more = f" and {len(example) - 6} more" if len(example) > 6 else ""
     cause = f"holds {there}{more}, but none of {', '.join(wanted)}{further}"
@@ -366,7 +368,7 @@ def _other_keys(
     return ShardError(
         f"is no {what}: its first record {cause}",
         shard=example.shard,
-        remedy="look at it with: tfod describe; other keys are read with a profile",
+        fix="look at it with: tfod describe; other keys are read with a profile",
     )
 
 

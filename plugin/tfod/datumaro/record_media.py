@@ -1,4 +1,4 @@
-"""The picture of a record for Datumaro: its size, and its media, left where the bytes are."""
+"""The image of a record for Datumaro: its size, and its media, left where the bytes are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from tfod.datumaro import lines
 from tfod.detection.columns import Detections
-from tfod.detection.picture import (
+from tfod.detection.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
-    picture_size,
+    image_size,
     sniff_format,
 )
 from tfod.tfrecord.naming import split_extension
@@ -30,13 +30,13 @@ def record_size(found: Detections, row: int, on_disk: str | None) -> tuple[int, 
     size = None
     if on_disk:
         with open(on_disk, "rb") as file:
-            size = picture_size(file.read())
+            size = image_size(file.read())
     if size is None and found.box_counts[row]:
         raise found.examples.error(
             row,
-            "the picture's size is not known (no image/height and image/width, and no picture "
+            "the image's size is not known (no image/height and image/width, and no image "
             "to take it from), so its boxes cannot be scaled",
-            remedy="write the size into the record",
+            fix="write the size into the record",
         )
     return size
 
@@ -49,7 +49,7 @@ def record_media(
     size: tuple[int, int] | None,
     on_disk: str | None,
 ) -> Any:
-    """The picture: in the shard, on disk beside it, or only its size.
+    """The image: in the shard, on disk beside it, or only its size.
 
     Args:
         head: the first 16 bytes of the encoded image; may be empty.
@@ -76,7 +76,7 @@ def record_media(
 
 
 def raw_channels(length: int, size: tuple[int, int] | None) -> int:
-    """How many channels bytes have that are pixels and no picture file; 0 when they are not."""
+    """How many channels bytes have that are pixels and no image file; 0 when they are not."""
     if size is None:
         return 0
     return next((n for n in (3, 1, 4) if length == size[0] * size[1] * n), 0)

@@ -51,7 +51,7 @@ class RoboflowLayout:
         self.folder = folder
         self.name = name
         self.lost: Counter[str] = Counter()
-        self.pictures: Counter[str] = Counter()
+        self.images: Counter[str] = Counter()
         self.boxes: Counter[str] = Counter()
 
     @property
@@ -77,9 +77,9 @@ class RoboflowLayout:
         return found
 
     def encode(self, detection: Detection, subset: str) -> bytes:
-        """Encode a picture as Roboflow does: its eleven keys, in alphabetical order."""
+        """Encode an image as Roboflow does: its eleven keys, in alphabetical order."""
         self._count_lost(detection)
-        self.pictures[subset] += 1
+        self.images[subset] += 1
         self.boxes[subset] += len(detection.boxes)
         features = {
             keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
@@ -108,17 +108,15 @@ class RoboflowLayout:
         if detection.keypoints is not None:
             lost["keypoints"] += int((detection.keypoints.visibility > 0).sum())
         if detection.image_labels:
-            lost["classes of a picture"] += len(detection.image_labels)
+            lost["classes of an image"] += len(detection.image_labels)
         if detection.captions:
             lost["captions"] += len(detection.captions)
-        of_picture = {**detection.image_attributes, **detection.image_extra}
+        of_image = {**detection.image_attributes, **detection.image_extra}
         lost.update(
-            f"{name} (of the picture)"
-            for name, value in of_picture.items()
-            if value not in SAY_NOTHING
+            f"{name} (of the image)" for name, value in of_image.items() if value not in SAY_NOTHING
         )
         if detection.source_id not in (None, detection.filename):
-            lost["source_id (of the picture)"] += 1
+            lost["source_id (of the image)"] += 1
 
 
 class RoboflowSets(ShardSets):
@@ -162,7 +160,7 @@ class RoboflowSets(ShardSets):
     def _note(self) -> str:
         """What the export is and who made it, in the file where Roboflow says that."""
         layout = self._layout
-        total = sum(layout.pictures.values())
+        total = sum(layout.images.values())
         lines = [
             f"{layout.name}: {total} images",
             "",
@@ -170,14 +168,14 @@ class RoboflowSets(ShardSets):
             "Roboflow has not made these files.",
             "",
         ]
-        for subset, pictures in layout.pictures.items():
+        for subset, images in layout.images.items():
             boxes = layout.boxes[subset]
-            lines.append(f"{layout.folder_of(subset)}/: {pictures} images, {boxes} boxes")
+            lines.append(f"{layout.folder_of(subset)}/: {images} images, {boxes} boxes")
         lines += ["", "Classes and their ids:"]
         lines += [f"{item.id} {item.class_name}" for item in self._classes.items]
         lines += [
             "",
-            "Boxes only. Pictures have the names, the bytes and the sizes that they came with:",
+            "Boxes only. Images have the names, the bytes and the sizes that they came with:",
             "nothing was resized or augmented.",
         ]
         return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What all our exporters share: options of pictures, files that appear together, losses told."""
+"""What all our exporters share: options of images, files that appear together, losses told."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 from tfod.datumaro import lines
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.folder import LABEL_MAP_FILE, ShardSets, SubsetWriter, our_shards
+from tfod.datumaro.images import ImageEncoder
 from tfod.datumaro.options import check_image_extension
-from tfod.datumaro.pictures import PictureEncoder
+from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import load_classes
-from tfod.detection.picture import DEFAULT_EXTENSION
 from tfod.errors import TfodError
 from tfod.tfrecord.publishing import recover
 from tfod.tfrecord.shard_layout import OptionError
@@ -32,8 +32,8 @@ class ShardExporter(lines.Exporter):
         extractor: the dataset.
         save_dir: the folder to write to.
         label_map: take the class ids from this label map (a file or a name that tfod ships).
-        save_media: put the pictures into the shards (``save_images`` is its old name).
-        image_ext: re-encode pictures to this extension.
+        save_media: put the images into the shards (``save_images`` is its old name).
+        image_ext: re-encode images to this extension.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
@@ -74,7 +74,7 @@ class ShardExporter(lines.Exporter):
             raise lines.errors.DatasetExportError(str(error)) from error
         self._label_map = label_map
         self._stale: set[str] = set()
-        self._pictures = PictureEncoder(self._save_media, self._image_ext, self._default_image_ext)
+        self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
 
     @abstractmethod
     def _payloads(self, item: Any) -> Iterable[bytes]:

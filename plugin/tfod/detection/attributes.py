@@ -26,7 +26,7 @@ _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 def is_attribute_value(value: Any) -> bool:
     """Whether a value can be an attribute: anything that JSON can say."""
-    if type(value) in _PLAIN:  # nearly always, and many times a picture
+    if type(value) in _PLAIN:  # nearly always, and many times an image
         return True
     try:
         json.dumps(value)

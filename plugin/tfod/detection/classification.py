@@ -1,4 +1,4 @@
-"""Pictures with one label: the records of the profiles image_classification and image_label.
+"""Images with one label: the records of the profiles image_classification and image_label.
 
 Sources: tensorflow.org/tutorials/load_data/tfrecord (``image_example``) for the first; the second
 is what many scripts write.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from tfod.detection.picture import read_picture_header
+from tfod.detection.image import read_image_header
 from tfod.example.example import bytes_feature, encode_example, int64_feature
 
 
@@ -19,23 +19,23 @@ class LabelProfile(str, enum.Enum):
     IMAGE_LABEL = "image_label"
 
 
-def encode_labelled_picture(
+def encode_labelled_image(
     profile: LabelProfile, encoded: bytes, filename: str, size: tuple[int, int], label: int
 ) -> bytes:
-    """A serialized Example of a picture and its label, keys in the order of the profile.
+    """A serialized Example of an image and its label, keys in the order of the profile.
 
-    ``filename`` is a feature that neither profile has: without it the picture's name would be
+    ``filename`` is a feature that neither profile has: without it the image's name would be
     lost. TensorFlow leaves it out where it is not asked for.
 
     Args:
         profile: which keys to write.
-        encoded: the picture file's bytes.
+        encoded: the image file's bytes.
         filename: its name.
         size: height and width in pixels.
         label: its class, counted from 0; -1 for none.
     """
     height, width = (int64_feature([side]) for side in size)
-    channels = int64_feature([picture_channels(encoded)])
+    channels = int64_feature([image_channels(encoded)])
     number, image = int64_feature([label]), bytes_feature([encoded])
     name = bytes_feature([filename.encode()])
     if profile is LabelProfile.IMAGE_LABEL:
@@ -61,7 +61,7 @@ def encode_labelled_picture(
     )
 
 
-def picture_channels(encoded: bytes) -> int:
-    """Channels of a picture by its header: what TensorFlow decodes it to; 3 where none says."""
-    header = read_picture_header(encoded, 0, len(encoded))
+def image_channels(encoded: bytes) -> int:
+    """Channels of an image by its header: what TensorFlow decodes it to; 3 where none says."""
+    header = read_image_header(encoded, 0, len(encoded))
     return header.channels if header else 3

@@ -19,16 +19,16 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.picture import PictureHeader, read_picture_header
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.image import ImageHeader, read_image_header
 from tfod.detection.problems import DetectionProblem, find_problems
-from tfod.detection.roles import Roles
 from tfod.detection.row import ExtraError, attributes_of, detection_of
 from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
-OD_API = Roles()
+OD_API = FieldMapping()
 _USUAL_KEYS = {
     **OD_API.by_name,
     "image_class_text": keys.IMAGE_CLASS_TEXT,
@@ -36,7 +36,7 @@ _USUAL_KEYS = {
     "area": keys.AREA,
 }
 # Those that a mapping has unless it says that it has not.
-_FIRST_ROLES = frozenset(role for role, key in OD_API.by_name.items() if key)
+_FIRST_FIELD_MAPPING = frozenset(role for role, key in OD_API.by_name.items() if key)
 
 
 class Detections(Sequence[Detection]):
@@ -51,7 +51,7 @@ class Detections(Sequence[Detection]):
     def __init__(
         self,
         examples: ExampleBatch,
-        mapping: Roles = OD_API,
+        mapping: FieldMapping = OD_API,
         repeating: Collection[str] = (),
     ) -> None:
         self.examples = examples
@@ -187,11 +187,11 @@ class Detections(Sequence[Detection]):
         return found
 
     @cached_property
-    def headers(self) -> list[PictureHeader | None]:
+    def headers(self) -> list[ImageHeader | None]:
         """What the header of each encoded image says; None where there is none."""
         buffer = self.examples.buffer
         return [
-            read_picture_header(buffer, start, end) if end > start else None
+            read_image_header(buffer, start, end) if end > start else None
             for start, end in self.encoded.tolist()
         ]
 
@@ -205,7 +205,7 @@ class Detections(Sequence[Detection]):
         found = np.array([(h or 0, w or 0) for h, w in sizes], np.int64).reshape(-1, 2)
         for row in np.flatnonzero((found <= 0).any(axis=1)).tolist():
             start, end = self.encoded[row].tolist()
-            header = read_picture_header(self.examples.buffer, start, end) if end > start else None
+            header = read_image_header(self.examples.buffer, start, end) if end > start else None
             found[row] = (header.height, header.width) if header else (0, 0)
         return found
 
@@ -303,7 +303,7 @@ class Detections(Sequence[Detection]):
         found = self._first_problems.get(row)
         if refusal is not None or found is None:
             return refusal
-        return self.examples.error(row, found.cause, feature=found.key, remedy=found.remedy)
+        return self.examples.error(row, found.cause, feature=found.key, fix=found.fix)
 
     @cached_property
     def unreadable_extras(self) -> dict[int, str]:
@@ -422,7 +422,7 @@ def _lenient(value: bytes) -> str:
 
 
 @functools.lru_cache(16)
-def usual_keys(mapping: Roles) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
+def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
     """Usual key of each role to its own; keys looked at otherwise, or not at all; all own keys."""
     if mapping == OD_API:
         return {}, frozenset(), frozenset()
@@ -436,7 +436,7 @@ def usual_keys(mapping: Roles) -> tuple[dict[str, str], frozenset[str], frozense
             hidden += [own] if own else []
         elif own:
             names[usual] = own
-        elif role in _FIRST_ROLES:  # the format has none, whatever is under the usual key
+        elif role in _FIRST_FIELD_MAPPING:  # the format has none, whatever is under the usual key
             hidden.append(usual)
     if len(mapping.box) == len(keys.BOX):
         names.update(zip(keys.BOX, mapping.box, strict=True))

@@ -53,7 +53,7 @@ class Description:
     keys: dict[str, KeySummary] = field(default_factory=dict)
     class_text: Counter[str] = field(default_factory=Counter)
     class_label: Counter[int] = field(default_factory=Counter)
-    picture_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
 
     def feature_description(self) -> FeatureDescription:
@@ -106,7 +106,7 @@ def _add(found: Description, examples: ExampleBatch) -> None:
     sides = (single_values(examples.column(key, Kind.INT64)) for key in (keys.HEIGHT, keys.WIDTH))
     heights, widths = (dict(zip(*map(np.ndarray.tolist, side), strict=True)) for side in sides)
     both = (row for row in heights if row in widths)
-    found.picture_sizes.update((heights[row], widths[row]) for row in both)
+    found.image_sizes.update((heights[row], widths[row]) for row in both)
 
 
 def _count_texts(counts: Counter[str], column: Column) -> None:
@@ -144,7 +144,7 @@ def _lines(found: Description) -> Iterator[str]:
         if summary.longest != summary.shortest:
             values += f"..{summary.longest}"
         yield f"{key:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
-    sizes = Counter({f"{h} x {w}": n for (h, w), n in found.picture_sizes.items()})
+    sizes = Counter({f"{h} x {w}": n for (h, w), n in found.image_sizes.items()})
     texts = Counter({repr(text): n for text, n in found.class_text.items()})
     formats = Counter({repr(text): n for text, n in found.formats.items()})
     labels = Counter({str(label): n for label, n in found.class_label.items()})

@@ -1,7 +1,7 @@
-"""A Detection: what one record says about one picture, typed.
+"""A Detection: what one record says about one image, typed.
 
-Boxes are normalized to the picture's size: ``xmin, ymin, xmax, ymax`` in 0..1, x to the right and
-y down, half-open (an object that fills the picture is 0, 0, 1, 1).
+Boxes are normalized to the image's size: ``xmin, ymin, xmax, ymax`` in 0..1, x to the right and
+y down, half-open (an object that fills the image is 0, 0, 1, 1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_BOXES = np.zeros((0, 4), "<f4")
 
 @dataclass(frozen=True)
 class Keypoints:
-    """The keypoints of a picture's objects.
+    """The keypoints of an image's objects.
 
     Attributes:
         xy: normalized coordinates, x before y, float32 of shape (objects, points, 2).
@@ -35,7 +35,7 @@ class Keypoints:
 
 @dataclass(frozen=True)
 class PngMask:
-    """An object's mask: a one-channel PNG of the picture's size, above 0 where the object is.
+    """An object's mask: a one-channel PNG of the image's size, above 0 where the object is.
 
     ``offset`` is the byte of the uncompressed shard at which ``data`` starts; -1 when it has
     not come from a shard.
@@ -47,7 +47,7 @@ class PngMask:
 
 @dataclass(frozen=True)
 class ImageLabel:
-    """A class of the whole picture; confidence 1 is present, 0 is verified to be absent."""
+    """A class of the whole image; confidence 1 is present, 0 is verified to be absent."""
 
     text: str | None
     label: int | None
@@ -56,12 +56,12 @@ class ImageLabel:
 
 @dataclass(frozen=True)
 class Detection:
-    """One picture with its objects. None is a key that the record does not have.
+    """One image with its objects. None is a key that the record does not have.
 
     Attributes:
         filename, source_id, format, sha256: texts as the record has them.
-        height, width: pixels, of the picture as it is encoded.
-        encoded: the picture file's bytes, a view into the record's buffer when read.
+        height, width: pixels, of the image as it is encoded.
+        encoded: the image file's bytes, a view into the record's buffer when read.
         encoded_offset: byte of the uncompressed shard at which they start; -1 otherwise.
         boxes: float32 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
         class_text, class_label: n names and ids.
@@ -69,10 +69,10 @@ class Detection:
         numerical_masks: the other way to write masks: float32 of shape (n, height, width).
         keypoints: see :class:`Keypoints`.
         attributes: name to n values, for example ``{"difficult": [0, 1]}``.
-        image_labels: classes of the whole picture.
-        captions: texts about the whole picture.
-        image_attributes: name to a list of class ids of the whole picture.
-        image_extra: name to value, of whatever else belongs to the whole picture.
+        image_labels: classes of the whole image.
+        captions: texts about the whole image.
+        image_attributes: name to a list of class ids of the whole image.
+        image_extra: name to value, of whatever else belongs to the whole image.
         unread_keys: features that mean nothing to tfod.
         oddities: what was read with a liberty, as short sentences without place.
     """

@@ -36,7 +36,7 @@ KEYPOINT_NUM: Final = "image/object/keypoint/num"
 KEYPOINT_TEXT: Final = "image/object/keypoint/text"
 
 CAPTION: Final = "image/caption"
-"""Texts about the whole picture. Source: official/vision/data/create_coco_tf_record.py."""
+"""Texts about the whole image. Source: official/vision/data/create_coco_tf_record.py."""
 
 IMAGE_CLASS_TEXT: Final = "image/class/text"
 IMAGE_CLASS_LABEL: Final = "image/class/label"
@@ -101,7 +101,7 @@ IMAGE_ATTRIBUTES: Final = {
     "neg_category_ids": "image/neg_category_ids",
     "not_exhaustive_category_ids": "image/not_exhaustive_category_ids",
 }
-"""LVIS: lists of class ids that hold for the whole picture, by attribute name."""
+"""LVIS: lists of class ids that hold for the whole image, by attribute name."""
 
 KNOWN_KEYS: Final = frozenset(
     [ENCODED, FORMAT, FILENAME, SOURCE_ID, SHA256, HEIGHT, WIDTH]

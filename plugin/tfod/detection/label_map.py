@@ -42,7 +42,7 @@ _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2
 # from their first one alone, or a million of them would be looked at a million times.
 _BRACE = re.compile(r"(?<!\s)(\s*)\{")
 _LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
-EMPTY_SUBSETS = "subsets without pictures:"
+EMPTY_SUBSETS = "subsets without images:"
 """Begins the comment in a label map that names subsets whose shards are empty on purpose."""
 
 

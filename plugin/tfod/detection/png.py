@@ -1,4 +1,4 @@
-"""Masks as PNG pictures, written without a picture library."""
+"""Masks as PNG images, written without an image library."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class DetectionProblem:
         wrong: what.
         key: the feature key as the record has it; a common prefix where several are concerned.
         cause: the same as a sentence of an error message, without the key.
-        remedy: what the user can do; may be empty.
+        fix: what the user can do; may be empty.
         value: what is there in place of what was expected.
     """
 
@@ -67,7 +67,7 @@ class DetectionProblem:
     wrong: Wrong
     key: str | None
     cause: str
-    remedy: str = ""
+    fix: str = ""
     value: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -149,9 +149,9 @@ def pixel_boxes_without_size(column: Column, sizes: np.ndarray) -> Iterator[Dete
             row,
             Wrong.PIXEL_SIZE,
             column.key,
-            "is in pixels, and the picture's size is not known (neither from the record nor from "
-            "the picture's header)",
-            "write the size into the record, or give its keys the roles height and width",
+            "is in pixels, and the image's size is not known (neither from the record nor from "
+            "the image's header)",
+            "write the size into the record, or give its keys the field_mapping height and width",
         )
 
 

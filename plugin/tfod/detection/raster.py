@@ -14,11 +14,11 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
     """The pixels inside a polygon, which may cross itself (even-odd).
 
     So a box from 10 to 20 is the pixels 10 to 19. A polygon so thin that no pixel's centre is in
-    it is the one pixel nearest to its middle, as far as that is in the picture.
+    it is the one pixel nearest to its middle, as far as that is in the image.
 
     Args:
         points: x, y, x, y, … in pixels; at least one pair.
-        size: height and width of the picture.
+        size: height and width of the image.
 
     Returns:
         bool of shape (height, width).
@@ -50,7 +50,7 @@ def fill_box(corners: Corners, size: tuple[int, int]) -> np.ndarray:
 
     Args:
         corners: left, top, right, bottom in pixels.
-        size: height and width of the picture.
+        size: height and width of the image.
 
     Returns:
         bool of shape (height, width).
@@ -81,7 +81,7 @@ def ellipse_outline(
         cy: its centre.
         rx: half its width before it is turned.
         ry: half its height before it is turned.
-        degrees: how far it is turned, clockwise as pictures have y down.
+        degrees: how far it is turned, clockwise as images have y down.
     """
     turn = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
     return turned(rx * np.cos(turn), ry * np.sin(turn), (cx, cy), degrees)

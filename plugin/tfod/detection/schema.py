@@ -79,9 +79,9 @@ def _many(kind: Kind, meaning: str) -> FeatureSpec:
     return FeatureSpec(kind, None, None, meaning)
 
 
-_ENCODED = _one(Kind.BYTES, "the picture file's bytes, JPEG or PNG")
+_ENCODED = _one(Kind.BYTES, "the image file's bytes, JPEG or PNG")
 _FORMAT = _one(Kind.BYTES, "jpeg or png")
-_FILENAME = _one(Kind.BYTES, "the picture's file name")
+_FILENAME = _one(Kind.BYTES, "the image's file name")
 _HEIGHT = _one(Kind.INT64, "pixels")
 _WIDTH = _one(Kind.INT64, "pixels")
 _OBJECTS: FeatureDescription = {
@@ -95,7 +95,7 @@ _OBJECTS: FeatureDescription = {
 
 CVAT: FeatureDescription = {
     keys.FILENAME: _FILENAME,
-    keys.SOURCE_ID: _one(Kind.BYTES, "the picture's id"),
+    keys.SOURCE_ID: _one(Kind.BYTES, "the image's id"),
     keys.HEIGHT: _HEIGHT,
     keys.WIDTH: _WIDTH,
     **_OBJECTS,
@@ -107,7 +107,7 @@ TF_DETECTION_API: FeatureDescription = {
     keys.FORMAT: _one(Kind.BYTES, _FORMAT.meaning, b"jpeg"),
     keys.FILENAME: _one(Kind.BYTES, _FILENAME.meaning, b""),
     keys.SHA256: _one(Kind.BYTES, "SHA-256 of image/encoded in lower-case hexadecimal", b""),
-    keys.SOURCE_ID: _one(Kind.BYTES, "the picture's id, unique in the dataset", b""),
+    keys.SOURCE_ID: _one(Kind.BYTES, "the image's id, unique in the dataset", b""),
     keys.HEIGHT: _one(Kind.INT64, "pixels", 1),
     keys.WIDTH: _one(Kind.INT64, "pixels", 1),
     **_OBJECTS,
@@ -117,7 +117,7 @@ TF_DETECTION_API: FeatureDescription = {
         if attribute.name in ("difficult", "is_crowd", "group_of", "area", "weight")
     },
 }
-"""Ready to train: what the OD API's decoder reads, with its defaults, picture required.
+"""Ready to train: what the OD API's decoder reads, with its defaults, image required.
 
 Masks are left out, since one key may hold PNGs or numbers; so are truncated, occluded and view,
 which writers spell differently (KITTI's truncated is a float) and the decoder does not read.
@@ -136,26 +136,26 @@ ROBOFLOW: FeatureDescription = {
 OPEN_IMAGES: FeatureDescription = {
     keys.ENCODED: _ENCODED,
     keys.FILENAME: _FILENAME,
-    keys.SOURCE_ID: _one(Kind.BYTES, "id of the picture in Open Images, hexadecimal"),
+    keys.SOURCE_ID: _one(Kind.BYTES, "id of the image in Open Images, hexadecimal"),
     **_OBJECTS,
     **{
         attribute.key: _many(Kind.INT64, f"{attribute.name} of each object")
         for attribute in keys.OBJECT_ATTRIBUTES
         if attribute.name in ("group_of", "occluded", "truncated", "depiction")
     },
-    keys.IMAGE_CLASS_TEXT: _many(Kind.BYTES, "classes of the whole picture, by name"),
-    keys.IMAGE_CLASS_LABEL: _many(Kind.INT64, "classes of the whole picture, by id"),
+    keys.IMAGE_CLASS_TEXT: _many(Kind.BYTES, "classes of the whole image, by name"),
+    keys.IMAGE_CLASS_LABEL: _many(Kind.INT64, "classes of the whole image, by id"),
 }
 """What create_oid_tf_record.py writes: neither format nor size."""
 
 KERAS_COCO: FeatureDescription = {
     "image": _ENCODED,
-    "path": _one(Kind.BYTES, "path of the picture file"),
+    "path": _one(Kind.BYTES, "path of the image file"),
     "area": _one(Kind.FLOAT, "area of the object in pixels"),
     "bbox": _many(Kind.FLOAT, "x, y, width, height of the box in pixels"),
     "category_id": _one(Kind.INT64, "COCO's class id"),
     "id": _one(Kind.INT64, "id of the annotation"),
-    "image_id": _one(Kind.INT64, "id of the picture"),
+    "image_id": _one(Kind.INT64, "id of the image"),
 }
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
@@ -172,19 +172,19 @@ IMAGE_CLASSIFICATION: FeatureDescription = {
     "height": _HEIGHT,
     "width": _WIDTH,
     "depth": _one(Kind.INT64, "channels"),
-    "label": _one(Kind.INT64, "class of the picture"),
+    "label": _one(Kind.INT64, "class of the image"),
     "image_raw": _ENCODED,
 }
-"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with pictures."""
+"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with images."""
 
 IMAGE_LABEL: FeatureDescription = {
     "width": _WIDTH,
     "height": _HEIGHT,
     "channels": _one(Kind.INT64, "channels"),
-    "label": _one(Kind.INT64, "class of the picture"),
-    "image": _one(Kind.BYTES, "the picture file's bytes, or its raw pixels"),
+    "label": _one(Kind.INT64, "class of the image"),
+    "image": _one(Kind.BYTES, "the image file's bytes, or its raw pixels"),
 }
-"""A picture and one label, as many scripts write them."""
+"""An image and one label, as many scripts write them."""
 
 PROFILES: Mapping[str, FeatureDescription] = {
     "cvat": CVAT,

@@ -284,7 +284,7 @@ class ExampleBatch:
         return columns, numbers[order], splits
 
     def error(
-        self, row: int, cause: str, *, feature: str | None = None, remedy: str = ""
+        self, row: int, cause: str, *, feature: str | None = None, fix: str = ""
     ) -> RecordError:
         """An error that names one of the records."""
         records = self.records
@@ -294,7 +294,7 @@ class ExampleBatch:
             record=records.first + row,
             offset=int(records.offsets[row]),
             feature=feature,
-            remedy=remedy,
+            fix=fix,
         )
 
     def refusal(self, row: int) -> RecordError | None:

@@ -95,10 +95,10 @@ class Example:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def error(self, cause: str, *, feature: str | None = None, remedy: str = "") -> RecordError:
+    def error(self, cause: str, *, feature: str | None = None, fix: str = "") -> RecordError:
         """An error that names this record."""
         feature = self._own_keys.get(feature, feature) if feature else None
-        return self.batch.error(self.row, cause, feature=feature, remedy=remedy)
+        return self.batch.error(self.row, cause, feature=feature, fix=fix)
 
     def kind(self, key: str) -> Kind | None:
         """Which list the feature holds; None when the key is absent or holds no list at all."""
@@ -157,7 +157,7 @@ class Example:
             raise self.error(
                 f"is {found.kind.value if found.kind else 'nothing'}, expected {wanted.value}",
                 feature=key,
-                remedy="write the shard again with the right type",
+                fix="write the shard again with the right type",
             )
         return Column.empty(key, wanted, 1).values
 

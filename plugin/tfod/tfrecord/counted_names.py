@@ -2,7 +2,7 @@
 
 That is how the Keras recipe calls its files. Google's codelabs for TPUs and the data sets of Kaggle
 do it too: ``flowers00-230.tfrec``, ``train/00-512x512-798.tfrec`` (the number of the file, the size
-of the pictures, the number of records).
+of the images, the number of records).
 """
 
 from __future__ import annotations

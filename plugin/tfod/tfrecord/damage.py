@@ -13,8 +13,8 @@ HEADER_BYTES = 12  # length and its checksum
 _AGAIN = "download or export the shard again"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it first"),
-    (b"\xff\xd8\xff", "a JPEG picture", "pass the shard, not the picture"),
-    (b"\x89PNG", "a PNG picture", "pass the shard, not the picture"),
+    (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
+    (b"\x89PNG", "a PNG image", "pass the shard, not the image"),
     (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
     (b"<!DOCTYPE", "an HTML page", "download the raw file, not the page about it"),
     (b"<!doctype", "an HTML page", "download the raw file, not the page about it"),
@@ -51,7 +51,7 @@ class Damage:
         kind: what kind it is.
         shard: path or name of the file.
         cause: what is wrong, without a full stop.
-        remedy: what the user can do.
+        fix: what the user can do.
         record: number of the damaged record, from 0; None when the whole file is concerned.
         offset: byte at which it starts in the uncompressed file; None likewise.
         skipped: bytes that were passed over to find the next plausible record, or the end.
@@ -61,7 +61,7 @@ class Damage:
     kind: DamageKind
     shard: str
     cause: str
-    remedy: str
+    fix: str
     record: int | None = None
     offset: int | None = None
     skipped: int = 0
@@ -74,7 +74,7 @@ class Damage:
             shard=self.shard,
             record=self.record,
             offset=self.offset,
-            remedy=self.remedy,
+            fix=self.fix,
         )
 
 
@@ -95,10 +95,10 @@ def empty_file(shard: str) -> Damage:
 def looks_like(head: bytes) -> tuple[str, str] | None:
     """What a file that is no shard is instead, by its first bytes, and what to do with it."""
     text = head.lstrip()
-    for signature, what, remedy in _SIGNATURES:
+    for signature, what, fix in _SIGNATURES:
         # A damaged length may begin with any byte, but it has zeros; text has none.
         if text.startswith(signature) and (len(signature) > 1 or b"\0" not in head):
-            return what, remedy
+            return what, fix
     return None
 
 

@@ -1,7 +1,7 @@
-"""File names in records, and the names that pictures get from them.
+"""File names in records, and the names that images get from them.
 
-Names in the wild are full paths of somebody's disk, Windows paths, duplicates, or missing. A
-picture's id is made from them so that it is relative, harmless as a path, and unique.
+Names in the wild are full paths of somebody's disk, Windows paths, duplicates, or missing. An
+image's id is made from them so that it is relative, harmless as a path, and unique.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def split_extension(path: str) -> tuple[str, str]:
 
 @dataclass
 class IdMaker:
-    """Gives every picture of a subset an id of its own.
+    """Gives every image of a subset an id of its own.
 
     ``1.jpg`` becomes ``1``; a ``1.png`` beside it becomes ``1.png``; another record of the same
     file name becomes ``1~2``.
@@ -76,8 +76,8 @@ def is_id_of(item_id: str, filename: str) -> bool:
     return item_id in (root, path) or re.fullmatch(re.escape(root) + r"~\d+", item_id) is not None
 
 
-class PictureFolders:
-    """Looks up the pictures of annotation-only shards: beside the shard, and in ``images``.
+class ImageFolders:
+    """Looks up the images of annotation-only shards: beside the shard, and in ``images``.
 
     Args:
         shard: path of the shard.
@@ -109,7 +109,7 @@ class PictureFolders:
         self._all_names = frozenset().union(*self._names.values())
 
     def find(self, path: str) -> str | None:
-        """The path of the picture on disk; None when it is not there.
+        """The path of the image on disk; None when it is not there.
 
         Args:
             path: a safe relative path (:func:`safe_relative_path`).

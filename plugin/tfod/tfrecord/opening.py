@@ -91,7 +91,7 @@ def shard_size(path: str) -> int:
                 raise ShardError(
                     "has a length that its server does not say",
                     shard=path,
-                    remedy="copy it here first",
+                    fix="copy it here first",
                 )
             return size
     member = zip_member(path)

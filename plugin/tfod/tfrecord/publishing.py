@@ -159,7 +159,7 @@ def require_published(path: str) -> None:
             "a program was killed while the files that it wrote to this folder took their names, "
             "and some are missing",
             shard=folder,
-            remedy="write to the folder again, which first puts back what was there",
+            fix="write to the folder again, which first puts back what was there",
         )
 
 
@@ -196,7 +196,7 @@ def _rename(old: str, new: str) -> None:
     try:
         os.replace(old, new)
     except PermissionError:
-        # Windows, where the file is kept open for pictures that were read from it?
+        # Windows, where the file is kept open for images that were read from it?
         importlib.import_module("tfod.tfrecord.shard_file").close_files()
         os.replace(old, new)
 

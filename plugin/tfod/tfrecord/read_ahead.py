@@ -312,13 +312,13 @@ class ReadAhead:
 
     def _give_up(self, error: Exception) -> NoReturn:
         if self._is_open:
-            what, remedy = _LOST if is_final(error) else ("reading stopped", WHEN_WELL)
-            raise self._error(what, remedy, errno.EIO)
+            what, fix = _LOST if is_final(error) else ("reading stopped", WHEN_WELL)
+            raise self._error(what, fix, errno.EIO)
         found = remote_error(self._url, error)
         number = errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO
         raise RemoteReadError(number, found.reason, self._url)
 
-    def _error(self, what: str, remedy: str, number: int) -> RemoteReadError:
+    def _error(self, what: str, fix: str, number: int) -> RemoteReadError:
         """The error that says how far it came."""
         text = what
         if self._is_open:
@@ -328,7 +328,7 @@ class ReadAhead:
             times = "once" if self._tried == 1 else f"{self._tried} times"
             what_follows = "what follows" if self._is_open else "it"
             text += f", {what_follows} was tried {times} ({self._reason})"
-        return RemoteReadError(number, f"{text}; {remedy}", self._url)
+        return RemoteReadError(number, f"{text}; {fix}", self._url)
 
     def _note_bytes(self, are_new: bool) -> None:
         self._last_heard = time.monotonic()

@@ -182,7 +182,7 @@ def read_records(
         max_record_bytes: larger records are a damage, passed over and never held in memory.
 
     Raises:
-        ShardError: at the first defect of the framing, with record, byte and remedy. Unlike
+        ShardError: at the first defect of the framing, with record, byte and fix. Unlike
             TensorFlow, this includes a file that ends inside a record's header, and a file of
             zero bytes that is not one of a numbered set (of such a set it has no records).
         OSError: the file, or the URL, cannot be opened or read.

@@ -46,15 +46,15 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
         return RemoteError(url, f"needs a package ({reason}); {how_to_install('remote')}")
     if isinstance(error, FileNotFoundError):
         known = f" ({reason})" if "bucket does not exist" in reason else ""
-        remedy = "see whether the address is right"
-        return RemoteError(url, f"is not there{known}; {remedy}", is_closed=True)
+        fix = "see whether the address is right"
+        return RemoteError(url, f"is not there{known}; {fix}", is_closed=True)
     if _is_loop(error):
-        remedy = "see whether the address is right, or asks for a login"
-        return RemoteError(url, f"is redirected again and again; {remedy}", is_closed=True)
+        fix = "see whether the address is right, or asks for a login"
+        return RemoteError(url, f"is redirected again and again; {fix}", is_closed=True)
     if _is_forbidden(error):
         hint = _CREDENTIALS.get(protocol.rpartition("::")[2])
-        remedy = f"; {hint}" if hint else ""
-        return RemoteError(url, f"may not be read ({reason}){remedy}", is_closed=True)
+        fix = f"; {hint}" if hint else ""
+        return RemoteError(url, f"may not be read ({reason}){fix}", is_closed=True)
     if isinstance(error, ValueError) and "rotocol" in reason:
         return RemoteError(url, f"{protocol}:// is no kind of URL that fsspec knows")
     if isinstance(error, IsADirectoryError):

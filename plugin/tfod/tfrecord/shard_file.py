@@ -1,7 +1,7 @@
 """Random access into a shard: byte spans that are read when somebody asks for them, and an index.
 
-A picture that was imported is a span (file, offset, length) until its bytes are wanted. The file
-is held open from the moment its spans are made, so that pictures stay readable while an export
+An image that was imported is a span (file, offset, length) until its bytes are wanted. The file
+is held open from the moment its spans are made, so that images stay readable while an export
 replaces the shard they come from; when too many files are open the oldest is closed, and a file
 that is not the same any more when it is opened again is refused instead of misread.
 """
@@ -143,7 +143,7 @@ class RecordIndex(Sequence[bytes]):
                 shard=self.path,
                 record=index % len(self),
                 offset=span.offset - HEADER_BYTES,
-                remedy="download or export the shard again",
+                fix="download or export the shard again",
             )
         return payload
 
@@ -239,7 +239,7 @@ class _OpenFile:
             raise ShardError(
                 "is remote, and its records are read one by one only as they come",
                 shard=path,
-                remedy="copy it here first",
+                fix="copy it here first",
             )
         self._path = path
         self._member = zip_member(path)
@@ -290,7 +290,7 @@ class _OpenFile:
             raise ShardError(
                 f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})",
                 shard=self._path,
-                remedy="make room there, set TMPDIR, or decompress the shard yourself",
+                fix="make room there, set TMPDIR, or decompress the shard yourself",
             ) from None
         self._file.close()
         self._file, self._start, self.is_spooled = plain, 0, True
@@ -300,7 +300,7 @@ def _changed(shard: ShardIdentity) -> ShardError:
     return ShardError(
         "was replaced, changed or removed since it was read",
         shard=shard.path,
-        remedy="import the dataset again",
+        fix="import the dataset again",
     )
 
 

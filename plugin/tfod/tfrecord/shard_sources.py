@@ -51,7 +51,7 @@ def require_content(paths: Sequence[str]) -> None:
     # A file that stands alone is for its reader to judge.
     if (len(paths) > 1 or is_one_of_several(paths[0])) and all(map(_is_empty, paths)):
         what = "is empty (0 bytes), and so are all shards of its set that are there"
-        raise replace(empty_file(paths[0]), cause=what, remedy=_WRITE_AGAIN).to_error()
+        raise replace(empty_file(paths[0]), cause=what, fix=_WRITE_AGAIN).to_error()
 
 
 def _is_empty(path: str) -> bool:

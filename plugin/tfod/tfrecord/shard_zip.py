@@ -30,7 +30,7 @@ from tfod.tfrecord.zip_entry import DEFLATED, STORED, EntryStream
 
 _MOST_ENTRIES = 100_000
 _MOST_DIRECTORY_BYTES = 32 << 20
-# Deflate reaches 1032; annotations without pictures 10 to 50, the same record again and again 290.
+# Deflate reaches 1032; annotations without images 10 to 50, the same record again and again 290.
 _MOST_RATIO = 200
 _RATIO_FROM = 4 << 20
 _SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
@@ -135,21 +135,21 @@ def _members(archive: str, *_identity: int) -> Mapping[str, ZipMember]:
             raise ShardError(
                 f"is no zip that can be read: {error}",
                 shard=archive,
-                remedy="download or export it again",
+                fix="download or export it again",
             ) from None
     if not directory.complete:
         raise ShardError(
             f"has more than {_MOST_ENTRIES} entries or a directory of more than "
             f"{_MOST_DIRECTORY_BYTES >> 20} MiB",
             shard=archive,
-            remedy="unpack it, and read the folder",
+            fix="unpack it, and read the folder",
         )
     for overlap in find_overlaps(directory):
         raise ShardError(
             f"entry {printable(overlap.entry.name)} reaches {overlap.by} bytes into what follows, "
             "as in a zip bomb",
             shard=archive,
-            remedy=_SEE,
+            fix=_SEE,
         )
     found = {}
     for entry in directory.entries:
@@ -181,7 +181,7 @@ def require_readable(member: ZipMember) -> None:
         cause = f"is stored, and has {entry.packed_size} of the {entry.size} bytes it declares"
     else:
         return
-    raise ShardError(f"entry {printable(entry.name)} {cause}", shard=member.archive, remedy=_SEE)
+    raise ShardError(f"entry {printable(entry.name)} {cause}", shard=member.archive, fix=_SEE)
 
 
 def files_in(folder: str) -> Iterator[str]:
@@ -219,4 +219,4 @@ class _MemberStream(EntryStream):
     def give_up(self, cause: str) -> NoReturn:
         name = printable(self._member.entry.name)
         shard = self._member.archive
-        raise ShardError(f"entry {name} is damaged: {cause}", shard=shard, remedy=_SEE) from None
+        raise ShardError(f"entry {name} is damaged: {cause}", shard=shard, fix=_SEE) from None

@@ -21,7 +21,7 @@ from tfod_validator.service.problems import CONTENT_TYPE, ProblemError
 from tfod_validator.service.representation import job, progress
 from tfod_validator.service.security import DOCUMENT_POLICY
 from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import PICTURE, REPORTS, Validation
+from tfod_validator.service.validation import IMAGE, REPORTS, Validation
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
@@ -40,7 +40,7 @@ _KEY = Parameter(
     "key", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "Id of the validation.", "path"
 )
 _NUMBER = Parameter(
-    "number", {"type": "integer", "minimum": 0}, "Number of the picture, from 0.", "path"
+    "number", {"type": "integer", "minimum": 0}, "Number of the image, from 0.", "path"
 )
 _CODE = Parameter(
     "code", {"type": "string", "pattern": "^[A-Z]{3}[0-9]{3}$"}, "Code of the rule.", "path"
@@ -257,24 +257,24 @@ def events(key: str) -> Response:
     return response
 
 
-@api.get("/validations/<key>/pictures/<int:number>")
+@api.get("/validations/<key>/images/<int:number>")
 @operation(
     Operation(
-        summary="A picture of findings with its boxes drawn",
+        summary="An image of findings with its boxes drawn",
         tag="validations",
         parameters=(_KEY, _NUMBER),
         responses={
-            200: ("The picture.", {"image/jpeg": {"type": "string", "format": "binary"}}),
-            404: ("There is no such picture.", _PROBLEM),
+            200: ("The image.", {"image/jpeg": {"type": "string", "format": "binary"}}),
+            404: ("There is no such image.", _PROBLEM),
         },
     )
 )
-def picture(key: str, number: int) -> Response:
-    """A picture, decoded and encoded again by the service."""
+def image(key: str, number: int) -> Response:
+    """An image, decoded and encoded again by the service."""
     find(key)
-    content = current_store().document(key, PICTURE.format(number))
+    content = current_store().document(key, IMAGE.format(number))
     if content is None:
-        raise ProblemError(404, "The report has no picture of this number.")
+        raise ProblemError(404, "The report has no image of this number.")
     return Response(content, mimetype="image/jpeg")
 
 
@@ -426,7 +426,7 @@ def _rule(one: Rule) -> dict[str, str]:
         "severity": one.severity.value,
         "title": one.title,
         "why": one.why,
-        "remedy": one.remedy,
+        "fix": one.fix,
         "source": one.source,
     }
 

@@ -184,7 +184,7 @@ def _example(base: str, path: str, method: str, operation: Document) -> str:
     if "text/event-stream" in kinds:
         parts.append("--no-buffer")
     if any(kind.startswith("image/") for kind in kinds):
-        parts.append("-o picture.jpg")
+        parts.append("-o image.jpg")
     content = operation.get("requestBody", {}).get("content", {})
     if "multipart/form-data" in content:
         parts.append("-F file=@anno.zip")

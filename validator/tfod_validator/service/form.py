@@ -16,7 +16,7 @@ from tfod_validator.service.problems import ProblemError
 from tfod_validator.service.uploads import Incoming
 from tfod_validator.service.validation import UploadedFile
 
-FILE_ROLES = ("file", "profile", "cvat_labels", "cvat_xml")
+FILE_FIELD_MAPPING = ("file", "profile", "cvat_labels", "cvat_xml")
 """Fields that may hold files."""
 _MAX_TEXT_BYTES = 1 << 20
 _SPARE_PARTS = 20
@@ -99,8 +99,8 @@ class _Reader:
         self._part = part
         if isinstance(part, Field):
             return
-        if part.name not in FILE_ROLES:
-            names = ", ".join(FILE_ROLES)
+        if part.name not in FILE_FIELD_MAPPING:
+            names = ", ".join(FILE_FIELD_MAPPING)
             raise ProblemError(400, f"{part.name[:80]} is no field for files; there are {names}.")
         if len(self.files) >= self._max_files:
             raise _too_many(self._max_files)

@@ -25,7 +25,7 @@ from tfod_validator.service.current import (
     current_settings,
     current_store,
 )
-from tfod_validator.service.form import FILE_ROLES, read_form
+from tfod_validator.service.form import FILE_FIELD_MAPPING, read_form
 from tfod_validator.service.parameters import Parameter, require_known
 from tfod_validator.service.problems import ProblemError
 from tfod_validator.service.settings import Settings
@@ -224,7 +224,7 @@ def _request(
     if len(files) > limits.max_files:
         detail = f"There are more than the {limits.max_files:,} files allowed; send a zip."
         raise ProblemError(413, detail, limit="max_files")
-    for role in FILE_ROLES[1:]:
+    for role in FILE_FIELD_MAPPING[1:]:
         if sum(one.role == role for one in files) > 1:
             raise ProblemError(400, f"There are several files for {role}; send one.")
     return wanted

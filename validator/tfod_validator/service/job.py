@@ -16,7 +16,7 @@ from tfod.check.profile import Profile
 from tfod.check.profile_file import load_profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.render import (
-    draw_picture,
+    draw_image,
     render_body,
     render_html,
     render_json,
@@ -34,7 +34,7 @@ from tfod_validator.service.problems import problem_document
 from tfod_validator.service.settings import Limits
 from tfod_validator.service.validation import (
     BODY,
-    PICTURE,
+    IMAGE,
     REPORTS,
     FilesAwayError,
     Outcome,
@@ -171,7 +171,7 @@ def _counting(progress: Progress, most_records: int) -> Progress:
 def _outcome(
     key: str, report: Report, inventory: Inventory, profile: Profile | None, limits: Limits
 ) -> Outcome:
-    """The report in every format, and its pictures."""
+    """The report in every format, and its images."""
     as_json = render_json(report).encode("utf-8", "replace")
     most = limits.max_report_bytes
     if len(as_json) > most:  # of gigabytes of class names it would have gigabytes
@@ -180,9 +180,9 @@ def _outcome(
             "files are very long, or very many; check fewer."
         )
         return failed(422, detail, limit="max_report_bytes")
-    samples = choose_samples(report, inventory, profile, limits.max_pictures)
+    samples = choose_samples(report, inventory, profile, limits.max_images)
     # Seen from /reports/KEY, wherever a proxy may have put the service.
-    links = [f"../api/v1/validations/{key}/pictures/{number}" for number in range(len(samples))]
+    links = [f"../api/v1/validations/{key}/images/{number}" for number in range(len(samples))]
     documents = {
         REPORTS["json"]: as_json,
         REPORTS["html"]: render_html(report, samples, on_page=True).encode("utf-8", "replace"),
@@ -191,12 +191,12 @@ def _outcome(
         BODY: render_body(report, samples, links=links).encode("utf-8", "replace"),
     }
     for number, sample in enumerate(samples):
-        documents[PICTURE.format(number)] = draw_picture(sample)
+        documents[IMAGE.format(number)] = draw_image(sample)
     return Outcome(
         documents=documents,
         valid=report.valid,
         records=report.counts.records,
-        pictures=[_about(sample) for sample in samples],
+        images=[_about(sample) for sample in samples],
     )
 
 

@@ -32,7 +32,7 @@ _PROBLEM_SCHEMA = {
 }
 _VALIDATION_SCHEMA = {
     "type": "object",
-    "required": ["id", "state", "progress", "valid", "report", "failure", "pictures", "links"],
+    "required": ["id", "state", "progress", "valid", "report", "failure", "images", "links"],
     "properties": {
         "id": {"type": "string"},
         "state": {"enum": ["queued", "running", "finished", "failed"]},
@@ -78,7 +78,7 @@ _VALIDATION_SCHEMA = {
             "description": "Why the check could not be done.",
             "anyOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "null"}],
         },
-        "pictures": {
+        "images": {
             "type": "array",
             "items": {
                 "type": "object",

@@ -37,9 +37,9 @@ def job(validation: Validation, *, with_report: bool = True) -> dict[str, Any]:
         "valid": validation.valid,
         "report": _report(key) if is_finished and with_report else None,
         "failure": validation.failure,
-        "pictures": [
-            {"href": url_for("api.picture", key=key, number=number), **about}
-            for number, about in enumerate(validation.pictures)
+        "images": [
+            {"href": url_for("api.image", key=key, number=number), **about}
+            for number, about in enumerate(validation.images)
         ],
         "links": _links(key),
     }

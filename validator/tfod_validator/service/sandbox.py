@@ -142,7 +142,7 @@ def _receive(pipe: Connection, message: dict[str, object]) -> Outcome:
 def _too_slow(limits: Limits) -> Outcome:
     detail = (
         f"The check took longer than the {limits.max_check_seconds:,} seconds allowed; check the "
-        "upload in parts, or without decoding its pictures."
+        "upload in parts, or without decoding its images."
     )
     return _failed(422, detail, limit="max_check_seconds")
 

@@ -47,7 +47,7 @@ class Limits:
     max_records: int = _limit(10_000_000, "an upload may have so many records")
     max_record_bytes: int = _limit(256 << 20, "larger records are not read")
     max_findings: int = _limit(1000, "a report lists at most so many; all are counted")
-    max_pictures: int = _limit(12, "pictures with their boxes drawn, in a report")
+    max_images: int = _limit(12, "images with their boxes drawn, in a report")
     max_report_bytes: int = _limit(16 << 20, "a report may have so many, as JSON")
     max_check_bytes: int = _limit(2 << 30, "memory that a check may use; it needs 400 MiB")
     max_check_seconds: int = _limit(15 * _MINUTE, "a check may take so long")

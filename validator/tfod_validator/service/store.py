@@ -57,7 +57,7 @@ _validations = sql.Table(
     sql.Column("records_done", sql.BigInteger, nullable=False, default=0),
     sql.Column("valid", sql.Boolean),
     sql.Column("failure", sql.Text),
-    sql.Column("pictures", sql.Text),
+    sql.Column("images", sql.Text),
     sql.Index("validations_state", "state", "client"),
     sql.Index("validations_expires", "expires"),
     sql.Index("validations_client", "client", "started"),
@@ -276,7 +276,7 @@ class Store:
                     records_done=outcome.records,
                     valid=outcome.valid,
                     failure=failure,
-                    pictures=json.dumps(list(outcome.pictures)),
+                    images=json.dumps(list(outcome.images)),
                 )
             )
             if changed.rowcount and packed:
@@ -480,7 +480,7 @@ def _validation(row: Row[Any]) -> Validation:
         records_done=row.records_done,
         valid=row.valid,
         failure=None if row.failure is None else json.loads(row.failure),
-        pictures=json.loads(row.pictures or "[]"),
+        images=json.loads(row.images or "[]"),
     )
 
 

@@ -25,8 +25,8 @@ REPORTS = {
 """Names of the documents that are the report, by format."""
 BODY = "body.html"
 """Name of the document that is the report as a part of a page."""
-PICTURE = "picture-{}.jpg"
-"""Names of the pictures of findings, by their numbers."""
+IMAGE = "image-{}.jpg"
+"""Names of the images of findings, by their numbers."""
 
 
 def short_id(key: str) -> str:
@@ -101,7 +101,7 @@ class Validation:
         client: who uploaded it, as a hash: a token, or an address.
         owner: the browser that uploaded it, as a hash, where there are no tokens.
         failure: a problem document, when the check could not be done.
-        pictures: what the drawn pictures show, in their order.
+        images: what the drawn images show, in their order.
     """
 
     id: str
@@ -119,7 +119,7 @@ class Validation:
     records_done: int
     valid: bool | None
     failure: Mapping[str, Any] | None
-    pictures: Sequence[Mapping[str, Any]]
+    images: Sequence[Mapping[str, Any]]
 
     @property
     def is_over(self) -> bool:
@@ -144,12 +144,12 @@ class Outcome:
         documents: content by name.
         valid: the verdict; None for a failure.
         records: how many were read.
-        pictures: what the pictures among the documents show.
+        images: what the images among the documents show.
         failure: a problem document.
     """
 
     documents: Mapping[str, bytes]
     valid: bool | None
     records: int = 0
-    pictures: Sequence[Mapping[str, Any]] = ()
+    images: Sequence[Mapping[str, Any]] = ()
     failure: Mapping[str, Any] | None = None

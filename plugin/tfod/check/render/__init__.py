@@ -1,6 +1,6 @@
 """The report for people and machines: text, JSON, HTML and JUnit XML."""
 
-from tfod.check.render.drawn import draw_picture
+from tfod.check.render.drawn import draw_image
 from tfod.check.render.html import AFTER_HEAD, render_body, render_html, report_css
 from tfod.check.render.json_report import render_json
 from tfod.check.render.junit import render_junit
@@ -8,7 +8,7 @@ from tfod.check.render.text import render_text
 
 __all__ = [
     "AFTER_HEAD",
-    "draw_picture",
+    "draw_image",
     "render_body",
     "render_html",
     "render_json",

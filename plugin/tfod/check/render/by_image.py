@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfod.check.finding import Finding, Severity
 from tfod.check.render.groups import Group
-from tfod.check.render.pictures import Card
+from tfod.check.render.images import Card
 
 
 @dataclass(frozen=True)

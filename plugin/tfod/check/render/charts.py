@@ -68,15 +68,15 @@ def classes(statistics: Statistics) -> list[Bar]:
     return bars(sorted(statistics.classes.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def picture_sizes(statistics: Statistics) -> list[Bar]:
-    """Pictures of each size, the most frequent first."""
-    sizes = sorted(statistics.picture_sizes.items(), key=lambda pair: (-pair[1], pair[0]))
+def image_sizes(statistics: Statistics) -> list[Bar]:
+    """Images of each size, the most frequent first."""
+    sizes = sorted(statistics.image_sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     return bars([(f"{width} × {height}", count) for (height, width), count in sizes])
 
 
-def boxes_in_picture(statistics: Statistics) -> Columns | None:
-    """How many pictures have 0, 1, 2, … boxes; None without pictures."""
-    counts, cut = _without_tail(statistics.boxes_in_picture)
+def boxes_in_image(statistics: Statistics) -> Columns | None:
+    """How many images have 0, 1, 2, … boxes; None without images."""
+    counts, cut = _without_tail(statistics.boxes_in_image)
     filled = np.nonzero(counts)[0]
     if not len(filled):
         return None
@@ -105,7 +105,7 @@ def boxes_in_picture(statistics: Statistics) -> Columns | None:
 
 
 def centres(statistics: Statistics) -> list[Layer]:
-    """Heat map of the boxes' centres; y goes down as in the picture."""
+    """Heat map of the boxes' centres; y goes down as in the image."""
     return [
         Layer(
             "".join(
@@ -144,7 +144,7 @@ def _levels(grid: np.ndarray) -> list[tuple[int, list[tuple[int, int]]]]:
 
 def _without_tail(counts: np.ndarray) -> tuple[np.ndarray, bool]:
     """Counts whose last place holds all above it, if few are so far out; and whether it does."""
-    above = counts[::-1].cumsum()[::-1]  # pictures with at least so many boxes
+    above = counts[::-1].cumsum()[::-1]  # images with at least so many boxes
     often = np.nonzero(above > above[0] * _SELDOM)[0]
     last = min(int(often[-1]) + 1, len(counts) - 1) if len(often) else 0
     cut = last == len(counts) - 1 or bool(above[last + 1])

@@ -1,4 +1,4 @@
-"""A picture with its boxes drawn into it, as a file of its own."""
+"""An image with its boxes drawn into it, as a file of its own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.check.render.fonts import Font, default_font
-from tfod.check.render.pictures import drawn_boxes
+from tfod.check.render.images import drawn_boxes
 from tfod.check.render.visible import shortened_name
-from tfod.check.samples import JPEG_QUALITY, Sample, shown_aspect, shrunk, why_no_picture
+from tfod.check.samples import JPEG_QUALITY, Sample, shown_aspect, shrunk, why_no_image
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
@@ -30,11 +30,11 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
 
 
-def draw_picture(sample: Sample) -> bytes:
-    """Draw the boxes of a sample into its picture.
+def draw_image(sample: Sample) -> bytes:
+    """Draw the boxes of a sample into its image.
 
-    The offending ones are red, with a white rim and their classes; the others are light blue. A
-    picture that does not decode is a grey field. Boxes that reach outside end at the edge.
+    The offending ones are red, with a white rim and their classes; the others are light blue. An
+    image that does not decode is a grey field. Boxes that reach outside end at the edge.
 
     Returns:
         A JPEG; its pixels are as they are stored: EXIF orientation is not applied.
@@ -44,7 +44,7 @@ def draw_picture(sample: Sample) -> bytes:
     """
     small = shrunk(sample, LONGEST)
     size = _size(shown_aspect(sample, small), max(small.image.size) if small else 0)
-    canvas = small.image.resize(size) if small else blank_field(size, why_no_picture(sample))
+    canvas = small.image.resize(size) if small else blank_field(size, why_no_image(sample))
     _draw_boxes(canvas, sample)
     file = io.BytesIO()
     canvas.save(file, "JPEG", quality=JPEG_QUALITY)
@@ -57,7 +57,7 @@ def _size(aspect: float, longest: int) -> tuple[int, int]:
 
 
 def blank_field(size: tuple[int, int], words: str) -> Image.Image:
-    """What stands for a picture that cannot be shown."""
+    """What stands for an image that cannot be shown."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", size, _GREY)

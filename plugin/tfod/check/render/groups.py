@@ -20,7 +20,7 @@ class Group:
 
     Attributes:
         code, severity, title, why, source: the rule's; empty texts where the rule is unknown.
-        remedy: what all or most of the findings ask for.
+        fix: what all or most of the findings ask for.
         total: how many there are, listed or not.
         places: in how many files they are.
         findings: those that are listed, in the report's order.
@@ -32,7 +32,7 @@ class Group:
     title: str
     why: str
     source: str
-    remedy: str
+    fix: str
     total: int
     places: int
     findings: Sequence[Finding]
@@ -52,7 +52,7 @@ class Group:
         """Listed findings that differ most in what they say, in the report's order."""
         shapes: dict[tuple[str, str], int] = {}
         for number, finding in enumerate(self.findings):
-            shapes.setdefault((finding.remedy, shape(finding.message)), number)
+            shapes.setdefault((finding.fix, shape(finding.message)), number)
         chosen = list(shapes.values())[:most]
         others = (number for number in range(len(self.findings)) if number not in chosen)
         chosen += [number for number, _ in zip(others, range(most - len(chosen)), strict=False)]
@@ -82,7 +82,7 @@ def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> l
 
     Args:
         report: the report.
-        rules: where titles, reasons and remedies come from; all rules by default.
+        rules: where titles, reasons and fixes come from; all rules by default.
     """
     known = all_rules() if rules is None else rules
     listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
@@ -113,18 +113,16 @@ def _group(
         severity = findings[0].severity
     if severity is None:
         severity = rule.severity if rule else Severity.ERROR
-    remedies = {one.remedy: None for one in findings}
-    if rule and (rule.remedy in remedies or len(remedies) != 1):
-        remedy = rule.remedy
-    else:
-        remedy = next(iter(remedies), "")
+    fixes = {one.fix: None for one in findings}
+    is_usual = rule and (rule.fix in fixes or len(fixes) != 1)
+    fix = rule.fix if rule and is_usual else next(iter(fixes), "")
     return Group(
         code=code,
         severity=severity,
         title=rule.title if rule else "",
         why=rule.why if rule else "",
         source=rule.source if rule else "",
-        remedy=remedy,
+        fix=fix,
         total=max(report.counts.by_code.get(code, 0), len(findings)),
         places=report.counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
         findings=findings,

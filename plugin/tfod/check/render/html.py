@@ -17,8 +17,8 @@ from tfod.check.finding import Finding
 from tfod.check.render import charts
 from tfod.check.render.by_image import by_image
 from tfod.check.render.groups import Group, group_findings
+from tfod.check.render.images import make_card
 from tfod.check.render.next_steps import next_steps
-from tfod.check.render.pictures import make_card
 from tfod.check.render.visible import visible
 from tfod.check.render.wording import (
     about_dataset,
@@ -83,11 +83,11 @@ def render_html(
     Args:
         report: the report.
         samples: images to show.
-        rules: where titles, reasons and remedies come from; all rules by default.
+        rules: where titles, reasons and fixes come from; all rules by default.
         on_page: whether it was made by the service, whose users have no options of a command line.
 
     Raises:
-        TfodError: jinja2, or Pillow for the pictures, is not installed.
+        TfodError: jinja2, or Pillow for the images, is not installed.
     """
     return _render("report.html", report, group_findings(report, rules), samples, on_page=on_page)
 
@@ -105,12 +105,12 @@ def render_body(
 
     Args:
         report: the report.
-        samples: pictures to show.
+        samples: images to show.
         rules: see :func:`render_html`.
-        links: where larger pictures of the samples are.
+        links: where larger images of the samples are.
 
     Raises:
-        TfodError: jinja2, or Pillow for the pictures, is not installed.
+        TfodError: jinja2, or Pillow for the images, is not installed.
     """
     groups = group_findings(report, rules)
     return _render("body.html", report, groups, samples, links, on_page=True)
@@ -206,8 +206,8 @@ def _charts(report: Report) -> dict[str, object]:
     statistics = report.statistics
     return {
         "classes": _folded(charts.classes(statistics), _OPEN_BARS, _MOST_BARS),
-        "picture_sizes": _folded(charts.picture_sizes(statistics), _OPEN_ROWS * 2, _MOST_BARS),
-        "boxes_in_picture": charts.boxes_in_picture(statistics),
+        "image_sizes": _folded(charts.image_sizes(statistics), _OPEN_ROWS * 2, _MOST_BARS),
+        "boxes_in_image": charts.boxes_in_image(statistics),
         "centres": charts.centres(statistics),
         "sizes": charts.sizes(statistics),
         "side": charts.SIDE,

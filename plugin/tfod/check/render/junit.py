@@ -29,7 +29,7 @@ def render_junit(report: Report, *, rules: Mapping[str, Rule] | None = None) -> 
 
     Args:
         report: the report.
-        rules: where titles, reasons and remedies come from; all rules by default.
+        rules: where titles, reasons and fixes come from; all rules by default.
     """
     groups = group_findings(report, rules)
     sources = {one.name: one for one in report.sources}
@@ -109,14 +109,14 @@ def _lines(group: Group, listed: list[Finding], count: int) -> Iterator[str]:
         place = " ".join(place_parts(finding))
         message = visible(finding.message)
         yield f"{place}: {message}" if place else message
-        if finding.remedy != group.remedy:
-            yield f"    {visible(finding.remedy)}"
+        if finding.fix != group.fix:
+            yield f"    {visible(finding.fix)}"
     if count > len(listed):
         yield f"and {count - len(listed):,} more"
     if group.why:
         yield f"Why: {visible(group.why)}"
-    if group.remedy:
-        yield f"Remedy: {visible(group.remedy)}"
+    if group.fix:
+        yield f"Fix: {visible(group.fix)}"
 
 
 def _close(suite: ElementTree.Element, report: Report) -> None:

@@ -57,11 +57,11 @@ def _after_valid(report: Report) -> Iterator[Step]:
 def _after_invalid(report: Report) -> Iterator[Step]:
     failing = [one for one in report.findings if one.severity.rank >= report.fail_on.rank]
     codes = {one.code for one in failing}
-    remedies = {one.code: one.remedy for one in reversed(failing)}
-    is_one = len({one.remedy for one in failing}) == 1
+    fixes = {one.code: one.fix for one in reversed(failing)}
+    is_one = len({one.fix for one in failing}) == 1
     of_files = [code for code in dict.fromkeys(one.code for one in failing) if _is_of_files(code)]
-    for code in list(remedies)[:1] if is_one else of_files[:_MOST_STEPS]:
-        yield Step(remedies[code])
+    for code in list(fixes)[:1] if is_one else of_files[:_MOST_STEPS]:
+        yield Step(fixes[code])
     repairs = [one for one in _repairs(report, codes) if one.repaired]
     for number, one in enumerate(repairs[:_MOST_STEPS]):
         yield one.step(number, len(repairs))

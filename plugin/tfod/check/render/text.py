@@ -42,7 +42,7 @@ def render_text(
         color: whether to colour it with ANSI sequences; those of shards are never passed on.
         width: columns; only a word or a name that is longer goes beyond.
         examples: findings that are shown of each rule; the others are counted.
-        rules: where titles and remedies come from; all rules by default.
+        rules: where titles and fixes come from; all rules by default.
     """
     groups = group_findings(report, rules)
     lines = list(_head(report, width))
@@ -57,11 +57,11 @@ def render_text(
             mark = f"{group.code} {group.severity.value}"
             heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
         lines += ["", *heading, *_examples(group, width, examples)]
-        if group.remedy:
-            remedy = list(_wrap(["Remedy:", *visible(group.remedy).split(" ")], width, 2, 4))
+        if group.fix:
+            fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4))
             if color:
-                remedy[0] = _paint(remedy[0], "Remedy:", _BOLD)
-            lines += remedy
+                fix[0] = _paint(fix[0], "Fix:", _BOLD)
+            lines += fix
     if groups:
         hint = f"More about a rule: tfod rules {groups[0].code}"
         lines += ["", _paint(hint, hint, _DIM) if color else hint]
@@ -93,8 +93,8 @@ def _examples(group: Group, width: int, most: int) -> Iterator[str]:
     shown = group.examples(most)
     places: dict[tuple[str, str], list[Finding]] = {}
     for finding in shown:
-        places.setdefault((visible(finding.message), finding.remedy), []).append(finding)
-    for (message, remedy), findings in places.items():
+        places.setdefault((visible(finding.message), finding.fix), []).append(finding)
+    for (message, fix), findings in places.items():
         for number, finding in enumerate(findings, 1):
             place = list(place_parts(finding))
             if place and number == len(findings):
@@ -102,8 +102,8 @@ def _examples(group: Group, width: int, most: int) -> Iterator[str]:
             yield from _wrap(place, width, 2, 6)
         indent = 4 if place else 2  # nothing to be below of
         yield from _wrap(message.split(" "), width, indent, indent + 2)
-        if remedy and remedy != group.remedy:
-            yield from _wrap(["Remedy", "here:", *visible(remedy).split(" ")], width, 4, 6)
+        if fix and fix != group.fix:
+            yield from _wrap(["Fix", "here:", *visible(fix).split(" ")], width, 4, 6)
     rest = group.rest(shown)
     if rest:
         yield f"  {rest}"

@@ -20,7 +20,7 @@ _ON_THE_PAGE = {
     "are meant to be like this, choose the layout of the records under Options.",
     "Raise --max-record-bytes if such records are meant.": "If such records are meant, check them "
     "with tfod on your own machine.",
-    ", or give its pictures with --images.": ".",
+    ", or give its images with --images.": ".",
     " without compression: tfod reshard --compression none.": " without compression.",
 }
 """Advice that names options of the command line, and what a page says instead."""
@@ -120,9 +120,9 @@ def by_severity(counts: Counts) -> str:
 
 
 def amounts(counts: Counts) -> str:
-    """What was looked at: ``6 shards, 1,204 records, 1,204 pictures, 8,310 boxes``."""
-    nouns = ("shard", "record", "picture", "box")
-    numbers = (counts.shards, counts.records, counts.pictures, counts.boxes)
+    """What was looked at: ``6 shards, 1,204 records, 1,204 images, 8,310 boxes``."""
+    nouns = ("shard", "record", "image", "box")
+    numbers = (counts.shards, counts.records, counts.images, counts.boxes)
     return ", ".join(map(plural, numbers, nouns))
 
 
@@ -138,10 +138,10 @@ def about_dataset(dataset: DatasetReport) -> str:
 
 
 def decoded(report: Report) -> str:
-    """How many pictures were decoded: ``1,000 of 20,000 images (an even sample; ...)``."""
+    """How many images were decoded: ``1,000 of 20,000 images (an even sample; ...)``."""
     counts = report.counts
     reason = f" ({report.undecoded})" if report.undecoded else ""
-    return f"{counts.decoded:,} of {plural(counts.pictures, 'image')}{reason}"
+    return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
 
 
 def unnamed_key(finding: Finding) -> str:

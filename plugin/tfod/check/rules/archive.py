@@ -140,7 +140,7 @@ class StrayFiles:
     Severity.ERROR,
     "not a zip, or its directory is damaged",
     why="Programs refuse the archive, or each of them reads something else from it.",
-    remedy=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
+    fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CVE-2025-8291",
 )
 def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
     Severity.ERROR,
     "path outside the folder",
     why="Unpacking writes over files elsewhere, or leaves the file where nobody looks for it.",
-    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
+    fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="CWE-22; Snyk, Zip Slip (2018)",
 )
 def path_outside(entry: Entry) -> Iterator[Problem]:
@@ -176,7 +176,7 @@ def path_outside(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "absolute name",
     why="Unpacking writes it to that place of the disk, or silently to another one.",
-    remedy="Pack the folder again with relative names.",
+    fix="Pack the folder again with relative names.",
     source="CWE-36; Python's zipfile: Lib/zipfile, _extract_member",
 )
 def absolute_name(entry: Entry) -> Iterator[Problem]:
@@ -190,7 +190,7 @@ def absolute_name(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "symbolic link or other special file",
     why="A link makes whoever unpacks the archive read or write files elsewhere.",
-    remedy="Pack the files that are meant, not links to them: zip without --symlinks.",
+    fix="Pack the files that are meant, not links to them: zip without --symlinks.",
     source="CWE-61",
 )
 def special_file(entry: Entry) -> Iterator[Problem]:
@@ -205,7 +205,7 @@ def special_file(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "two entries for one file",
     why="Which of them is read depends on the program and on the system.",
-    remedy="Remove or rename one of them.",
+    fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
 )
 def duplicate_entry(pair: SameName) -> Iterator[Problem]:
@@ -227,7 +227,7 @@ def duplicate_entry(pair: SameName) -> Iterator[Problem]:
     Severity.ERROR,
     "overlapping entries",
     why="The same bytes unpack again and again: kilobytes become terabytes.",
-    remedy=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
+    fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="D. Fifield, A better zip bomb (WOOT 2019); CVE-2024-0450",
 )
 def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
@@ -241,7 +241,7 @@ def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
     Severity.ERROR,
     "unpacks to suspiciously much",
     why="A bomb fills the memory or the disk of whoever unpacks it.",
-    remedy="Check the shard by itself if it is really so repetitive.",
+    fix="Check the shard by itself if it is really so repetitive.",
     source="CWE-409; CVE-2019-9674",
 )
 def bomb(inflation: Inflation) -> Iterator[Problem]:
@@ -258,7 +258,7 @@ def bomb(inflation: Inflation) -> Iterator[Problem]:
     Severity.ERROR,
     "too much to unpack",
     why="It fills the disk of whoever unpacks it.",
-    remedy="Split it into several archives, or check the unpacked folder.",
+    fix="Split it into several archives, or check the unpacked folder.",
     source="CWE-409",
 )
 def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
@@ -271,7 +271,7 @@ def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
     Severity.ERROR,
     "too many entries",
     why="Files without number exhaust the disk's inodes and everybody's patience.",
-    remedy="Split it into several archives, or pack fewer files: shards hold many pictures each.",
+    fix="Split it into several archives, or pack fewer files: shards hold many images each.",
     source="CWE-770",
 )
 def too_many_entries(count: EntryCount) -> Iterator[Problem]:
@@ -286,7 +286,7 @@ def too_many_entries(count: EntryCount) -> Iterator[Problem]:
     Severity.ERROR,
     "encrypted",
     why="Neither CVAT nor a training job knows the password.",
-    remedy="Pack the folder again without a password.",
+    fix="Pack the folder again without a password.",
     source=f"{_APPNOTE}, 4.4.4 bit 0",
 )
 def encrypted(entry: Entry) -> Iterator[Problem]:
@@ -300,7 +300,7 @@ def encrypted(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "unsupported compression",
     why="Many programs cannot unpack it.",
-    remedy="Pack the folder again with ordinary compression (Deflate) or with none (zip -0).",
+    fix="Pack the folder again with ordinary compression (Deflate) or with none (zip -0).",
     source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.5",
 )
 def unsupported_compression(entry: Entry) -> Iterator[Problem]:
@@ -317,7 +317,7 @@ def unsupported_compression(entry: Entry) -> Iterator[Problem]:
     Severity.ERROR,
     "damaged entry",
     why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
-    remedy=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
+    fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
 )
 def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
@@ -330,7 +330,7 @@ def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
     Severity.ERROR,
     "no shard in the archive",
     why="There is nothing to import.",
-    remedy="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
+    fix="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
 )
 def no_shard(composition: Composition) -> Iterator[Problem]:
@@ -342,7 +342,7 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
         yield Problem(
             f"this zip holds {other} annotations, not TFRecord",
             value=other,
-            remedy="Export the annotations as TFRecord 1.0 instead.",
+            fix="Export the annotations as TFRecord 1.0 instead.",
         )
     elif files:
         yield Problem(f"none of its {files} file{'s'[: files != 1]} is a TFRecord shard")
@@ -355,7 +355,7 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
     Severity.WARNING,
     "no label map in the archive",
     why="Class numbers have no names; importers that need a label map find no labels.",
-    remedy="Add label_map.pbtxt beside the shards, or name one with --label-map.",
+    fix="Add label_map.pbtxt beside the shards, or name one with --label-map.",
     source="datumaro, plugins/tf_detection_api_format; cvat#6304",
 )
 def no_label_map(composition: Composition) -> Iterator[Problem]:
@@ -376,7 +376,7 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     Severity.WARNING,
     "several label maps for one shard",
     why="Each program takes another one, and class numbers change their names.",
-    remedy="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
+    fix="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
     source="tfod.tfrecord.shards.find_label_map",
 )
 def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
@@ -391,7 +391,7 @@ def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
     Severity.WARNING,
     "archive in the archive",
     why="Nothing looks into it: shards in there are neither checked nor imported.",
-    remedy="Unpack it and pack the files themselves.",
+    fix="Unpack it and pack the files themselves.",
     source="CWE-409; OWASP File Upload Cheat Sheet",
 )
 def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
@@ -404,7 +404,7 @@ def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
     Severity.INFO,
     "stray files",
     why="They are no harm, and nobody needs them.",
-    remedy="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
+    fix="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
     source="macOS Archive Utility; Windows Explorer",
 )
 def stray_files(stray: StrayFiles) -> Iterator[Problem]:

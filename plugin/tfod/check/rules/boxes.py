@@ -56,7 +56,7 @@ class Boxes:
     Attributes:
         corners: float64 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
         counts: boxes of each record, int of shape (records,).
-        height, width: of each record's picture in pixels, NaN where unknown, shape (records,).
+        height, width: of each record's image in pixels, NaN where unknown, shape (records,).
         classes: for each record what names the classes of its boxes.
     """
 
@@ -105,7 +105,7 @@ class Boxes:
 
     @cached_property
     def size_in_pixels(self) -> np.ndarray:
-        """The same in pixels; NaN where the picture's size is unknown."""
+        """The same in pixels; NaN where the image's size is unknown."""
         with np.errstate(invalid="ignore"):
             scale = np.stack((self.width, self.height), axis=1)[self.rows]
             scaled: np.ndarray = self.size * scale
@@ -154,7 +154,7 @@ def _spelled(corners: list[float]) -> str:
     "lists of different length",
     why="Nobody knows which value belongs to which object; TensorFlow stops with a shape error, "
     "FiftyOne drops the rest silently.",
-    remedy="Write one value for each object into every list of objects.",
+    fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
 )
 def different_lengths(lists: ListLengths) -> Iterator[Problem]:
@@ -171,7 +171,7 @@ def different_lengths(lists: ListLengths) -> Iterator[Problem]:
     "coordinate is not a number",
     why="The trainer drops a box with NaN without a word, and one infinite coordinate makes the "
     "loss NaN.",
-    remedy="Find the division by zero or the missing value in the script that wrote the box.",
+    fix="Find the division by zero or the missing value in the script that wrote the box.",
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
@@ -196,7 +196,7 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
     "box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
     "to nothing.",
-    remedy="Clip boxes to the picture, and divide by the size of the very picture that is encoded.",
+    fix="Clip boxes to the image, and divide by the size of the very image that is encoded.",
     source=_TO_ABSOLUTE,
 )
 def far_outside(boxes: Boxes) -> Iterator[Problem]:
@@ -214,7 +214,7 @@ def far_outside(boxes: Boxes) -> Iterator[Problem]:
     Severity.WARNING,
     "box reaches beyond the image",
     why="The trainer tolerates up to 1.1, but the part outside is no part of any object.",
-    remedy="Clip boxes to the picture: max(0, x) and min(1, x).",
+    fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
 )
 def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
@@ -234,15 +234,15 @@ def far_outside_message(number: int, corners: list[float]) -> str:
 
 
 def _how_far(corners: list[float], outside: float) -> str:
-    return f"reaches {outside:.4g} of the picture's side outside [0, 1]: {_spelled(corners)}"
+    return f"reaches {outside:.4g} of the image's side outside [0, 1]: {_spelled(corners)}"
 
 
 @rule(
     "BOX005",
     Severity.ERROR,
     "box in pixels instead of parts of the image",
-    why="Readers multiply by the picture's size again; Datumaro clamps such boxes to nothing.",
-    remedy="Divide xmin, xmax by the picture's width and ymin, ymax by its height.",
+    why="Readers multiply by the image's size again; Datumaro clamps such boxes to nothing.",
+    fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
 def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
@@ -263,7 +263,7 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
     "box is inverted",
     why="The trainer stops at it: it asserts that ymax >= ymin and xmax >= xmin. Before that was "
     "added the loss became NaN.",
-    remedy="Write the smaller coordinate as xmin or ymin.",
+    fix="Write the smaller coordinate as xmin or ymin.",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
 def inverted(boxes: Boxes) -> Iterator[Problem]:
@@ -285,7 +285,7 @@ def inverted(boxes: Boxes) -> Iterator[Problem]:
     "box without area",
     why="It overlaps no anchor, so nothing is learnt from it, or a model that matches every box is "
     "taught a size of 1e-8. Training goes on: the box coder adds that to the size.",
-    remedy="Leave the object out, or give it its real extent.",
+    fix="Leave the object out, or give it its real extent.",
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
 )
@@ -303,7 +303,7 @@ def no_area(boxes: Boxes) -> Iterator[Problem]:
     Severity.WARNING,
     "box smaller than a pixel",
     why="Nothing can be seen in it; mostly a slip of the mouse.",
-    remedy="Look at the picture, and delete the box or draw it anew.",
+    fix="Look at the image, and delete the box or draw it anew.",
     source="tensorflow/models#1881",
 )
 def smaller_than_a_pixel(boxes: Boxes) -> Iterator[Problem]:
@@ -321,11 +321,11 @@ def smaller_than_a_pixel(boxes: Boxes) -> Iterator[Problem]:
     Severity.WARNING,
     "same box twice",
     why="The object counts double in the loss and in the evaluation.",
-    remedy="Delete one of the two.",
+    fix="Delete one of the two.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
 )
 def duplicate_box(boxes: Boxes) -> Iterator[Problem]:
-    """Two objects of one picture have the same coordinates and the same class."""
+    """Two objects of one image have the same coordinates and the same class."""
     for row in _rows_with_equal_boxes(boxes):
         start = int(boxes.counts[:row].sum())
         corners = boxes.corners[start : start + int(boxes.counts[row])].tolist()
@@ -369,13 +369,13 @@ _FACTORS = (
     "BOX010",
     Severity.WARNING,
     "more boxes than training reads",
-    why=f"The input reader keeps {MAX_NUMBER_OF_BOXES} boxes of a picture and drops the others "
+    why=f"The input reader keeps {MAX_NUMBER_OF_BOXES} boxes of an image and drops the others "
     "silently.",
-    remedy="Set max_number_of_boxes in the pipeline's input_reader to the largest number.",
+    fix="Set max_number_of_boxes in the pipeline's input_reader to the largest number.",
     source="tensorflow/models: protos/input_reader.proto, max_number_of_boxes",
 )
 def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
-    """A picture has more boxes than max_number_of_boxes."""
+    """An image has more boxes than max_number_of_boxes."""
     for row in np.flatnonzero(boxes.counts > MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
         yield Problem(
@@ -390,12 +390,12 @@ def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
     "BOX011",
     Severity.WARNING,
     "x and y look swapped",
-    why="Every box is in the wrong place, and only looking at the pictures shows it.",
-    remedy="Divide x by the width and y by the height, and write x into xmin, xmax.",
+    why="Every box is in the wrong place, and only looking at the images shows it.",
+    fix="Divide x by the width and y by the height, and write x into xmin, xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
 )
 def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
-    """Boxes leave the picture along its long side only, as when divided by the wrong side."""
+    """Boxes leave the image along its long side only, as when divided by the wrong side."""
     if boxes.are_proper or not len(boxes.corners):
         return
     occupied = boxes.counts > 0
@@ -425,7 +425,7 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
     "most boxes have no area",
     why="Single ones are slips; of so many the script that wrote them is wrong, and there is "
     "nothing to learn from them.",
-    remedy="Look at the script: it may write one corner twice, or divide whole numbers.",
+    fix="Look at the script: it may write one corner twice, or divide whole numbers.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
 )
 def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
@@ -440,7 +440,7 @@ def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
     "columns of the boxes look permuted",
     why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
     "another order: every box is wrong, also those that look right.",
-    remedy="Correct the writer, or pass tfod repair the option that the message names, and look at "
+    fix="Correct the writer, or pass tfod repair the option that the message names, and look at "
     "the result with tfod show.",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
 )
@@ -461,7 +461,7 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
     Severity.ERROR,
     "boxes in pixels that are not four numbers each",
     why="Nobody knows which number belongs to which object; an import stops at the record.",
-    remedy="Write x, y, width and height of each object.",
+    fix="Write x, y, width and height of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
 )
 def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
@@ -475,7 +475,7 @@ def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
     "masks of another size than the image",
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
-    remedy="Write one number for each pixel of each object's mask, and the image's size.",
+    fix="Write one number for each pixel of each object's mask, and the image's size.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
 )
 def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
@@ -488,7 +488,7 @@ def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
     Severity.ERROR,
     "keypoints that do not go into the objects",
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
-    remedy="Write the same number of points for each object, and y for each x.",
+    fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
 )
 def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:

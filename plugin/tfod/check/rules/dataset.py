@@ -68,7 +68,7 @@ class EmptySource:
     Severity.ERROR,
     "shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
-    remedy="Copy or download the missing shards.",
+    fix="Copy or download the missing shards.",
     source=_NAMES,
 )
 def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
@@ -84,8 +84,8 @@ def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
     "SET002",
     Severity.ERROR,
     "sets of different size mixed",
-    why="A glob reads both: pictures are trained twice.",
-    remedy="Delete the shards of the older export.",
+    why="A glob reads both: images are trained twice.",
+    fix="Delete the shards of the older export.",
     source=_NAMES,
 )
 def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
     Severity.WARNING,
     "shards with different features",
     why="They were probably written by different scripts, and training sees two kinds of records.",
-    remedy="Write all shards of a set with the same script.",
+    fix="Write all shards of a set with the same script.",
     source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
 )
 def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
@@ -130,7 +130,7 @@ def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
     Severity.ERROR,
     "label maps differ",
     why="The same id means two classes: evaluation compares a cat with a dog.",
-    remedy="Use one label map for all splits, and write the shards with it.",
+    fix="Use one label map for all splits, and write the shards with it.",
     source="Roboflow numbers the classes of each export anew",
 )
 def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
@@ -154,8 +154,8 @@ def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
     "SET005",
     Severity.WARNING,
     "shard without a record",
-    why="It is legal where there are more shards than pictures, but mostly an export went wrong.",
-    remedy="Write fewer shards, or look why this one is empty.",
+    why="It is legal where there are more shards than images, but mostly an export went wrong.",
+    fix="Write fewer shards, or look why this one is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
 )
 def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
@@ -168,7 +168,7 @@ def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
     Severity.ERROR,
     "no shard of the set has a record",
     why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
-    remedy="Export or download the shards again.",
+    fix="Export or download the shards again.",
     source="cvat-ai/cvat#821",
 )
 def empty_set(found: EmptySet) -> Iterator[Problem]:
@@ -181,7 +181,7 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
     Severity.ERROR,
     "nothing to check in a folder",
     why="It was named together with others, and nothing of it is in their verdict.",
-    remedy="Name the folder that holds the shards, or leave this one out.",
+    fix="Name the folder that holds the shards, or leave this one out.",
     source="tfod.tfrecord.shards.find_shards",
 )
 def empty_source(source: EmptySource) -> Iterator[Problem]:

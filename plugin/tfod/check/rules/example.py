@@ -77,7 +77,7 @@ class Refused:
     Severity.ERROR,
     "not a tf.train.Example",
     why="Every reader of the Object Detection API's shards expects this message in each record.",
-    remedy="Write the record as a serialized tf.train.Example.",
+    fix="Write the record as a serialized tf.train.Example.",
     source=_EXAMPLE,
 )
 def not_an_example(features: Features) -> Iterator[Problem]:
@@ -91,7 +91,7 @@ def not_an_example(features: Features) -> Iterator[Problem]:
     Severity.ERROR,
     "SequenceExample in place of an Example",
     why="Parsed as an Example it loses its feature lists without a word.",
-    remedy="Write one tf.train.Example a picture instead.",
+    fix="Write one tf.train.Example an image instead.",
     source=_EXAMPLE,
 )
 def sequence_example(features: Features) -> Iterator[Problem]:
@@ -107,7 +107,7 @@ def sequence_example(features: Features) -> Iterator[Problem]:
     Severity.ERROR,
     "required feature missing",
     why="tf.io.parse_example stops with 'Feature … is required but could not be found'.",
-    remedy="Write the feature into every record, or choose the profile that fits.",
+    fix="Write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
 )
 def missing_feature(features: Features) -> Iterator[Problem]:
@@ -134,7 +134,7 @@ def missing_feature(features: Features) -> Iterator[Problem]:
     Severity.ERROR,
     "feature of another kind",
     why="tf.io.parse_example stops with 'Data types don't match'.",
-    remedy="Write the feature with the kind of list that the profile names.",
+    fix="Write the feature with the kind of list that the profile names.",
     source=_PARSER,
 )
 def wrong_kind(features: Features) -> Iterator[Problem]:
@@ -156,7 +156,7 @@ def wrong_kind(features: Features) -> Iterator[Problem]:
     Severity.ERROR,
     "feature of another shape",
     why="tf.io.parse_example stops with 'Number of values != expected'.",
-    remedy="Write exactly as many values as the profile's shape has.",
+    fix="Write exactly as many values as the profile's shape has.",
     source=_PARSER,
 )
 def wrong_shape(features: Features) -> Iterator[Problem]:
@@ -181,7 +181,7 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
     Severity.WARNING,
     "feature without a list",
     why="TensorFlow takes it for missing and fills in the default, if there is one.",
-    remedy="Leave the key out, or give it a bytes_list, float_list or int64_list.",
+    fix="Leave the key out, or give it a bytes_list, float_list or int64_list.",
     source=_PARSER,
 )
 def no_kind(features: Features) -> Iterator[Problem]:
@@ -198,7 +198,7 @@ def no_kind(features: Features) -> Iterator[Problem]:
     Severity.WARNING,
     "key comes twice",
     why="Only the last one counts; what the others say is lost.",
-    remedy="Write each key once.",
+    fix="Write each key once.",
     source="protobuf.dev/programming-guides/encoding: maps",
 )
 def duplicate_key(features: Features) -> Iterator[Problem]:
@@ -215,7 +215,7 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
     Severity.INFO,
     "unknown feature",
     why="Neither the profile nor the Object Detection API has this key; readers will ignore it.",
-    remedy="Look for a misspelt key; otherwise nothing needs to be done.",
+    fix="Look for a misspelt key; otherwise nothing needs to be done.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, core/standard_fields.py",
 )
 def unknown_feature(features: Features) -> Iterator[Problem]:
@@ -234,7 +234,7 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
     Severity.WARNING,
     "text is not UTF-8",
     why="Class names do not match the label map, and Datumaro and FiftyOne stop at it.",
-    remedy="Write texts as UTF-8.",
+    fix="Write texts as UTF-8.",
     source="protobuf: bytes_list holds bytes; every known reader decodes them as UTF-8",
 )
 def not_utf8(text: NotText) -> Iterator[Problem]:
@@ -252,7 +252,7 @@ def not_utf8(text: NotText) -> Iterator[Problem]:
     Severity.ERROR,
     "no profile fits",
     why="These records are of some other kind; nothing is known about what they should hold.",
-    remedy="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
+    fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
 )
 def no_profile(shards: NoProfile) -> Iterator[Problem]:
@@ -263,7 +263,7 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
     yield Problem(
         f"these records fit no profile; their features are {some or 'none'}",
         value=list(names[:_KEYS_SHOWN]),
-        remedy=f"{OTHER_DATASET} for {shards.receiver}." if shards.receiver else None,
+        fix=f"{OTHER_DATASET} for {shards.receiver}." if shards.receiver else None,
     )
 
 
@@ -272,7 +272,7 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
     Severity.ERROR,
     "TensorFlow does not parse the record",
     why="This is what tf.io.parse_example itself says under the profile's description.",
-    remedy="Write the record again as the profile describes it.",
+    fix="Write the record again as the profile describes it.",
     source="tf.io.parse_example of the installed TensorFlow",
 )
 def refused(record: Refused) -> Iterator[Problem]:
@@ -286,7 +286,7 @@ def refused(record: Refused) -> Iterator[Problem]:
     "TensorFlow reads the record otherwise than protobuf",
     why="TensorFlow's own parser stops at such a record, or takes other values from it than every "
     "reader that uses protobuf, Datumaro and CVAT among them.",
-    remedy="Write the record with protobuf's own serializer, one list in each feature.",
+    fix="Write the record with protobuf's own serializer, one list in each feature.",
     source=_PARSER,
 )
 def read_otherwise(features: Features) -> Iterator[Problem]:
@@ -301,7 +301,7 @@ def read_otherwise(features: Features) -> Iterator[Problem]:
     "tfod/attributes cannot be understood",
     why="The attributes that the other keys cannot say are in it: an import stops at the record, "
     "other readers pass over it.",
-    remedy="Export the shard again.",
+    fix="Export the shard again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
 def unreadable_attributes(problem: DetectionProblem) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from tfod.check.rules.registry import rule
 from tfod.detection import keys
 
 Corners: TypeAlias = tuple[float, float, float, float]
-"""``xmin, ymin, xmax, ymax`` in pixels of the source's picture."""
+"""``xmin, ymin, xmax, ymax`` in pixels of the source's image."""
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CANDIDATES_SHOWN = 3
@@ -43,7 +43,7 @@ class Comparison:
 
     Attributes:
         filename: of the record.
-        candidates: names of the source's pictures that it can be; one, unless something is wrong.
+        candidates: names of the source's images that it can be; one, unless something is wrong.
         others: how many more there are.
         missing: boxes of the source that the record lacks.
         extra: boxes of the record that the source lacks.
@@ -51,7 +51,7 @@ class Comparison:
         changed: pairs in one place whose classes differ.
         swapped: how many boxes of the source are found when x and y change places.
         tolerance: pixels that a side may be off.
-        size: width and height of the picture, in the source's pixels.
+        size: width and height of the image, in the source's pixels.
         shifted: the source counts pixels from 1; its boxes are given as counted from 0.
     """
 
@@ -69,19 +69,19 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class MissingPicture:
-    """A picture of the source; how many boxes it has there."""
+class MissingImage:
+    """An image of the source; how many boxes it has there."""
 
     name: str
     boxes: int
 
 
 @dataclass(frozen=True)
-class MissingPictures:
-    """The pictures of the source that no record was of."""
+class MissingImages:
+    """The images of the source that no record was of."""
 
     source: str
-    pictures: Sequence[MissingPicture]
+    images: Sequence[MissingImage]
 
 
 @rule(
@@ -89,7 +89,7 @@ class MissingPictures:
     Severity.ERROR,
     "box of the source is missing",
     why="An object that people have marked is background for the training.",
-    remedy="Make the shard again; look for a filter in the script that drops boxes.",
+    fix="Make the shard again; look for a filter in the script that drops boxes.",
     source="issue 3 of tfod",
 )
 def missing_box(compared: Comparison) -> Iterator[Problem]:
@@ -99,7 +99,7 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
         beyond = box.corners[2] > width or box.corners[3] > height
         yield Problem(
             f"box {box.number} of the source, {_named(box)}, is missing in the shard"
-            + (": it passes the picture's edge, and some writers drop such boxes" if beyond else "")
+            + (": it passes the image's edge, and some writers drop such boxes" if beyond else "")
         )
 
 
@@ -108,7 +108,7 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
     Severity.ERROR,
     "box that the source does not have",
     why="The model is taught an object that nobody has marked.",
-    remedy="Make the shard again; look for boxes of another picture or of another run.",
+    fix="Make the shard again; look for boxes of another image or of another run.",
     source="issue 3 of tfod",
 )
 def extra_box(compared: Comparison) -> Iterator[Problem]:
@@ -123,8 +123,8 @@ def extra_box(compared: Comparison) -> Iterator[Problem]:
     "FID003",
     Severity.ERROR,
     "box has moved",
-    why="The box no longer fits its object; mostly it was scaled by the size of another picture.",
-    remedy="Make the shard again; divide boxes by the size of the picture they were drawn on.",
+    why="The box no longer fits its object; mostly it was scaled by the size of another image.",
+    fix="Make the shard again; divide boxes by the size of the image they were drawn on.",
     source="issue 3 of tfod",
 )
 def moved_box(compared: Comparison) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ def moved_box(compared: Comparison) -> Iterator[Problem]:
     Severity.ERROR,
     "class has changed",
     why="The object is trained as something else.",
-    remedy="Make the shard again; look at the label map that the script used.",
+    fix="Make the shard again; look at the label map that the script used.",
     source="issue 3 of tfod",
 )
 def changed_class(compared: Comparison) -> Iterator[Problem]:
@@ -170,47 +170,47 @@ def changed_class(compared: Comparison) -> Iterator[Problem]:
 @rule(
     "FID005",
     Severity.ERROR,
-    "picture of the source is missing",
+    "image of the source is missing",
     why="Work that people have done on it is lost to the training.",
-    remedy="Add the picture to the shard, or check all shards of the set together.",
+    fix="Add the image to the shard, or check all shards of the set together.",
     source="issue 3 of tfod",
 )
-def missing_picture(missing: MissingPictures) -> Iterator[Problem]:
-    """Only pictures that have boxes: see FID008 for the others."""
-    for picture in missing.pictures:
-        if picture.boxes:
-            boxes = "1 box" if picture.boxes == 1 else f"{picture.boxes} boxes"
+def missing_image(missing: MissingImages) -> Iterator[Problem]:
+    """Only images that have boxes: see FID008 for the others."""
+    for image in missing.images:
+        if image.boxes:
+            boxes = "1 box" if image.boxes == 1 else f"{image.boxes} boxes"
             yield Problem(
-                f"picture {picture.name!r} of the source, with {boxes}, is in no shard",
-                value=picture.name,
-                place=Place(item=picture.name),
+                f"image {image.name!r} of the source, with {boxes}, is in no shard",
+                value=image.name,
+                place=Place(item=image.name),
             )
 
 
 @rule(
     "FID006",
     Severity.WARNING,
-    "picture is not in the source",
+    "image is not in the source",
     why="Its boxes cannot be compared; it may come from elsewhere or be renamed.",
-    remedy="Compare with the annotations that the shard was made from, under the same names.",
+    fix="Compare with the annotations that the shard was made from, under the same names.",
     source="issue 3 of tfod",
 )
-def unknown_picture(compared: Comparison) -> Iterator[Problem]:
+def unknown_image(compared: Comparison) -> Iterator[Problem]:
     """By its full name, its last part, or that without extension."""
     names = compared.candidates
     if len(names) == 1:
         return
     if not names:
         message = (
-            f"picture {compared.filename!r} is not in the source"
+            f"image {compared.filename!r} is not in the source"
             if compared.filename
-            else "record has no file name, so that no picture of the source is its own"
+            else "record has no file name, so that no image of the source is its own"
         )
     else:
         shown = ", ".join(names[:_CANDIDATES_SHOWN])
         count = len(names) + compared.others
         message = (
-            f"picture {compared.filename!r} can be any of {count} pictures of the source "
+            f"image {compared.filename!r} can be any of {count} images of the source "
             f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})"
         )
     yield Problem(message, feature=keys.FILENAME, value=compared.filename)
@@ -220,8 +220,8 @@ def unknown_picture(compared: Comparison) -> Iterator[Problem]:
     "FID007",
     Severity.ERROR,
     "x and y are swapped",
-    why="Boxes lie mirrored at the picture's diagonal, beside their objects.",
-    remedy="Exchange the x and y lists in the script that made the shard.",
+    why="Boxes lie mirrored at the image's diagonal, beside their objects.",
+    fix="Exchange the x and y lists in the script that made the shard.",
     source="issue 3 of tfod; the OD API orders boxes ymin, xmin, ymax, xmax, others x first",
 )
 def swapped_sides(compared: Comparison) -> Iterator[Problem]:
@@ -234,18 +234,18 @@ def swapped_sides(compared: Comparison) -> Iterator[Problem]:
 @rule(
     "FID008",
     Severity.WARNING,
-    "picture without boxes is missing",
-    why="Pictures without objects teach a model what is none; many scripts drop them unseen.",
-    remedy="Write a record without boxes for it, if it is meant for the training.",
-    source="scripts that go by way of a CSV of boxes have no row for such a picture",
+    "image without boxes is missing",
+    why="Images without objects teach a model what is none; many scripts drop them unseen.",
+    fix="Write a record without boxes for it, if it is meant for the training.",
+    source="scripts that go by way of a CSV of boxes have no row for such an image",
 )
-def missing_background(missing: MissingPictures) -> Iterator[Problem]:
+def missing_background(missing: MissingImages) -> Iterator[Problem]:
     """Said once: how many, and the first names."""
-    names = [picture.name for picture in missing.pictures if not picture.boxes]
+    names = [image.name for image in missing.images if not image.boxes]
     if names:
         shown = ", ".join(names[:_CANDIDATES_SHOWN])
         yield Problem(
-            f"pictures of the source that have no boxes are in no shard: {len(names)} "
+            f"images of the source that have no boxes are in no shard: {len(names)} "
             f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})",
             value=len(names),
         )

@@ -41,8 +41,8 @@ class Unreadable:
 
 def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
     if damage.kind is kind:
-        remedy = f"{damage.remedy[:1].upper()}{damage.remedy[1:]}."
-        yield Problem(damage.cause, remedy=remedy, value=damage.skipped or None)
+        fix = f"{damage.fix[:1].upper()}{damage.fix[1:]}."
+        yield Problem(damage.cause, fix=fix, value=damage.skipped or None)
 
 
 @rule(
@@ -50,7 +50,7 @@ def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
     Severity.ERROR,
     "not a TFRecord file",
     why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
-    remedy="Pass the shard itself; download it again if this should be it.",
+    fix="Pass the shard itself; download it again if this should be it.",
     source=_READER,
 )
 def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
@@ -63,7 +63,7 @@ def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "empty file",
     why="TensorFlow reads a file of 0 bytes as a dataset without records and says nothing.",
-    remedy="Export or download it again, or delete it if it is meant to be empty.",
+    fix="Export or download it again, or delete it if it is meant to be empty.",
     source="cvat-ai/cvat#821",
 )
 def empty_file(damage: Damage) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def empty_file(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "checksum of a length is wrong",
     why="Nobody knows where the next record begins: TensorFlow gives up the rest of the shard.",
-    remedy="Download or export the shard again.",
+    fix="Download or export the shard again.",
     source=_FORMAT,
 )
 def length_checksum(damage: Damage) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ def length_checksum(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "checksum of the data is wrong",
     why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
-    remedy="Download or export the shard again.",
+    fix="Download or export the shard again.",
     source=_FORMAT,
 )
 def data_checksum(damage: Damage) -> Iterator[Problem]:
@@ -102,7 +102,7 @@ def data_checksum(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "file ends inside a record",
     why="A download or a copy stopped early; the last record and all behind it are lost.",
-    remedy="Download or copy the shard again, or export it anew.",
+    fix="Download or copy the shard again, or export it anew.",
     source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
 )
 def truncated_record(damage: Damage) -> Iterator[Problem]:
@@ -115,7 +115,7 @@ def truncated_record(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "file ends inside a record's header",
     why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
-    remedy="Download or copy the shard again, or export it anew.",
+    fix="Download or copy the shard again, or export it anew.",
     source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
 )
 def truncated_header(damage: Damage) -> Iterator[Problem]:
@@ -128,7 +128,7 @@ def truncated_header(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "forged length",
     why="A reader that believes it asks for memory it never gets, or skips sound records.",
-    remedy="Export the shard again; if it comes from somebody else, do not trust it.",
+    fix="Export the shard again; if it comes from somebody else, do not trust it.",
     source="CWE-789; vahidk/tfrecord: MemoryError",
 )
 def forged_length(damage: Damage) -> Iterator[Problem]:
@@ -141,7 +141,7 @@ def forged_length(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "zero bytes at the end",
     why="A disk ran full or a download was preallocated; TensorFlow reports a corrupted record.",
-    remedy="Copy or export the shard again; the records before are sound.",
+    fix="Copy or export the shard again; the records before are sound.",
     source=_READER,
 )
 def trailing_zeros(damage: Damage) -> Iterator[Problem]:
@@ -153,8 +153,8 @@ def trailing_zeros(damage: Damage) -> Iterator[Problem]:
     "TFR009",
     Severity.ERROR,
     "record without a byte",
-    why="It parses as an Example without features, and training fails at its missing picture.",
-    remedy="Leave the record out when writing the shard.",
+    why="It parses as an Example without features, and training fails at its missing image.",
+    fix="Leave the record out when writing the shard.",
     source=_FORMAT,
 )
 def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
@@ -168,7 +168,7 @@ def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
     "compressed without saying so",
     why="TensorFlow does not notice compression by itself and reports a corrupted record; the OD "
     "API's trainer never says it.",
-    remedy="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
+    fix="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
 def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
@@ -178,7 +178,7 @@ def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
         yield Problem(
             f"the shard is compressed with {name}, its name does not say so",
             value=name,
-            remedy=f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+            fix=f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
             f"compression_type='{name}' to tf.data.TFRecordDataset.",
         )
 
@@ -188,7 +188,7 @@ def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
     Severity.ERROR,
     "damaged compression",
     why="Nothing behind the damage can be unpacked.",
-    remedy="Download or export the shard again.",
+    fix="Download or export the shard again.",
     source="RFC 1950, RFC 1952",
 )
 def damaged_compression(damage: Damage) -> Iterator[Problem]:
@@ -201,7 +201,7 @@ def damaged_compression(damage: Damage) -> Iterator[Problem]:
     Severity.WARNING,
     "record too large to be judged",
     why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
-    remedy="Raise --max-record-bytes if such records are meant.",
+    fix="Raise --max-record-bytes if such records are meant.",
     source="protobuf: a message has at most 2 GiB",
 )
 def oversize_record(damage: Damage) -> Iterator[Problem]:
@@ -214,7 +214,7 @@ def oversize_record(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "cannot be read",
     why="What is behind this point was not checked.",
-    remedy="Look at the file's permissions, the disk and the network, then check again.",
+    fix="Look at the file's permissions, the disk and the network, then check again.",
     source="errno(3)",
 )
 def unreadable(shard: Unreadable) -> Iterator[Problem]:
@@ -228,7 +228,7 @@ def unreadable(shard: Unreadable) -> Iterator[Problem]:
     "compressed",
     why="The OD API's trainer does not read it, whatever its name: it names no compression to "
     "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
-    remedy="For the OD API write it without compression: tfod reshard --compression none.",
+    fix="For the OD API write it without compression: tfod reshard --compression none.",
     source=_BUILDER,
 )
 def compression_that_says_so(shard: CompressedShard) -> Iterator[Problem]:

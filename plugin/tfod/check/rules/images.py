@@ -1,6 +1,6 @@
-"""Rules for the encoded picture: is it one, can TensorFlow read it, is it what the record says.
+"""Rules for the encoded image: is it one, can TensorFlow read it, is it what the record says.
 
-What TensorFlow decodes is held by tests/tensorflow/test_picture_kinds.py, which asks TensorFlow.
+What TensorFlow decodes is held by tests/tensorflow/test_image_kinds.py, which asks TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.picture_bytes import DecodeFailure
-from tfod.check.picture_bytes import decode_failure as decode_failure
+from tfod.check.image_bytes import DecodeFailure
+from tfod.check.image_bytes import decode_failure as decode_failure
 from tfod.check.rules.registry import rule
-from tfod.check.tensorflow_pictures import FORMAT_TITLES, obstacle_to_decoding
+from tfod.check.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.detection import keys
-from tfod.detection.picture import FORMAT_OF_EXTENSION, PictureHeader
+from tfod.detection.image import FORMAT_OF_EXTENSION, ImageHeader
 
 
-class PictureFacts(NamedTuple):
-    """What a record has for a picture and says about it; equal facts are judged once.
+class ImageFacts(NamedTuple):
+    """What a record has for an image and says about it; equal facts are judged once.
 
     Attributes:
-        size: bytes of the encoded picture, 0 when it is missing or empty, -1 when there is a
-            header (so that pictures of a kind have equal facts).
-        header: what the picture's own header says; None without one.
+        size: bytes of the encoded image, 0 when it is missing or empty, -1 when there is a
+            header (so that images of a kind have equal facts).
+        header: what the image's own header says; None without one.
         looks_like: what the bytes look like when there is no header; may be empty.
         declared_format: ``image/format``.
         declared_height: ``image/height``, pixels.
@@ -39,7 +39,7 @@ class PictureFacts(NamedTuple):
     """
 
     size: int
-    header: PictureHeader | None = None
+    header: ImageHeader | None = None
     looks_like: str = ""
     declared_format: str | None = None
     declared_height: int | None = None
@@ -64,17 +64,17 @@ class Sha256Facts:
 
 
 @dataclass(frozen=True)
-class SamePicture:
+class SameImage:
     """An image that another record has had, byte for byte."""
 
     first: Place
 
 
 @dataclass(frozen=True)
-class SharedPicture:
-    """A picture that is in several subsets, this one and that of the first record.
+class SharedImage:
+    """An image that is in several subsets, this one and that of the first record.
 
-    ``leaked`` are subsets other than for training all of whose pictures are in others, with their
+    ``leaked`` are subsets other than for training all of whose images are in others, with their
     numbers.
     """
 
@@ -89,10 +89,10 @@ class SharedPicture:
     Severity.ERROR,
     "the image is missing",
     why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
-    remedy="Write the encoded image into the record.",
+    fix="Write the encoded image into the record.",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
 )
-def check_missing(facts: PictureFacts) -> Iterator[Problem]:
+def check_missing(facts: ImageFacts) -> Iterator[Problem]:
     """There is no image."""
     if facts.header is None and facts.size == 0:
         yield Problem("the encoded image is missing or empty", feature=keys.ENCODED)
@@ -103,10 +103,10 @@ def check_missing(facts: PictureFacts) -> Iterator[Problem]:
     Severity.ERROR,
     "the bytes are not an image",
     why="The decoder stops the training with 'Unknown image file format'.",
-    remedy="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
+    fix="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
-def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
+def check_no_image(facts: ImageFacts) -> Iterator[Problem]:
     """There are bytes, without the header of an image."""
     if facts.header is not None or facts.size <= 0:
         return
@@ -116,7 +116,7 @@ def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
         yield Problem(
             f"{message}: they look like raw pixels, {raw}",
             feature=keys.ENCODED,
-            remedy="Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode).",
+            fix="Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode).",
         )
     elif facts.looks_like:
         yield Problem(f"{message}: they look like {facts.looks_like}", feature=keys.ENCODED)
@@ -124,7 +124,7 @@ def check_no_picture(facts: PictureFacts) -> Iterator[Problem]:
         yield Problem(message, feature=keys.ENCODED)
 
 
-def _raw_shape(facts: PictureFacts) -> str:
+def _raw_shape(facts: ImageFacts) -> str:
     height, width = facts.declared_height or 0, facts.declared_width or 0
     if height <= 0 or width <= 0:
         return ""
@@ -138,7 +138,7 @@ def _raw_shape(facts: PictureFacts) -> str:
     Severity.ERROR,
     "the image does not decode",
     why="The training stops at this record, or learns from an image that is partly gray.",
-    remedy="Take the image from its source again and write the record again.",
+    fix="Take the image from its source again and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
 def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
@@ -151,10 +151,10 @@ def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
     Severity.WARNING,
     "the format differs from image/format",
     why="TensorFlow goes by the bytes; other readers name files by the format.",
-    remedy="Write the format that the bytes are.",
+    fix="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
 )
-def check_format(facts: PictureFacts) -> Iterator[Problem]:
+def check_format(facts: ImageFacts) -> Iterator[Problem]:
     """The bytes are of one format, and image/format says another."""
     header, said = facts.header, facts.declared_format
     if header is None or not said or said in _RAW:
@@ -164,7 +164,7 @@ def check_format(facts: PictureFacts) -> Iterator[Problem]:
             f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
             feature=keys.FORMAT,
             value=said,
-            remedy=f"Write {header.format!r} into image/format.",
+            fix=f"Write {header.format!r} into image/format.",
         )
 
 
@@ -185,13 +185,13 @@ def _known_format(said: str) -> str:
         "The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
         "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here."
     ),
-    remedy="Encode the image as JPEG or PNG with 8 bits a channel.",
+    fix="Encode the image as JPEG or PNG with 8 bits a channel.",
     source=(
         "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
-        "lib/png/png_io.cc; tests/tensorflow/test_picture_kinds.py asks TensorFlow for each kind"
+        "lib/png/png_io.cc; tests/tensorflow/test_image_kinds.py asks TensorFlow for each kind"
     ),
 )
-def check_decodable(facts: PictureFacts) -> Iterator[Problem]:
+def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
     """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
     header = facts.header
     if header is None:
@@ -209,10 +209,10 @@ def check_decodable(facts: PictureFacts) -> Iterator[Problem]:
         "Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
         "and boxes may have been normalized by the wrong size."
     ),
-    remedy="Write the image's own size, and see whether its boxes were normalized by that size.",
+    fix="Write the image's own size, and see whether its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
-def check_size(facts: PictureFacts) -> Iterator[Problem]:
+def check_size(facts: ImageFacts) -> Iterator[Problem]:
     """Where the record says a size it is the image's."""
     header = facts.header
     if header is None or not header.height or not header.width:
@@ -223,18 +223,18 @@ def check_size(facts: PictureFacts) -> Iterator[Problem]:
     if not wrong_height and not wrong_width:
         return
     message = f"{_said_size(height, width)}, the image is {header.height} x {header.width}"
-    remedy = None
+    fix = None
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
-        remedy = "Exchange image/height and image/width, and check how the boxes were normalized."
+        fix = "Exchange image/height and image/width, and check how the boxes were normalized."
         if header.orientation >= _QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
-            remedy = _TURN
+            fix = _TURN
     yield Problem(
         message,
         feature=keys.HEIGHT if wrong_height else keys.WIDTH,
         value=height if wrong_height else width,
-        remedy=remedy,
+        fix=fix,
     )
 
 
@@ -261,10 +261,10 @@ def _said_size(height: int | None, width: int | None) -> str:
         "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
         "fit only the turned image they certainly were, which is an error."
     ),
-    remedy=_TURN,
+    fix=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
 )
-def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
+def check_orientation(facts: ImageFacts) -> Iterator[Problem]:
     """EXIF has an orientation other than 1."""
     header = facts.header
     if header is None or header.orientation == 1:
@@ -290,7 +290,7 @@ def check_orientation(facts: PictureFacts) -> Iterator[Problem]:
     )
 
 
-def needs_a_turn(corners: np.ndarray, header: PictureHeader) -> bool:
+def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
     """Whether boxes reach outside the image as it is stored, and all fit it turned by a quarter.
 
     Args:
@@ -325,7 +325,7 @@ _TURNED = {
         "TensorFlow does not look at it, but tools that find duplicates do; and the image was "
         "changed after it was hashed, or is another one."
     ),
-    remedy="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
+    fix="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
 def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
@@ -347,10 +347,10 @@ def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
     Severity.ERROR,
     "the image is cut short",
     why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
-    remedy="Take the image from its source again and write the record again.",
+    fix="Take the image from its source again and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
-def check_complete(facts: PictureFacts) -> Iterator[Problem]:
+def check_complete(facts: ImageFacts) -> Iterator[Problem]:
     """The end that the format wants is there."""
     header = facts.header
     if header is not None and not header.complete:
@@ -378,10 +378,10 @@ _MISSING_END = {
     Severity.WARNING,
     "the same image twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
-    remedy="Keep one of the two records, with the boxes of both.",
+    fix="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_same_picture(same: SamePicture) -> Iterator[Problem]:
+def check_same_image(same: SameImage) -> Iterator[Problem]:
     """Another record has the same encoded bytes."""
     yield Problem(f"the same image is in {_named(same.first)}", feature=keys.ENCODED)
 
@@ -392,10 +392,10 @@ def check_same_picture(same: SamePicture) -> Iterator[Problem]:
     "an image is in several subsets",
     why="Scores on the validation or test set are too good when its images were trained on; where "
     "all of them were, which is an error, the scores say nothing.",
-    remedy="Keep the image in one subset only.",
+    fix="Keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_shared_picture(shared: SharedPicture) -> Iterator[Problem]:
+def check_shared_image(shared: SharedImage) -> Iterator[Problem]:
     """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
     message = (
         f"the image is in {shared.subset} and in {shared.first_subset}: "
@@ -421,10 +421,10 @@ def _named(place: Place) -> str:
     Severity.ERROR,
     "the height or width is not positive",
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
-    remedy="Write the image's height and width in pixels.",
+    fix="Write the image's height and width in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
-def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
+def check_positive_size(facts: ImageFacts) -> Iterator[Problem]:
     """What is declared for a size can be one."""
     for key, said in ((keys.HEIGHT, facts.declared_height), (keys.WIDTH, facts.declared_width)):
         if said is not None and said <= 0:
@@ -436,10 +436,10 @@ def check_positive_size(facts: PictureFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "TensorFlow shows the image in other colors",
     why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
-    remedy="Encode the image as PNG, or as BMP with 24 bits a pixel.",
+    fix="Encode the image as PNG, or as BMP with 24 bits a pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
-def check_palette(facts: PictureFacts) -> Iterator[Problem]:
+def check_palette(facts: ImageFacts) -> Iterator[Problem]:
     """A BMP of 8 bits has a palette other than the grays."""
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
@@ -459,10 +459,10 @@ def check_palette(facts: PictureFacts) -> Iterator[Problem]:
     "an encoded image is declared as raw pixels",
     why="The decoder of the TF Object Detection API takes the bytes for pixels where image/format "
     "is 'raw' or 'RAW', and stops at their shape.",
-    remedy="Write the format that the bytes are into image/format.",
+    fix="Write the format that the bytes are into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
 )
-def check_raw(facts: PictureFacts) -> Iterator[Problem]:
+def check_raw(facts: ImageFacts) -> Iterator[Problem]:
     """The bytes have the header of an image, and image/format says that they are pixels."""
     header, said = facts.header, facts.declared_format
     if header is not None and said in _RAW:
@@ -470,7 +470,7 @@ def check_raw(facts: PictureFacts) -> Iterator[Problem]:
             f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
             feature=keys.FORMAT,
             value=said,
-            remedy=f"Write {header.format!r} into image/format.",
+            fix=f"Write {header.format!r} into image/format.",
         )
 
 
@@ -480,7 +480,7 @@ def check_raw(facts: PictureFacts) -> Iterator[Problem]:
     "boxes of an image of unknown size",
     why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
     "scale them. The trainer does not need the size.",
-    remedy="Write image/height and image/width into every record.",
+    fix="Write image/height and image/width into every record.",
     source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
 )
 def check_size_known(size: UnknownSize) -> Iterator[Problem]:

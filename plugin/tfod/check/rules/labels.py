@@ -73,7 +73,7 @@ class ClassesOfShards:
     Severity.WARNING,
     "no label map",
     why="Without it the ids mean nothing to a trainer, and names were not checked.",
-    remedy="Put label_map.pbtxt beside the shard, or pass --label-map.",
+    fix="Put label_map.pbtxt beside the shard, or pass --label-map.",
     source=_UTIL,
 )
 def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
@@ -82,8 +82,8 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
         names = ", ".join(shards.rivals[:_MOST_RIVALS])
         more = len(shards.rivals) - _MOST_RIVALS
         names += f" and {more} more" if more > 0 else ""
-        remedy = "Pass the right one with --label-map."
-        yield Problem(f"several label maps fit equally well: {names}", remedy=remedy)
+        fix = "Pass the right one with --label-map."
+        yield Problem(f"several label maps fit equally well: {names}", fix=fix)
     elif shards.boxes:
         yield Problem("no label map lies beside this shard or one folder up")
 
@@ -93,7 +93,7 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
     Severity.ERROR,
     "label map cannot be read",
     why="The trainer stops at it; Datumaro ignores it without a word.",
-    remedy="Write entries such as: item { id: 1 name: 'cat' }.",
+    fix="Write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto",
 )
 def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
@@ -107,7 +107,7 @@ def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
     Severity.ERROR,
     "id twice in the label map",
     why="Only the first class of an id is kept in the list of categories.",
-    remedy="Give every class an id of its own.",
+    fix="Give every class an id of its own.",
     source=_UTIL,
 )
 def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
@@ -125,7 +125,7 @@ def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
     Severity.ERROR,
     "name twice in the label map",
     why="The last one wins in the table of names, so the other id is never trained.",
-    remedy="Name every class once.",
+    fix="Name every class once.",
     source=_UTIL,
 )
 def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
@@ -143,7 +143,7 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
     Severity.ERROR,
     "id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
-    remedy="Count classes from 1, in the label map and in image/object/class/label.",
+    fix="Count classes from 1, in the label map and in image/object/class/label.",
     source=_UTIL,
 )
 def id_zero(file: LabelMapFile) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
     Severity.ERROR,
     "class is not in the label map",
     why="The decoder looks the text up and gets -1; the trainer drops the object without a word.",
-    remedy="Add the class to the label map, or correct the text in the records.",
+    fix="Add the class to the label map, or correct the text in the records.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 def unknown_text(use: ClassUse) -> Iterator[Problem]:
@@ -184,7 +184,7 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
     "id is not in the label map",
     why="A class beyond the map has no place in the one-hot encoding: the object is trained as "
     "nothing, and the evaluation stops at it.",
-    remedy="Add the id to the label map, or correct the ids in the records.",
+    fix="Add the id to the label map, or correct the ids in the records.",
     source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
 def unknown_id(use: ClassUse) -> Iterator[Problem]:
@@ -203,7 +203,7 @@ def unknown_id(use: ClassUse) -> Iterator[Problem]:
     "text and id disagree",
     why="The OD API, CVAT and Datumaro go by the text, Model Garden and EfficientDet by the id: "
     "two models of one dataset.",
-    remedy="Write the id that the label map gives to the text.",
+    fix="Write the id that the label map gives to the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
 )
 def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
@@ -229,7 +229,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
     Severity.ERROR,
     "id is 0 or negative",
     why="0 is the background: the object is not trained, or is trained as nothing.",
-    remedy="Count classes from 1.",
+    fix="Count classes from 1.",
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
 def not_positive(use: ClassUse) -> Iterator[Problem]:
@@ -250,7 +250,7 @@ def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
     "class text is empty",
     why="The OD API's table holds '' for the last class without a display name: the object trains "
     "as the last class of the map.",
-    remedy="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
+    fix="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
     source=f"{_DECODER}; {_UTIL}",
 )
 def empty_text(use: ClassUse) -> Iterator[Problem]:
@@ -264,7 +264,7 @@ def empty_text(use: ClassUse) -> Iterator[Problem]:
     Severity.ERROR,
     "class differs from the label map by case or spaces",
     why="Texts are compared letter by letter: the object gets the class -1 and is dropped.",
-    remedy="Write the class exactly as in the label map.",
+    fix="Write the class exactly as in the label map.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
@@ -283,7 +283,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     Severity.ERROR,
     "ids count from 0",
     why="Class 0 is taken for the background, and every other class for its neighbour.",
-    remedy="Add 1 to every id, and count the label map from 1.",
+    fix="Add 1 to every id, and count the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
 def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
@@ -301,7 +301,7 @@ def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
     Severity.INFO,
     "class of the label map is not used",
     why="It cannot be learnt from these shards.",
-    remedy="Nothing, if other shards use it.",
+    fix="Nothing, if other shards use it.",
     source=_UTIL,
 )
 def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
@@ -326,7 +326,7 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     "object without a class",
     why="The trainer pads the missing classes with zeros, which are no class, and CVAT refuses the "
     "annotation.",
-    remedy="Write image/object/class/text, or class/label and a label map.",
+    fix="Write image/object/class/text, or class/label and a label map.",
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",
 )
@@ -341,7 +341,7 @@ def no_class(use: ClassUse) -> Iterator[Problem]:
     Severity.ERROR,
     "label map is not in protobuf's text format",
     why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
-    remedy="Use straight quotes, 'item {' before each class, and no other fields.",
+    fix="Use straight quotes, 'item {' before each class, and no other fields.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 def liberties(file: LabelMapFile) -> Iterator[Problem]:
@@ -356,7 +356,7 @@ def liberties(file: LabelMapFile) -> Iterator[Problem]:
     Severity.WARNING,
     "classes differ only by case or spaces",
     why="Each spelling is trained as a class of its own, with a part of the objects.",
-    remedy="Choose one spelling, for the label map and for all records.",
+    fix="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
 def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
@@ -396,7 +396,7 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
     "id is 0 or negative beside a text",
     why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
     "and EfficientDet, take 0 for the background.",
-    remedy="Count classes from 1, or write a label map that has the texts.",
+    fix="Count classes from 1, or write a label map that has the texts.",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
@@ -412,7 +412,7 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
     Severity.INFO,
     "id without a label map",
     why="CVAT's labels are names: it refuses an object whose id no label map explains.",
-    remedy="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
+    fix="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
 )
 def unexplained_id(use: ClassUse) -> Iterator[Problem]:
@@ -463,7 +463,7 @@ def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
     "lists of image classes of different length",
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
-    remedy="Write one text, one id and one confidence for each class, or leave a list out.",
+    fix="Write one text, one id and one confidence for each class, or leave a list out.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
 )
 def uneven_image_classes(problem: DetectionProblem) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfod.check.finding import Place, Problem, Severity
 from tfod.check.rules.registry import rule
-from tfod.detection.picture import FORMAT_OF_EXTENSION
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.naming import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
@@ -58,7 +58,7 @@ class SameSourceId:
     "file name missing",
     why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
     "trainer does not look at it.",
-    remedy="Write the image's file name.",
+    fix="Write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
 )
 def missing(names: NameFacts) -> Iterator[Problem]:
@@ -72,7 +72,7 @@ def missing(names: NameFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "file name twice",
     why="Annotations of two records end up on one image, or the second replaces the first.",
-    remedy="Give every image a name of its own, or merge the records.",
+    fix="Give every image a name of its own, or merge the records.",
     source=_MATCH,
 )
 def duplicate_name(name: SameName) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def duplicate_name(name: SameName) -> Iterator[Problem]:
     Severity.WARNING,
     "file name without an extension",
     why="Tools that write the image to disk do not know what to call it.",
-    remedy="Add .jpg or .png, as the image is.",
+    fix="Add .jpg or .png, as the image is.",
     source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
 def no_extension(names: NameFacts) -> Iterator[Problem]:
@@ -99,7 +99,7 @@ def no_extension(names: NameFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "extension differs from the image",
     why="The image is saved under a name that says another format.",
-    remedy="Name the image as its bytes are, or encode it as its name says.",
+    fix="Name the image as its bytes are, or encode it as its name says.",
     source="cvat-ai/datumaro#35",
 )
 def other_extension(names: NameFacts) -> Iterator[Problem]:
@@ -118,7 +118,7 @@ def other_extension(names: NameFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "file name leads out of its folder",
     why="The path is one of another machine: it matches no frame, and unpacking it is dangerous.",
-    remedy="Write the name relative to the dataset's folder, with forward slashes.",
+    fix="Write the name relative to the dataset's folder, with forward slashes.",
     source=f"CWE-22; {_MATCH}",
 )
 def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
     Severity.ERROR,
     "control character in the file name",
     why="No file can be called so on every system, and logs and terminals obey such characters.",
-    remedy="Remove line ends, tabs, zero bytes and other invisible characters from the name.",
+    fix="Remove line ends, tabs, zero bytes and other invisible characters from the name.",
     source="CWE-117; CWE-158",
 )
 def control_characters(names: NameFacts) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "source id missing",
     why="The evaluation of the OD API counts images by it: all images without one are one.",
-    remedy="Write an id of its own for every image, such as the file name.",
+    fix="Write an id of its own for every image, such as the file name.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id",
 )
 def no_source_id(names: NameFacts) -> Iterator[Problem]:
@@ -175,7 +175,7 @@ def no_source_id(names: NameFacts) -> Iterator[Problem]:
     Severity.WARNING,
     "source id twice",
     why="The evaluation of the OD API skips an image whose id it has seen.",
-    remedy="Give every image an id of its own.",
+    fix="Give every image an id of its own.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
 )
 def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
@@ -192,7 +192,7 @@ def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
     Severity.INFO,
     "file name missing where there are no objects",
     why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
-    remedy="Write the image's file name, or leave the record out.",
+    fix="Write the image's file name, or leave the record out.",
     source=_MATCH,
 )
 def missing_without_objects(names: NameFacts) -> Iterator[Problem]:

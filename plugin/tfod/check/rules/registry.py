@@ -25,8 +25,8 @@ FAMILIES = {
     "EXA": "the record as a tf.train.Example",
     "BOX": "boxes",
     "LAB": "classes and the label map",
-    "IMG": "the encoded picture",
-    "NAM": "names of pictures",
+    "IMG": "the encoded image",
+    "NAM": "names of images",
     "ZIP": "the archive around the shards",
     "SET": "shards as a set",
     "TSK": "the CVAT task it is meant for",
@@ -43,7 +43,7 @@ class Rule:
     severity: Severity
     title: str
     why: str
-    remedy: str
+    fix: str
     source: str
     subject: type
     judge: Judge
@@ -58,7 +58,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    code: str, severity: Severity, title: str, *, why: str, remedy: str, source: str
+    code: str, severity: Severity, title: str, *, why: str, fix: str, source: str
 ) -> Callable[[_JudgeT], _JudgeT]:
     """Declare a rule.
 
@@ -67,7 +67,7 @@ def rule(
         severity: unless a profile or the command line says otherwise.
         title: what is wrong, in a few words.
         why: what comes of it.
-        remedy: what to do.
+        fix: what to do.
         source: who says so: a specification, a file of a project, an issue.
 
     Raises:
@@ -81,7 +81,7 @@ def rule(
             raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
         hints = typing.get_type_hints(judge)
         subject = next(kind for name, kind in hints.items() if name != "return")
-        _RULES[code] = Rule(code, severity, title, why, remedy, source, subject, judge)
+        _RULES[code] = Rule(code, severity, title, why, fix, source, subject, judge)
         return judge
 
     return declare

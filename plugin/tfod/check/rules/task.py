@@ -1,6 +1,6 @@
 """Rules about the CVAT task that a shard is meant for.
 
-How CVAT finds the frame of a picture: ``match_dm_item`` and ``find_dataset_root`` in its
+How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
 ``dataset_manager/bindings.py``; :mod:`tfod.check.frames` does the same.
 """
 
@@ -35,7 +35,7 @@ class ClassInUse:
 
 
 class MatchedBy(enum.Enum):
-    """What CVAT went by when it found the frame of a picture."""
+    """What CVAT went by when it found the frame of an image."""
 
     NAME = "name"
     NUMBER = "number"
@@ -44,14 +44,14 @@ class MatchedBy(enum.Enum):
 
 @dataclass(frozen=True)
 class Attachment:
-    """A picture of the shard, and the frame that CVAT would attach it to.
+    """An image of the shard, and the frame that CVAT would attach it to.
 
     Attributes:
         filename, height, width: of the record.
         frame: None where CVAT finds none.
         by: how it was found.
         nearest: name of the frame that may have been meant, where there is no frame.
-        earlier: the first picture that went to the same frame.
+        earlier: the first image that went to the same frame.
         numbers_guessed: frame numbers follow from the order of the names.
     """
 
@@ -94,7 +94,7 @@ class NoFrames:
     Severity.ERROR,
     "class is no label of the task",
     why="CVAT stops the whole import at the first annotation whose label the task lacks.",
-    remedy="Add the label to the task, or rename the class in the shard.",
+    fix="Add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
 )
 def unknown_label(used: ClassInUse) -> Iterator[Problem]:
@@ -108,7 +108,7 @@ def unknown_label(used: ClassInUse) -> Iterator[Problem]:
         + (f"; did you mean {near!r}?" if near else ""),
         feature=keys.CLASS_TEXT,
         value=used.text,
-        remedy=f"Rename the class to {near!r}, or add {used.text!r} to the task." if near else None,
+        fix=f"Rename the class to {near!r}, or add {used.text!r} to the task." if near else None,
     )
 
 
@@ -133,24 +133,24 @@ def _listed(labels: frozenset[str]) -> str:
 @rule(
     "TSK002",
     Severity.ERROR,
-    "picture matches no frame of the task",
-    why="CVAT stops the whole import at the first picture that it cannot match with a frame.",
-    remedy="Rename the picture to its frame's name with folders, or leave the record out.",
+    "image matches no frame of the task",
+    why="CVAT stops the whole import at the first image that it cannot match with a frame.",
+    fix="Rename the image to its frame's name with folders, or leave the record out.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
 )
-def no_frame(picture: Attachment) -> Iterator[Problem]:
+def no_frame(image: Attachment) -> Iterator[Problem]:
     """Folders count, extensions do not."""
-    if picture.frame is not None:
+    if image.frame is not None:
         return
-    if not picture.filename:
+    if not image.filename:
         yield Problem("record has no file name, so that it matches no frame", feature=keys.FILENAME)
         return
-    near = picture.nearest
+    near = image.nearest
     yield Problem(
-        f"picture {picture.filename!r} matches no frame of the task"
+        f"image {image.filename!r} matches no frame of the task"
         + (f"; the nearest is {near!r}" if near else ""),
         feature=keys.FILENAME,
-        value=picture.filename,
+        value=image.filename,
     )
 
 
@@ -159,26 +159,24 @@ def no_frame(picture: Attachment) -> Iterator[Problem]:
     Severity.WARNING,
     "name is read as a frame number",
     why="No frame has this name, so CVAT takes the number in it for a frame and attaches the "
-    "annotations there without a word, to another picture maybe.",
-    remedy="Rename the picture to the name of the frame that is meant.",
+    "annotations there without a word, to another image maybe.",
+    fix="Rename the image to the name of the frame that is meant.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#8410",
 )
-def read_as_number(picture: Attachment) -> Iterator[Problem]:
+def read_as_number(image: Attachment) -> Iterator[Problem]:
     """A name that is a number, or in a video has digits from its seventh letter on."""
-    frame = picture.frame
-    if frame is None or picture.by is MatchedBy.NAME:
+    frame = image.frame
+    if frame is None or image.by is MatchedBy.NAME:
         return
-    how = "" if picture.by is MatchedBy.NUMBER else " for the digits after its sixth letter"
+    how = "" if image.by is MatchedBy.NUMBER else " for the digits after its sixth letter"
     order = (
-        " if the task's pictures are in the order of their names"
-        if (picture.numbers_guessed)
-        else ""
+        " if the task's images are in the order of their names" if (image.numbers_guessed) else ""
     )
     yield Problem(
-        f"picture {picture.filename!r} is the name of no frame and goes to frame {frame.number}, "
+        f"image {image.filename!r} is the name of no frame and goes to frame {frame.number}, "
         f"{frame.name!r}{how}{order}",
         feature=keys.FILENAME,
-        value=picture.filename,
+        value=image.filename,
     )
 
 
@@ -188,24 +186,24 @@ def read_as_number(picture: Attachment) -> Iterator[Problem]:
     "size differs from the frame's",
     why="CVAT scales boxes by the size in the record and draws them on its own frame, where they "
     "are off; it does not compare the sizes.",
-    remedy="Make the shard from the pictures that the task has.",
+    fix="Make the shard from the images that the task has.",
     source=f"{_BINDINGS}, import_dm_annotations",
 )
-def other_size(picture: Attachment) -> Iterator[Problem]:
-    """Width and height as the record says, not as the encoded picture has them."""
-    frame = picture.frame
-    if frame is None or None in (picture.height, picture.width, frame.height, frame.width):
+def other_size(image: Attachment) -> Iterator[Problem]:
+    """Width and height as the record says, not as the encoded image has them."""
+    frame = image.frame
+    if frame is None or None in (image.height, image.width, frame.height, frame.width):
         return
-    if (picture.height, picture.width) == (frame.height, frame.width):
+    if (image.height, image.width) == (frame.height, frame.width):
         return
-    turned = (picture.height, picture.width) == (frame.width, frame.height)
-    wrong = keys.WIDTH if picture.width != frame.width else keys.HEIGHT
+    turned = (image.height, image.width) == (frame.width, frame.height)
+    wrong = keys.WIDTH if image.width != frame.width else keys.HEIGHT
     yield Problem(
-        f"picture is {picture.width}x{picture.height}, frame {frame.name!r} is "
+        f"image is {image.width}x{image.height}, frame {frame.name!r} is "
         f"{frame.width}x{frame.height}"
         + (": one of them is turned, as EXIF orientation does" if turned else ""),
         feature=wrong,
-        value=picture.width if wrong == keys.WIDTH else picture.height,
+        value=image.width if wrong == keys.WIDTH else image.height,
     )
 
 
@@ -214,7 +212,7 @@ def other_size(picture: Attachment) -> Iterator[Problem]:
     Severity.INFO,
     "frames without annotation",
     why="An import replaces what the task has: these frames end up empty.",
-    remedy="Check that the shard is complete, if these frames should have annotations.",
+    fix="Check that the shard is complete, if these frames should have annotations.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
 def bare_frames(coverage: Coverage) -> Iterator[Problem]:
@@ -238,26 +236,26 @@ def bare_frames(coverage: Coverage) -> Iterator[Problem]:
 @rule(
     "TSK006",
     Severity.ERROR,
-    "two pictures go to one frame",
+    "two images go to one frame",
     why="CVAT puts the annotations of both on the one frame.",
-    remedy="Leave one of the records out, or rename it to the frame that is meant.",
+    fix="Leave one of the records out, or rename it to the frame that is meant.",
     source=f"{_BINDINGS}, match_dm_item",
 )
-def shared_frame(picture: Attachment) -> Iterator[Problem]:
+def shared_frame(image: Attachment) -> Iterator[Problem]:
     """Extensions do not count, so a.jpg and a.png go to the same frame."""
-    if picture.frame is None or picture.earlier is None:
+    if image.frame is None or image.earlier is None:
         return
-    earlier = picture.earlier
+    earlier = image.earlier
     where = ", ".join(
         part
         for part in (earlier.shard, "" if earlier.record is None else f"record {earlier.record}")
         if part
     )
     yield Problem(
-        f"picture {picture.filename!r} goes to frame {picture.frame.name!r}, as does "
+        f"image {image.filename!r} goes to frame {image.frame.name!r}, as does "
         f"{earlier.item!r}" + (f" ({where})" if where else ""),
         feature=keys.FILENAME,
-        value=picture.filename,
+        value=image.filename,
     )
 
 
@@ -265,14 +263,14 @@ def shared_frame(picture: Attachment) -> Iterator[Problem]:
     "TSK007",
     Severity.INFO,
     "description of the task names no frames",
-    why="CVAT for video 1.1 of a task of pictures holds no names, and an export may be empty; the "
-    "pictures were not compared with the task.",
-    remedy="Export the task as CVAT for images 1.1, or give its pictures with --images.",
+    why="CVAT for video 1.1 of a task of images holds no names, and an export may be empty; the "
+    "images were not compared with the task.",
+    fix="Export the task as CVAT for images 1.1, or give its images with --images.",
     source="cvat/apps/dataset_manager/formats/cvat.py, dump_as_cvat_interpolation",
 )
 def nameless_frames(description: NoFrames) -> Iterator[Problem]:
     """Said once for the task."""
-    yield Problem(f"{description.source} names no frames, so that pictures were not compared")
+    yield Problem(f"{description.source} names no frames, so that images were not compared")
 
 
 def plain_letters(text: str) -> str:

@@ -81,7 +81,7 @@ def key_of(shape: CvatShape) -> _Key:
 
 
 def key_of_tag(label: str) -> _Key:
-    """What a class of the whole picture is compared by."""
+    """What a class of the whole image is compared by."""
     return label, "tag", ()
 
 

@@ -1,6 +1,6 @@
-"""A dataset with its pictures, in Datumaro's own format, as servers import it into a project.
+"""A dataset with its images, in Datumaro's own format, as servers import it into a project.
 
-CVAT's own XML would lose masks and pictures in folders there (``formats/cvat.py``,
+CVAT's own XML would lose masks and images in folders there (``formats/cvat.py``,
 ``CvatExtractor``). Source of the layout: datumaro/plugins/data_formats/datumaro/format.py.
 """
 
@@ -21,7 +21,7 @@ from tfod.cvat.client.masks import decode_runs, run_lengths
 from tfod.cvat.client.shapes import ShapeBuilder
 from tfod.cvat.client.shard_zip import ZipRecord
 from tfod.detection.detection import Detection
-from tfod.detection.picture import EXTENSION_OF_FORMAT, picture_size, sniff_format
+from tfod.detection.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.errors import TfodError
 from tfod.tfrecord.naming import IdMaker, safe_relative_path, split_extension
 
@@ -31,9 +31,9 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass
 class Subset:
-    """A task that is to be made: how many pictures and objects."""
+    """A task that is to be made: how many images and objects."""
 
-    pictures: int = 0
+    images: int = 0
     objects: int = 0
 
 
@@ -49,7 +49,7 @@ class _ItemFile:
 def write_dataset(
     records: Iterable[ZipRecord], live: LiveTask, builder: ShapeBuilder, path: str
 ) -> dict[str, Subset]:
-    """Write a zip with the pictures and ``annotations/<subset>.json``.
+    """Write a zip with the images and ``annotations/<subset>.json``.
 
     Args:
         records: in order.
@@ -61,7 +61,7 @@ def write_dataset(
         What is in each subset.
 
     Raises:
-        TfodError: a record has no picture.
+        TfodError: a record has no image.
     """
     labels = {name: place for place, name in enumerate(live.labels)}
     files: dict[str, _ItemFile] = {}
@@ -108,11 +108,11 @@ def _add(
     encoded = bytes(detection.encoded or b"")
     size = _size(detection, encoded, record.where)
     filename = safe_relative_path(detection.filename or "")
-    item_id = file.ids.make(filename, f"picture_{file.counts.pictures:06d}")
+    item_id = file.ids.make(filename, f"image_{file.counts.images:06d}")
     extension = split_extension(filename)[1]
     if not extension:
         extension = EXTENSION_OF_FORMAT.get(sniff_format(encoded[:16]) or "", ".jpg")
-    picture = item_id + extension
+    image = item_id + extension
     shapes = builder.shapes(record, size)
     annotations = [
         *(_annotation(one, number, labels, size) for number, one in enumerate(shapes)),
@@ -121,24 +121,24 @@ def _add(
             for tag in builder.tags(record)
         ),
     ]
-    archive.writestr(posixpath.join("images", subset, picture), encoded)
+    archive.writestr(posixpath.join("images", subset, image), encoded)
     item = {
         "id": item_id,
         "annotations": annotations,
         "attr": {},
-        "image": {"path": picture, "size": list(size)},
+        "image": {"path": image, "size": list(size)},
     }
-    file.stream.write(("," if file.counts.pictures else "") + json.dumps(item))
-    file.counts.pictures += 1
+    file.stream.write(("," if file.counts.images else "") + json.dumps(item))
+    file.counts.images += 1
     file.counts.objects += len(shapes)
 
 
 def _size(detection: Detection, encoded: bytes, where: str) -> tuple[int, int]:
     if detection.height and detection.width:
         return detection.height, detection.width
-    size = picture_size(encoded)
+    size = image_size(encoded)
     if size is None:
-        raise TfodError(f"{where}: the size of the picture is not known")
+        raise TfodError(f"{where}: the size of the image is not known")
     return size
 
 

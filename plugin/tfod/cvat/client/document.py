@@ -46,7 +46,7 @@ class DocumentWriter:
             name: exactly as the task has it.
             size: height and width in pixels.
             shapes: boxes and masks.
-            tags: classes of the whole picture.
+            tags: classes of the whole image.
         """
         height, width = size
         frame = {"id": number, "name": name, "width": width, "height": height}

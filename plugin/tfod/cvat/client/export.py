@@ -28,8 +28,8 @@ from tfod.tfrecord.writer import AtomicFile
 from tfod.tfrecord.zip_directory import Entry
 
 FORMAT = "CVAT for images 1.1"
-_PICTURES = "images"
-_LONGEST_PICTURE = 256 << 20
+_IMAGES = "images"
+_LONGEST_IMAGE = 256 << 20
 # A server's own export may be large: a task may have a million frames.
 _LIMITS = ArchiveLimits(entries=2_000_000, total_bytes=4 << 40, directory_bytes=512 << 20)
 
@@ -39,7 +39,7 @@ class ExportOptions:
     """What is to be written.
 
     Attributes:
-        with_images: the pictures too.
+        with_images: the images too.
         save_masks: a mask for each object.
         num_shards: deal each subset into so many shards.
         keep_empty: frames without an annotation too.
@@ -92,7 +92,7 @@ def _write_shards(archive: _ServerZip, scratch: str, options: ExportOptions) -> 
                     )
                 )
             elif isinstance(part, CvatImage):
-                read = functools.partial(archive.picture, part) if options.with_images else None
+                read = functools.partial(archive.read_image, part) if options.with_images else None
                 shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish()
 
@@ -130,16 +130,16 @@ class _ServerZip:
         ):
             yield read_cvat_stream(_Counted(stream, advance), f"the server's {MEMBER}")
 
-    def picture(self, image: CvatImage) -> bytes | None:
-        """The bytes of a frame's picture; None where the server has sent none."""
-        path = posixpath.join(_PICTURES, image.subset, image.name)
+    def read_image(self, image: CvatImage) -> bytes | None:
+        """The bytes of a frame's image; None where the server has sent none."""
+        path = posixpath.join(_IMAGES, image.subset, image.name)
         entry = self._entries.get(path) or self._entries.get(posixpath.splitext(path)[0])
         if entry is None:
             return None
-        if entry.size > _LONGEST_PICTURE:
-            raise TfodError(f"picture {image.name!r} is longer than {_LONGEST_PICTURE >> 20} MiB")
+        if entry.size > _LONGEST_IMAGE:
+            raise TfodError(f"image {image.name!r} is longer than {_LONGEST_IMAGE >> 20} MiB")
         with self._reading():
-            return read_entry(self._archive, entry, _LONGEST_PICTURE)
+            return read_entry(self._archive, entry, _LONGEST_IMAGE)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

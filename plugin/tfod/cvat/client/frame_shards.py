@@ -30,7 +30,7 @@ class Exported:
     Attributes:
         frames, objects: how many.
         dropped: frames without an annotation that were left out.
-        without_picture: frames whose image file is not there.
+        without_image: frames whose image file is not there.
         left_out, changed: what did not come along, and what came in another form, as sentences.
         subsets: their names.
     """
@@ -38,7 +38,7 @@ class Exported:
     frames: int = 0
     objects: int = 0
     dropped: int = 0
-    without_picture: int = 0
+    without_image: int = 0
     left_out: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     subsets: list[str] = field(default_factory=list)
@@ -52,8 +52,8 @@ class Exported:
 
     def notes(self) -> Iterator[str]:
         """What a user has to know, as sentences."""
-        if self.without_picture:
-            yield f"{_plural(self.without_picture, 'frame')} without an image file from the server"
+        if self.without_image:
+            yield f"{_plural(self.without_image, 'frame')} without an image file from the server"
         yield from self.left_out
         yield from self.changed
 
@@ -119,7 +119,7 @@ class FrameShards:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
         self._writer(image.subset or DEFAULT_SUBSET).write(payload)
-        self._exported.without_picture += read is not None and not encoded
+        self._exported.without_image += read is not None and not encoded
         self._exported.frames += 1
         self._exported.objects += len(placed)
 

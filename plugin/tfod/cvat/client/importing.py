@@ -214,11 +214,11 @@ def _convert(
 def _prepare_dataset(
     live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
 ) -> None:
-    """Write a dataset with its pictures, zipped, and tell what tasks it makes."""
+    """Write a dataset with its images, zipped, and tell what tasks it makes."""
     builder = ShapeBuilder(live.labels)
     subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
     for subset, written in subsets.items():
-        tell(f"new task {subset!r}: {written.pictures} pictures, {written.objects} objects")
+        tell(f"new task {subset!r}: {written.images} images, {written.objects} objects")
     if sentence := builder.not_carried.sentence():
         warn(sentence)
 

@@ -66,7 +66,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
     """Ask the server for labels and frames.
 
     Raises:
-        TfodError: there is no such thing, or it has no pictures.
+        TfodError: there is no such thing, or it has no images.
     """
     with server.expected():
         return _fetch(server, target)
@@ -75,7 +75,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
 def _fetch(server: Server, target: Target) -> LiveTask:
     about: Any = target.retrieve(server)
     if about.get("dimension", _FLAT) not in (_FLAT, None):
-        raise TfodError(f"{target} has {about['dimension']} data; only pictures have boxes")
+        raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
     found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
     labels = {one.name: one for one in map(_label, found) if one is not None}
     if target.kind == PROJECT:
@@ -134,9 +134,9 @@ def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:
     # Where the task's frame 0 is in the document: the meta of a job begins with the job.
     origin = meta["start_frame"] - first * step
     deleted = set(meta.get("deleted_frames") or ())
-    pictures: list[Any] = meta["frames"]
+    images: list[Any] = meta["frames"]
     included = meta.get("included_frames")
-    count = int(meta.get("size") or len(pictures))
+    count = int(meta.get("size") or len(images))
     numbers = list(range(first, first + count))
     if included is not None:
         numbers = sorted((number - origin) // step for number in included)
@@ -144,13 +144,13 @@ def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:
     for number in numbers:
         document_number = origin + number * step
         if is_video:
-            picture = pictures[0]
+            image = images[0]
             name = f"frame_{document_number:06d}"
         else:
             # A job of chosen frames, as ground truth, lists its whole range with placeholders.
-            picture = pictures[number - first]
-            name = picture["name"]
-        size = picture.get("height") or None, picture.get("width") or None
+            image = images[number - first]
+            name = image["name"]
+        size = image.get("height") or None, image.get("width") or None
         yield _Numbered(Frame(name, number, *size), number, document_number, number in deleted)
 
 

@@ -1,4 +1,4 @@
-"""Masks between CVAT's runs, PNG pictures and arrays of pixels."""
+"""Masks between CVAT's runs, PNG images and arrays of pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decode_runs(runs: Sequence[int], extent: Corners, size: tuple[int, int]) -> 
     Args:
         runs: as many pixels in all as the extent has.
         extent: left, top, right, bottom, half-open.
-        size: height and width of the picture; what lies outside of it is cut off.
+        size: height and width of the image; what lies outside of it is cut off.
     """
     left, top, right, bottom = (int(value) for value in extent)
     inside = np.arange(len(runs)) % 2 == 1
@@ -69,7 +69,7 @@ def decode_png(data: bytes, what: str) -> np.ndarray:
     """A mask from a PNG, bool of shape (height, width).
 
     Raises:
-        TfodError: the bytes are no picture, or a bomb.
+        TfodError: the bytes are no image, or a bomb.
     """
     image_class = pillow()
     try:
@@ -79,7 +79,7 @@ def decode_png(data: bytes, what: str) -> np.ndarray:
             pixels = np.asarray(image)
     except TfodError:
         raise
-    except Exception as error:  # whatever Pillow raises for what is no picture
+    except Exception as error:  # whatever Pillow raises for what is no image
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TfodError(
             f"{what}: a mask cannot be decoded ({reason}); export the shard again"

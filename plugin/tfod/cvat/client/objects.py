@@ -18,8 +18,8 @@ from tfod.check.cvat_xml import CvatImage
 from tfod.cvat.client.masks import decode_runs, draw_shape, pillow
 from tfod.detection.corners import Corners, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
+from tfod.detection.image import FORMAT_OF_EXTENSION, sniff_format
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import FORMAT_OF_EXTENSION, sniff_format
 from tfod.detection.png import encode_mask_png
 from tfod.errors import TfodError
 from tfod.tfrecord.naming import split_extension
@@ -286,7 +286,7 @@ def _filename(name: str) -> str:
 
 
 def _format(encoded: bytes | None, filename: str) -> str:
-    """``image/format``: what the bytes are, or else what the name says; '' without a picture."""
+    """``image/format``: what the bytes are, or else what the name says; '' without an image."""
     if not encoded:
         return ""
     extension = split_extension(filename)[1].lower()

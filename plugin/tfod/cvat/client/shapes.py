@@ -68,7 +68,7 @@ class ShapeBuilder:
         ]
 
     def tags(self, record: ZipRecord) -> list[CvatTag]:
-        """The classes of the whole picture; those that are said to be absent do not come."""
+        """The classes of the whole image; those that are said to be absent do not come."""
         tags = []
         for one in record.detection.image_labels:
             if one.confidence is not None and one.confidence <= 0:
@@ -147,7 +147,7 @@ def attribute_text(input_type: str | None, value: Any) -> str | None:
 
 
 def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[Corners]:
-    """Corners in pixels, clamped to the picture, as CVAT's own importers have them."""
+    """Corners in pixels, clamped to the image, as CVAT's own importers have them."""
     _, corners = corners_in_pixels(boxes, size)
     return [
         (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
@@ -167,6 +167,6 @@ def _mask(record: ZipRecord, number: int, size: tuple[int, int]) -> np.ndarray |
     if mask is not None and mask.shape != size:
         raise TfodError(
             f"{record.where}: a mask is {mask.shape[1]}x{mask.shape[0]}, its frame "
-            f"{size[1]}x{size[0]}; make the shard from the pictures that the task has"
+            f"{size[1]}x{size[0]}; make the shard from the images that the task has"
         )
     return mask

@@ -9,7 +9,7 @@ from tfod.errors import TfodError
 
 
 @contextmanager
-def writing(where: str, remedy: str) -> Iterator[None]:
+def writing(where: str, fix: str) -> Iterator[None]:
     """Turn what the system says against writing into one line.
 
     Raises:
@@ -18,4 +18,4 @@ def writing(where: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TfodError(f"{where}: cannot be written ({error.strerror}); {remedy}") from None
+        raise TfodError(f"{where}: cannot be written ({error.strerror}); {fix}") from None

@@ -2,7 +2,7 @@
 
 Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
 leaves out without a word, of no area or past the right or the lower edge, are judged by the policy
-of all formats. Other than the script this takes size and format from the picture's own header,
+of all formats. Other than the script this takes size and format from the image's own header,
 writes ``class/label`` (as Model Garden's official/vision/data/create_coco_tf_record.py does),
 captions (its key ``image/caption``), the keypoints' names from the file, and a label map with the
 categories' ids, gaps and all.
@@ -38,8 +38,8 @@ from tfod.shards.create.coco_classes import Categories, Classes, category_names,
 from tfod.shards.create.coco_keypoints import KeypointFile, read_keypoints
 from tfod.shards.create.coco_masks import draw_segmentation
 from tfod.shards.create.frames import Frame, frame_of
+from tfod.shards.create.images import read_image
 from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
-from tfod.shards.create.pictures import read_picture
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Refusal, Tally
 from tfod.tfrecord.naming import safe_relative_path
@@ -71,9 +71,9 @@ class CocoSet:
 
     Attributes:
         name: ``train``, ``val`` or ``testdev``.
-        image_dir: the folder of its pictures.
-        annotations_file: the JSON of its instances, or of its pictures alone.
-        keypoint_annotations_file, caption_annotations_file: more JSONs of the same pictures.
+        image_dir: the folder of its images.
+        annotations_file: the JSON of its instances, or of its images alone.
+        keypoint_annotations_file, caption_annotations_file: more JSONs of the same images.
     """
 
     name: str
@@ -90,7 +90,7 @@ class CocoOptions:
     Attributes:
         include_masks: a mask for each object, as PNG.
         remove_non_person_annotations: only objects of the class ``person``.
-        remove_non_person_images: only pictures with one.
+        remove_non_person_images: only images with one.
     """
 
     include_masks: bool = False
@@ -113,7 +113,7 @@ def create_coco(
     """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
 
     The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
-    outlines), pictures are not.
+    outlines), images are not.
 
     Args:
         sets: which ones.
@@ -122,7 +122,7 @@ def create_coco(
         label_map: a file, or a name that tfod ships, whose ids the classes get. Without it they
             keep those of their categories.
         num_shards: how many files for each set; None is what the script writes
-            (:data:`NUM_SHARDS`). Never more than it has pictures.
+            (:data:`NUM_SHARDS`). Never more than it has images.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
         policy: what to do with boxes and images that do not fit.
@@ -167,7 +167,7 @@ class _Object:
 
 @dataclass(frozen=True)
 class _Item:
-    """What the JSONs say of a picture; ``said`` is its height and width, as far as they do."""
+    """What the JSONs say of an image; ``said`` is its height and width, as far as they do."""
 
     image_id: str
     filename: str
@@ -178,7 +178,7 @@ class _Item:
 
 
 class _Reader:
-    """Reads what is said of the pictures of one set."""
+    """Reads what is said of the images of one set."""
 
     def __init__(self, source: CocoSet, options: CocoOptions, policy: Policy, tally: Tally) -> None:
         self._source = source
@@ -211,7 +211,7 @@ class _Reader:
         return Categories(self.file.path, names, used, self.keypoints)
 
     def items(self, classes: Classes) -> Iterator[_Item]:
-        """The pictures that get a record, in the order of the file's images."""
+        """The images that get a record, in the order of the file's images."""
         for image in self.file.images:
             item = self._item(image, classes)
             if item is None:
@@ -219,7 +219,7 @@ class _Reader:
             if self._options.remove_non_person_images and all(
                 one.name != _PERSON for one in item.objects
             ):
-                self._tally.add("pictures without a person, left out", item.filename)
+                self._tally.add("images without a person, left out", item.filename)
                 continue
             yield item
         self._count_what_is_left()
@@ -263,12 +263,12 @@ class _Reader:
         if said[0] and said[1]:
             return said[0], said[1]
         path = os.path.join(self._source.image_dir, filename)
-        picture = read_picture(path, self.file.path, self._tally, self._policy)
-        if picture is None:
+        image = read_image(path, self.file.path, self._tally, self._policy)
+        if image is None:
             return None
         # What is odd about it is counted when its record is made.
         choice, boxes = self._policy.exif_orientation, [(0.0, 0.0, 0.0, 0.0)] * len(found)
-        return frame_of(picture, said, boxes, choice, filename, Tally()).size
+        return frame_of(image, said, boxes, choice, filename, Tally()).size
 
     def _objects(
         self, annotations: Sequence[Mapping[str, Any]], size: tuple[int, int], classes: Classes
@@ -327,7 +327,7 @@ class _Reader:
             for one in members
         ]
         are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
-        self._count("annotations of pictures that are not listed", unplaced, are_most and _UNPLACED)
+        self._count("annotations of images that are not listed", unplaced, are_most and _UNPLACED)
         are_all = len(self._without_box) == self._judged
         self._count("annotations without bbox", self._without_box, are_all and _WITHOUT_BOX)
         for place in self.keypoints.unused(self._used) if self.keypoints else ():
@@ -335,7 +335,7 @@ class _Reader:
         for image_id, captions in self._captions.items():
             for _ in captions:
                 self._tally.add(
-                    "captions of pictures that are not listed, left out",
+                    "captions of images that are not listed, left out",
                     f"{self._source.caption_annotations_file}, image {image_id}",
                 )
 
@@ -351,17 +351,17 @@ class _Maker:
 
     def __call__(self, item: _Item, tally: Tally) -> Detection | None:
         path, found = self.annotations_file, item.objects
-        image = os.path.join(self.image_dir, item.filename)
-        picture = read_picture(image, path, tally, self.policy)
-        if picture is None:
+        path = os.path.join(self.image_dir, item.filename)
+        image = read_image(path, path, tally, self.policy)
+        if image is None:
             return None
         corners, choice = [one.corners for one in found], self.policy.exif_orientation
         where = f"{path}: {item.filename}"
-        frame = frame_of(picture, item.said, corners, choice, where, tally)
+        frame = frame_of(image, item.said, corners, choice, where, tally)
         if frame.size != frame.own:
             self._size_differs(where, frame, tally)
         return Detection(
-            **picture.fields(item.filename, item.image_id),
+            **image.fields(item.filename, item.image_id),
             boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
             class_text=[one.name for one in found],
             class_label=[one.label for one in found],
@@ -389,7 +389,7 @@ class _Maker:
         if self.include_masks:
             raise TfodError(f"{where}; masks would not fit it, correct the size")
         tally.add(
-            "pictures of another size than the JSON says; their boxes are divided by the JSON's",
+            "images of another size than the JSON says; their boxes are divided by the JSON's",
             where,
         )
 

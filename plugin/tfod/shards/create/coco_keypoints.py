@@ -42,10 +42,10 @@ class KeypointFile:
     def keypoints(
         self, image_id: Any, annotation_ids: Sequence[Any], size: tuple[int, int]
     ) -> Keypoints:
-        """The points of these objects of a picture; zeros for an object that has none.
+        """The points of these objects of an image; zeros for an object that has none.
 
         Args:
-            image_id: of the picture.
+            image_id: of the image.
             annotation_ids: of the objects, in the order of the record.
             size: height and width that coordinates are divided by.
         """

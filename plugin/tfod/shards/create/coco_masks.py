@@ -16,7 +16,7 @@ from tfod.convert.coco import quoted
 from tfod.errors import TfodError, how_to_install
 
 _LEAST_NUMBERS = 6  # of a polygon: three corners; pycocotools takes four numbers for a box
-_FURTHEST = 8  # sides of the picture: pycocotools walks along edges, and far ones overflow in it
+_FURTHEST = 8  # sides of the image: pycocotools walks along edges, and far ones overflow in it
 _MOST_PIXELS = 1 << 28
 
 
@@ -25,7 +25,7 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> n
 
     Args:
         segmentation: as in the JSON; polygons may be arrays.
-        size: height and width of the picture.
+        size: height and width of the image.
         where: for errors.
 
     Returns:
@@ -58,10 +58,10 @@ def _is_list(runs: dict[str, Any]) -> bool:
 
 
 def _runs(segmentation: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
-    """Runs of the picture's own size: pycocotools writes where they say, however far that is."""
+    """Runs of the image's own size: pycocotools writes where they say, however far that is."""
     counts, own = segmentation.get("counts"), segmentation.get("size")
     if own != list(size):
-        raise ValueError(f"its size is {quoted(own)}, that of the picture {list(size)}")
+        raise ValueError(f"its size is {quoted(own)}, that of the image {list(size)}")
     if isinstance(counts, list) and all(type(count) is int for count in counts):
         lengths = counts
     elif isinstance(counts, (str, bytes)) and counts.isascii():
@@ -70,7 +70,7 @@ def _runs(segmentation: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]
     else:
         raise ValueError(f"its counts are {quoted(counts)}, expected whole numbers or a text")
     if min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
-        raise ValueError("its runs are not as many pixels as the picture has")
+        raise ValueError("its runs are not as many pixels as the image has")
     return {"size": list(size), "counts": counts}
 
 
@@ -112,7 +112,7 @@ def _polygon(points: Sequence[float], furthest: int) -> list[float]:
     if len(numbers) < _LEAST_NUMBERS or len(numbers) % 2 or not np.isfinite(numbers).all():
         raise ValueError("a polygon is three or more pairs of finite numbers")
     if max(map(abs, numbers)) > furthest:
-        raise ValueError("a polygon goes far beyond the picture")
+        raise ValueError("a polygon goes far beyond the image")
     return numbers
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.detection.orientation import QUARTER, UPRIGHT
-from tfod.shards.create.pictures import Picture
+from tfod.shards.create.images import Image
 from tfod.shards.create.policy import ExifOrientation
 from tfod.shards.create.tally import Refusal, Tally
 
@@ -60,7 +60,7 @@ class Frame:
 
 
 def frame_of(
-    picture: Picture,
+    image: Image,
     said: tuple[int | None, int | None],
     boxes: Sequence[Sequence[float]],
     choice: ExifOrientation,
@@ -70,7 +70,7 @@ def frame_of(
     """Find out in which frame an image was annotated.
 
     Args:
-        picture: the image.
+        image: the image.
         said: height and width that the annotation gives; None where it does not.
         boxes: xmin, ymin, xmax, ymax in the pixels of ``said``, else of the image; of an image
             without any nothing has to be found out.
@@ -78,7 +78,7 @@ def frame_of(
         where: the annotation, for messages.
         tally: counts images that are turned, and those that are refused.
     """
-    stored, turn = (picture.height, picture.width), picture.orientation
+    stored, turn = (image.height, image.width), image.orientation
     exchanged = stored[::-1]
     follows = _agrees(said, stored), _agrees(said, exchanged)
     by_quarter = turn >= QUARTER
@@ -108,9 +108,9 @@ def count_other_size(frame: Frame, where: str, tally: Tally) -> None:
     """Count an image that has another size than its annotation gives, which its boxes are of."""
     if frame.size != frame.own:
         tally.add(
-            "pictures of another size than their annotation says; their boxes are divided by "
+            "images of another size than their annotation says; their boxes are divided by "
             "the annotation's",
-            f"{where}: {_by(frame.size)}, the picture {_by(frame.own)}",
+            f"{where}: {_by(frame.size)}, the image {_by(frame.own)}",
         )
 
 

@@ -1,7 +1,7 @@
 """KITTI's object detection to shards, as create_kitti_tf_record.py makes them.
 
 Other than the script, which writes the full path on the disk of whoever ran it, file name and
-source id are the picture's file name; the format is what the bytes are, ``occluded`` is written
+source id are the image's file name; the format is what the bytes are, ``occluded`` is written
 too, and a label map for other classes is made when none is named.
 """
 
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.detection.detection import Detection
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import frame_of
+from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
 from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
-from tfod.shards.create.pictures import read_picture
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
 
@@ -34,7 +34,7 @@ DONT_CARE = "dontcare"
 CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)
 VALIDATION_SET_SIZE = 500
 _ANNOTATIONS = os.path.join("training", "label_2")
-_PICTURES = (
+_IMAGES = (
     os.path.join("data_object_image_2", "training", "image_2"),
     os.path.join("training", "image_2"),  # how the zip unpacks
 )
@@ -79,14 +79,14 @@ def create_kitti(
     """Write ``<output_path>_train.tfrecord`` and ``<output_path>_val.tfrecord``.
 
     Args:
-        data_dir: holds ``training/label_2`` and the pictures, in ``training/image_2`` or in
+        data_dir: holds ``training/label_2`` and the images, in ``training/image_2`` or in
             ``data_object_image_2/training/image_2``.
         output_path: what the files' names start with.
         classes_to_use: classes in lower case; other objects are left out. With ``dontcare`` so are
             objects whose box overlaps a region of that class.
         label_map: a file, or a name that tfod ships. Without it the one beside the shards is
             taken; else KITTI's own if it has every class, else one is made of ``classes_to_use``.
-        validation_set_size: pictures of lower numbers than this go into the validation set.
+        validation_set_size: images of lower numbers than this go into the validation set.
         num_shards: how many files for each set.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
@@ -97,16 +97,16 @@ def create_kitti(
         TfodError: something is missing, odd or there already; with file and line.
     """
     tally = Tally()
-    pictures = _find_pictures(data_dir)
+    images = _find_images(data_dir)
     chosen = choose_label_map(
         label_map,
         os.path.dirname(output_path) or ".",
         lambda: _made_label_map(classes_to_use),
     )
-    _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), pictures, tally)
+    _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), images, tally)
     maker = _Maker(os.path.join(data_dir, _ANNOTATIONS), frozenset(classes_to_use), chosen, policy)
-    val = [path for path in pictures if _picture_number(path) < validation_set_size]
-    train = [path for path in pictures if _picture_number(path) >= validation_set_size]
+    val = [path for path in images if _image_number(path) < validation_set_size]
+    train = [path for path in images if _image_number(path) >= validation_set_size]
     planned = [
         PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, maker.annotations, paths, maker)
         for name, paths in (("train", train), ("val", val))
@@ -116,7 +116,7 @@ def create_kitti(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes the record of a picture."""
+    """Makes the record of an image."""
 
     annotations: str
     classes: frozenset[str]
@@ -126,12 +126,12 @@ class _Maker:
     def __call__(self, path: str, tally: Tally) -> Detection | None:
         labels = os.path.join(self.annotations, _label_file(path))
         objects = self._wanted(list(_read_objects(labels)), labels, tally)
-        picture = read_picture(path, labels, tally, self.policy)
-        if picture is None:
+        image = read_image(path, labels, tally, self.policy)
+        if image is None:
             return None
         boxes = [one.box for one in objects]
         choice = self.policy.exif_orientation
-        frame = frame_of(picture, (None, None), boxes, choice, path, tally)
+        frame = frame_of(image, (None, None), boxes, choice, path, tally)
         places = [f"{labels}, line {one.line}" for one in objects]
         sound = sound_boxes(boxes, frame.own, places, self.policy.odd_boxes, tally)
         objects = [objects[row] for row in sound.kept]
@@ -139,7 +139,7 @@ class _Maker:
         columns = {name: values[:, _FIELDS.index(name)].tolist() for name in _CARRIED}
         columns["occluded"] = [int(value) for value in columns["occluded"]]
         return Detection(
-            **picture.fields(os.path.basename(path)),
+            **image.fields(os.path.basename(path)),
             boxes=normalized(sound.corners, frame.own, frame.orientation),
             class_text=[one.name for one in objects],
             class_label=[
@@ -175,7 +175,7 @@ def _read_objects(path: str) -> Iterator[_Object]:
         with open(path, encoding="utf-8-sig") as file:
             lines = file.read().splitlines()
     except OSError as error:
-        raise TfodError(f"{path} cannot be read ({error.strerror}); each picture has one") from None
+        raise TfodError(f"{path} cannot be read ({error.strerror}); each image has one") from None
     except UnicodeDecodeError:
         raise TfodError(f"{path} is no KITTI label file: it is not UTF-8") from None
     for number, line in enumerate(lines, start=1):
@@ -205,8 +205,8 @@ def _number(text: str, where: str) -> float:
         ) from None
 
 
-def _find_pictures(data_dir: str) -> list[str]:
-    for folder in (os.path.join(data_dir, part) for part in _PICTURES):
+def _find_images(data_dir: str) -> list[str]:
+    for folder in (os.path.join(data_dir, part) for part in _IMAGES):
         if os.path.isdir(folder):
             found = [name for name in os.listdir(folder) if not name.startswith(".")]
             return [
@@ -214,29 +214,27 @@ def _find_pictures(data_dir: str) -> list[str]:
                 for name in sorted(found)
                 if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
             ]
-    raise TfodError(
-        f"{data_dir} holds neither {_PICTURES[0]} nor {_PICTURES[1]}; name KITTI's folder"
-    )
+    raise TfodError(f"{data_dir} holds neither {_IMAGES[0]} nor {_IMAGES[1]}; name KITTI's folder")
 
 
-def _count_unused_labels(folder: str, pictures: Sequence[str], tally: Tally) -> None:
-    used = {_label_file(path) for path in pictures}
+def _count_unused_labels(folder: str, images: Sequence[str], tally: Tally) -> None:
+    used = {_label_file(path) for path in images}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if name.endswith(_LABELS) and name not in used:
             where = os.path.join(folder, name)
-            tally.add("label files of pictures that are not there, left out", where)
+            tally.add("label files of images that are not there, left out", where)
 
 
 def _label_file(path: str) -> str:
-    """Name of the label file of a picture."""
-    return f"{_picture_number(path):0{_DIGITS}d}{_LABELS}"
+    """Name of the label file of an image."""
+    return f"{_image_number(path):0{_DIGITS}d}{_LABELS}"
 
 
-def _picture_number(path: str) -> int:
-    """The picture's number, which says its set and its label file."""
+def _image_number(path: str) -> int:
+    """The image's number, which says its set and its label file."""
     stem = os.path.basename(path).partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
-        raise TfodError(f"{path}: KITTI's pictures are named by number, as 000123.png")
+        raise TfodError(f"{path}: KITTI's images are named by number, as 000123.png")
     return int(stem)
 
 

@@ -1,7 +1,7 @@
 """Open Images to shards, as create_oid_tf_record.py makes them.
 
-Every picture of the folder becomes a record, boxes are normalized in the CSV already, and the
-shard follows from the picture's id. Other than the script this also writes format, size and
+Every image of the folder becomes a record, boxes are normalized in the CSV already, and the
+shard follows from the image's id. Other than the script this also writes format, size and
 SHA-256, ``image/class/confidence`` (without which a class that was verified to be absent reads as
 present) and ``is_inside``.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfod.detection.detection import Detection, ImageLabel
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import frame_of
+from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import choose_label_map, shipped_label_map
-from tfod.shards.create.open_images_csv import BoxRow, LabelRow, PictureRows, box_rows, label_rows
+from tfod.shards.create.open_images_csv import BoxRow, ImageRows, LabelRow, box_rows, label_rows
 from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
-from tfod.shards.create.pictures import read_picture
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfod.beam import Runner
 
 NUM_SHARDS = 100
-_EXTENSION = ".jpg"  # of every picture of Open Images
+_EXTENSION = ".jpg"  # of every image of Open Images
 _MAP = "open_images_v4"
 _NORMALIZED = (1, 1)  # the size that its boxes are of
 
@@ -41,9 +41,9 @@ class OpenImagesSource:
     """Where one set of Open Images is.
 
     Attributes:
-        images_directory: the folder of its pictures, each named by its id.
+        images_directory: the folder of its images, each named by its id.
         box_annotations_csv: its boxes.
-        image_label_annotations_csv: the classes of whole pictures, if wanted.
+        image_label_annotations_csv: the classes of whole images, if wanted.
     """
 
     images_directory: str
@@ -65,7 +65,7 @@ def create_open_images(
     """Write ``<output_path_prefix>-00000-of-00100`` and so on.
 
     A CSV that is sorted by ImageID, as Open Images' own are, is streamed. Of another one the rows
-    of the folder's pictures are held in memory, and a note says so.
+    of the folder's images are held in memory, and a note says so.
 
     Args:
         source: the files.
@@ -73,7 +73,7 @@ def create_open_images(
         label_map: a file, or a name that tfod ships, whose names are Open Images' (``/m/01g317``).
             Without it the one beside the shards is taken, else ``open_images_v4``. Annotations of
             classes that it lacks are left out, as by the script; they are counted.
-        num_shards: how many files, fewer where one would be left without a picture; the id
+        num_shards: how many files, fewer where one would be left without an image; the id
             (hexadecimal) modulo their number says which.
         overwrite: replace what is there.
         runner: lets workers of Apache Beam make the records.
@@ -87,7 +87,7 @@ def create_open_images(
     folder = os.path.dirname(output_path_prefix) or "."
     chosen = choose_label_map(label_map, folder, lambda: shipped_label_map(_MAP))
     ids = _image_ids(source.images_directory, tally)
-    count = _shards_with_pictures(ids, num_shards)
+    count = _shards_with_images(ids, num_shards)
     planned = PlannedSet(
         output_path_prefix,
         count,
@@ -105,7 +105,7 @@ def create_open_images(
 
 @dataclass(frozen=True)
 class _Item:
-    """A picture, and its rows in the CSVs."""
+    """An image, and its rows in the CSVs."""
 
     image_id: str
     boxes: Sequence[BoxRow]
@@ -116,7 +116,7 @@ def _items(
     source: OpenImagesSource, ids: Sequence[str], tally: Tally, policy: Policy
 ) -> Iterator[_Item]:
     boxes = box_rows(source.box_annotations_csv, ids, tally, policy)
-    labels: PictureRows[LabelRow] | None = None
+    labels: ImageRows[LabelRow] | None = None
     if source.image_label_annotations_csv:
         labels = label_rows(source.image_label_annotations_csv, ids, tally, policy)
     for image_id in ids:
@@ -134,18 +134,18 @@ class _Maker:
     def __call__(self, item: _Item, tally: Tally) -> Detection | None:
         filename = f"{item.image_id}{_EXTENSION}"
         path = os.path.join(self.images_directory, filename)
-        picture = read_picture(path, self.images_directory, tally, self.policy)
-        if picture is None:
+        image = read_image(path, self.images_directory, tally, self.policy)
+        if image is None:
             return None
         tally.annotated += len(item.boxes)
         boxes = [one for one in item.boxes if self._is_known(one, tally)]
         corners, choice = [one.corners for one in boxes], self.policy.exif_orientation
-        frame = frame_of(picture, (None, None), corners, choice, path, tally)
+        frame = frame_of(image, (None, None), corners, choice, path, tally)
         places = [one.where for one in boxes]
         sound = sound_boxes(corners, _NORMALIZED, places, self.policy.odd_boxes, tally)
         boxes = [boxes[row] for row in sound.kept]
         return Detection(
-            **picture.fields(filename, item.image_id),
+            **image.fields(filename, item.image_id),
             boxes=normalized(sound.corners, _NORMALIZED, frame.orientation),
             class_text=[one.name for one in boxes],
             class_label=[self._id(one.name) for one in boxes],
@@ -160,7 +160,7 @@ class _Maker:
     def _is_known(self, row: BoxRow | LabelRow, tally: Tally) -> bool:
         if self.label_map.find(row.name) is not None:
             return True
-        what = "boxes" if isinstance(row, BoxRow) else "classes of pictures"
+        what = "boxes" if isinstance(row, BoxRow) else "classes of images"
         tally.add(
             f"{what} that the label map lacks the class of, left out", f"{row.where}: {row.name}"
         )
@@ -179,7 +179,7 @@ def _attributes(boxes: Sequence[BoxRow]) -> dict[str, list[Any]]:
 
 
 def _image_ids(folder: str, tally: Tally) -> list[str]:
-    """Ids of the pictures in a folder, in the order of the CSVs; others are counted."""
+    """Ids of the images in a folder, in the order of the CSVs; others are counted."""
     try:
         names = os.listdir(folder)
     except OSError as error:
@@ -190,17 +190,17 @@ def _image_ids(folder: str, tally: Tally) -> list[str]:
         if name.endswith(_EXTENSION) and not name.startswith(".")
     )
     if not ids:
-        raise TfodError(f"{folder} holds no *{_EXTENSION}; name the folder of the pictures")
+        raise TfodError(f"{folder} holds no *{_EXTENSION}; name the folder of the images")
     for name in sorted(names):
         extension = os.path.splitext(name)[1]
         if extension != _EXTENSION and extension.lower() in FORMAT_OF_EXTENSION:
-            what = f"pictures whose names do not end in {_EXTENSION}, left out"
+            what = f"images whose names do not end in {_EXTENSION}, left out"
             tally.add(what, os.path.join(folder, name))
     return ids
 
 
-def _shards_with_pictures(ids: Sequence[str], most: int) -> int:
-    """The largest number of shards, up to ``most``, of which each gets a picture.
+def _shards_with_images(ids: Sequence[str], most: int) -> int:
+    """The largest number of shards, up to ``most``, of which each gets an image.
 
     The script leaves files of 0 bytes, which nobody can tell from a failed download.
     """

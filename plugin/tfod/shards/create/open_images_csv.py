@@ -1,4 +1,4 @@
-"""Open Images' CSVs: the rows of one picture after the other, from files of millions of rows.
+"""Open Images' CSVs: the rows of one image after the other, from files of millions of rows.
 
 Source: storage.googleapis.com/openimages/web/download_v7.html, "Data Formats".
 """
@@ -43,7 +43,7 @@ class BoxRow:
 
 @dataclass(frozen=True)
 class LabelRow:
-    """One class of a whole picture; confidence 1 is verified, 0 is verified to be absent."""
+    """One class of a whole image; confidence 1 is verified, 0 is verified to be absent."""
 
     where: str
     name: str
@@ -52,26 +52,26 @@ class LabelRow:
 
 Row_co = TypeVar("Row_co", covariant=True)
 _Place = tuple[str, int]  # the file and the line
-_Plain = tuple[str, int, list[str]]  # the picture's id, the line, the fields
+_Plain = tuple[str, int, list[str]]  # the image's id, the line, the fields
 
 
-class PictureRows(Protocol, Generic[Row_co]):
-    """Rows by picture."""
+class ImageRows(Protocol, Generic[Row_co]):
+    """Rows by image."""
 
     def take(self, image_id: str) -> Sequence[Row_co]:
-        """The rows of a picture, in the file's order; pictures are asked for in order, once."""
+        """The rows of an image, in the file's order; images are asked for in order, once."""
         ...
 
 
 def box_rows(
     path: str, image_ids: Sequence[str], tally: Tally, policy: Policy = STRICT
-) -> PictureRows[BoxRow]:
-    """Open a CSV of boxes (``oidv6-train-annotations-bbox.csv``) for these pictures.
+) -> ImageRows[BoxRow]:
+    """Open a CSV of boxes (``oidv6-train-annotations-bbox.csv``) for these images.
 
     Args:
         path: of the file.
-        image_ids: the pictures, in order.
-        tally: counts or refuses rows of other pictures.
+        image_ids: the images, in order.
+        tally: counts or refuses rows of other images.
         policy: whether these may be left out.
 
     Raises:
@@ -82,8 +82,8 @@ def box_rows(
 
 def label_rows(
     path: str, image_ids: Sequence[str], tally: Tally, policy: Policy = STRICT
-) -> PictureRows[LabelRow]:
-    """Open a CSV of pictures' classes (``…-human-imagelabels.csv``); as :func:`box_rows`."""
+) -> ImageRows[LabelRow]:
+    """Open a CSV of images' classes (``…-human-imagelabels.csv``); as :func:`box_rows`."""
     return _open(path, image_ids, _Absent(path, policy, tally), _label_maker)
 
 
@@ -94,7 +94,7 @@ _Maker = Callable[[str, Sequence[str]], _MakeRow[Row]]
 
 @dataclass(frozen=True)
 class _Absent:
-    """Says of rows of one file that their picture is not in the folder."""
+    """Says of rows of one file that their image is not in the folder."""
 
     path: str
     policy: Policy
@@ -110,7 +110,7 @@ class _Absent:
 
 def _open(
     path: str, image_ids: Sequence[str], absent: _Absent, maker: _Maker[Row]
-) -> PictureRows[Row]:
+) -> ImageRows[Row]:
     header, rows = _read(path)
     make = maker(path, header)
     if _is_sorted(rows):
@@ -119,8 +119,8 @@ def _open(
     return _Held(path, _read(path)[1], make, frozenset(image_ids), absent)
 
 
-class _Streamed(PictureRows[Row]):
-    """Rows in the order of the pictures: one is looked at after the other."""
+class _Streamed(ImageRows[Row]):
+    """Rows in the order of the images: one is looked at after the other."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Streamed(PictureRows[Row]):
 
     def take(self, image_id: str) -> Sequence[Row]:
         found = []
-        # Behind the last picture's the rows are only counted.
+        # Behind the last image's the rows are only counted.
         while self._next is not None and (self._next[0] <= image_id or image_id == self._last_id):
             own, line, fields = self._next
             if own == image_id:
@@ -150,8 +150,8 @@ class _Streamed(PictureRows[Row]):
         return found
 
 
-class _Held(PictureRows[Row]):
-    """Rows in any order, those of the pictures in memory."""
+class _Held(ImageRows[Row]):
+    """Rows in any order, those of the images in memory."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class PlannedSet:
 
     Attributes:
         path: of its only file; of several the numbered names start with it.
-        num_shards: how many files; never more than it has pictures.
+        num_shards: how many files; never more than it has images.
         source: the annotations that its records are made from, for messages.
         items: what its records are made from, one for each.
         make: makes a record, or None where an item is left out; adds to the tally. With a runner
@@ -83,12 +83,12 @@ class CreatedSet:
     Attributes:
         path: as it was planned.
         shards: paths of the files.
-        pictures, objects: how many of them are in it.
+        images, objects: how many of them are in it.
     """
 
     path: str
     shards: tuple[str, ...]
-    pictures: int
+    images: int
     objects: int
 
 
@@ -135,11 +135,11 @@ def write_sets(
         overwrite: replace sets of the same names.
         sources: files that are read, which are never replaced.
         runner: lets workers of Apache Beam make the records, each of them whole files; they need
-            the folder and the pictures under the same paths.
+            the folder and the images under the same paths.
         verify: is given the complete files before they have their names.
 
     Raises:
-        TfodError: something is there already, the tally has refused something, no picture or none
+        TfodError: something is there already, the tally has refused something, no image or none
             of the annotated objects is left, or whatever the records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
@@ -170,7 +170,7 @@ def write_sets(
             written = _write_on_beam(planned, tally, output, work, runner)
         tally.raise_refusals()
         tally.require_records(
-            sum(one.pictures for one in written), sum(one.objects for one in written)
+            sum(one.images for one in written), sum(one.objects for one in written)
         )
         if verify is not None:
             verify(list(_complete(output, planned, written)), text)
@@ -184,7 +184,7 @@ def _complete(
 ) -> Iterator[CompleteShard]:
     aside = output.complete()
     for one, made in zip(planned, written, strict=True):
-        for path in made.shards if made.pictures else ():
+        for path in made.shards if made.images else ():
             yield CompleteShard(path, aside[path], one.source)
 
 
@@ -229,7 +229,7 @@ def _write_on_beam(
     created = []
     for one, made in zip(planned, make_on_beam(planned, tally, work.path, runner), strict=True):
         shards = output.add_finished(one.name, made.files, one.name_files)
-        created.append(CreatedSet(one.path, tuple(shards.paths()), made.pictures, made.objects))
+        created.append(CreatedSet(one.path, tuple(shards.paths()), made.images, made.objects))
     return created
 
 
@@ -271,5 +271,5 @@ def _shards_there(folder: str, name: str) -> list[str]:
 
 def _empty_sets(sets: Iterable[CreatedSet]) -> Iterable[str]:
     for one in sets:
-        if not one.pictures:
-            yield f"{one.path} holds no picture"
+        if not one.images:
+            yield f"{one.path} holds no image"

@@ -2,8 +2,8 @@
 
 Boxes are VOC's pixels, which it counts from 1, divided by the size that the XML gives: nothing is
 subtracted or rounded. Other than the script this reads layouts that are not VOC's (those of
-xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), judges boxes, keeps pictures
-that are no JPEG, takes size and format from the picture's own header, writes ``occluded`` where the
+xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), judges boxes, keeps images
+that are no JPEG, takes size and format from the image's own header, writes ``occluded`` where the
 XML has it, reads objects without ``difficult``, ``truncated`` or ``pose`` as 0, 0 and Unspecified,
 and needs no label map.
 """
@@ -21,10 +21,10 @@ from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import count_other_size, frame_of
+from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
 from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
 from tfod.shards.create.pascal_images import ImageFinder
-from tfod.shards.create.pictures import read_picture
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
 
@@ -74,7 +74,7 @@ def create_pascal(
     policy: Policy = STRICT,
     verify: Verify | None = None,
 ) -> Created:
-    """Write the pictures of one set.
+    """Write the images of one set.
 
     Args:
         source: the dataset.
@@ -128,20 +128,20 @@ class _Maker:
         if voc is None:
             raise TfodError(f"{path} is no Pascal VOC annotation: its root is not <annotation>")
         found = self.images.find(year.root, year.annotations, voc, tally)
-        picture = read_picture(found.path, path, tally, self.policy)
-        if picture is None:
+        image = read_image(found.path, path, tally, self.policy)
+        if image is None:
             return None
         tally.annotated += len(voc.objects)
         objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
         boxes = [one.box for one in objects if one.box is not None]
         said, choice = (voc.height, voc.width), self.policy.exif_orientation
-        frame = frame_of(picture, said, boxes, choice, path, tally)
+        frame = frame_of(image, said, boxes, choice, path, tally)
         count_other_size(frame, path, tally)
         places = [_place(path, one) for one in objects]
         sound = sound_boxes(boxes, frame.size, places, self.policy.odd_boxes, tally)
         objects = [objects[row] for row in sound.kept]
         return Detection(
-            **picture.fields(found.name),
+            **image.fields(found.name),
             boxes=normalized(sound.corners, frame.size, frame.orientation),
             class_text=[one.name for one in objects],
             class_label=[self.chosen.id_of(one.name, _place(path, one)) for one in objects],
@@ -191,7 +191,7 @@ def _place(path: str, one: VocObject) -> str:
 
 
 def _years(source: PascalSource) -> list[_Year]:
-    """The folders that hold annotations and pictures, one a year."""
+    """The folders that hold annotations and images, one a year."""
     if not os.path.isdir(source.data_dir):
         raise TfodError(f"{source.data_dir} is no folder; name that of the dataset")
     if source.year is None:
@@ -227,14 +227,14 @@ def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
             raise TfodError(f"{folder} holds no XML file; name the folder with --annotations_dir")
         return files
     name = wanted or _FIRST_SET
-    # Each of VOC's lists of one class names every picture of the set; the script reads this one.
+    # Each of VOC's lists of one class names every image of the set; the script reads this one.
     candidates = [os.path.join(lists, file) for file in (f"aeroplane_{name}.txt", f"{name}.txt")]
     for path in candidates:
         if os.path.isfile(path):
             return [_xml_path(folder, line) for line in _lines(path)]
     there = _set_names(lists)
     raise TfodError(
-        f"{candidates[1]}: no such list of the pictures of a set; choose another --set"
+        f"{candidates[1]}: no such list of the images of a set; choose another --set"
         + (f": {', '.join(there)}" if there else "")
     )
 
@@ -253,7 +253,7 @@ def _lines(path: str) -> list[str]:
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TfodError(f"{path} is no list of pictures: it is not UTF-8") from None
+        raise TfodError(f"{path} is no list of images: it is not UTF-8") from None
 
 
 def _xml_path(folder: str, line: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tfod.convert.voc import VocPicture
-from tfod.detection.picture import FORMAT_OF_EXTENSION
+from tfod.convert.voc import VocImage
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.shards.create.tally import Refusal, Tally
 from tfod.tfrecord.naming import split_extension
 
@@ -48,7 +48,7 @@ class ImageFinder:
         default_factory=dict, repr=False, compare=False
     )
 
-    def find(self, root: str, annotations: str, voc: VocPicture, tally: Tally) -> FoundImage:
+    def find(self, root: str, annotations: str, voc: VocImage, tally: Tally) -> FoundImage:
         """The image of an annotation; where there is none, where it would be looked for first.
 
         Args:

@@ -96,18 +96,18 @@ class Tally:
             said.append(f"{why.what}: {self._refused[why]} ({listed}); {why.fix}")
         raise TfodError("nothing is written: " + ". ".join(said))
 
-    def require_records(self, pictures: int, objects: int) -> None:
+    def require_records(self, images: int, objects: int) -> None:
         """End here if nothing was made of what there is.
 
         Args:
-            pictures: how many were made.
+            images: how many were made.
             objects: how many were made.
 
         Raises:
-            TfodError: there is no picture, or no object though the annotations have some; with
+            TfodError: there is no image, or no object though the annotations have some; with
                 all sentences.
         """
-        if not pictures:
+        if not images:
             missing = "no image is left"
         elif self.annotated and not objects:
             missing = f"none of {self.annotated} annotated objects is left"

@@ -79,13 +79,13 @@ def _write_index(shard: str, file: AtomicFile) -> int:
 
 def _require_seekable(shard: str) -> None:
     if not is_url(shard) and not os.path.isfile(shard):
-        raise ShardError("is in a zip", shard=shard, remedy="unpack it before it is indexed")
+        raise ShardError("is in a zip", shard=shard, fix="unpack it before it is indexed")
     compression = compression_of(shard)
     if compression is not Compression.NONE:
         raise ShardError(
             f"is compressed ({compression.value}): nobody can jump to a record of it",
             shard=shard,
-            remedy="write it plain first, with: tfod reshard --compression none",
+            fix="write it plain first, with: tfod reshard --compression none",
         )
 
 

@@ -25,7 +25,7 @@ from tfod.tfrecord.shard_sources import find_all_shards
 from tfod.tfrecord.writer import ShardSetWriter
 
 _MOST_LISTED = 1000
-# What says which picture it is, and nothing about what is in it.
+# What says which image it is, and nothing about what is in it.
 _NO_ANNOTATION = frozenset((keys.ENCODED, keys.FORMAT, keys.FILENAME, keys.SOURCE_ID, keys.SHA256))
 
 
@@ -42,17 +42,17 @@ class Place:
 
 @dataclass(frozen=True)
 class EqualRecords:
-    """Two records of the same picture, or of the same file name in a subset.
+    """Two records of the same image, or of the same file name in a subset.
 
     Attributes:
         first, second: where they are.
-        same_picture: whether the bytes of the picture are equal; else only the name is.
+        same_image: whether the bytes of the image are equal; else only the name is.
         dropped: whether the second was left out, since its annotations are equal too.
     """
 
     first: Place
     second: Place
-    same_picture: bool
+    same_image: bool
     dropped: bool
 
 
@@ -64,7 +64,7 @@ class Merged:
         records: how many, by subset.
         rewritten: how many of them got other ids; all others are as they were, byte for byte.
         classes: how many the label map has.
-        equal_pictures: how many records have the picture of an earlier one.
+        equal_images: how many records have the image of an earlier one.
         dropped: how many of those were left out.
         equal_names: how many others have the file name of an earlier one of their subset.
         equal: the first of all these.
@@ -75,7 +75,7 @@ class Merged:
     records: dict[str, int]
     rewritten: int
     classes: int
-    equal_pictures: int
+    equal_images: int
     dropped: int
     equal_names: int
     equal: tuple[EqualRecords, ...]
@@ -89,14 +89,14 @@ def merge(
     *,
     label_map: str | os.PathLike[str] | None = None,
     layout: ShardLayout | None = None,
-    drop_equal_pictures: bool = False,
+    drop_equal_images: bool = False,
     overwrite: bool = False,
 ) -> Merged:
     """Put shards together: one label map, subsets of the same name joined in the order given.
 
     Classes are joined by name (or display name). The first label map keeps its ids, a class of a
     later one gets the next free id where its own is taken. Ids of classes are then rewritten in
-    every record, of objects and of pictures, and the lists of ids that LVIS has; text decides over
+    every record, of objects and of images, and the lists of ids that LVIS has; text decides over
     id, as everywhere in tfod. Texts stay as they are, an id without a text gets its new id, and a
     record in which nothing changes is copied byte for byte.
 
@@ -105,7 +105,7 @@ def merge(
         folder: where to write.
         label_map: a label map file, or one that tfod ships, whose ids all records get.
         layout: number, size and compression of the shards of each subset.
-        drop_equal_pictures: leave out a record when an earlier one has the same picture, by its
+        drop_equal_images: leave out a record when an earlier one has the same image, by its
             bytes, and the same annotations: all features but name, source id, format and checksum.
         overwrite: replace shards of the same subsets in the folder.
 
@@ -136,7 +136,7 @@ def merge(
         merged = classes.finish()
         out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
         equal.find()
-        run = _Run(classes, equal, drop_equal_pictures)
+        run = _Run(classes, equal, drop_equal_images)
         for one in sets:
             writer = out.add_subset(one.subset, layout or ShardLayout())
             for path in one.paths:
@@ -148,7 +148,7 @@ def merge(
         records=run.records,
         rewritten=run.rewritten,
         classes=len(merged.items),
-        equal_pictures=run.equal_pictures,
+        equal_images=run.equal_images,
         dropped=run.dropped,
         equal_names=run.equal_names,
         equal=tuple(run.listed),
@@ -158,10 +158,10 @@ def merge(
 
 
 class _EqualRecords:
-    """Which records have the picture, or the file name, of an earlier one."""
+    """Which records have the image, or the file name, of an earlier one."""
 
     def __init__(self) -> None:
-        self._pictures = EqualValues()
+        self._images = EqualValues()
         self._names = EqualValues()
         self._shards: list[str] = []
         self._begins: list[int] = []
@@ -173,7 +173,7 @@ class _EqualRecords:
             self._shards.append(batch.records.shard)
             self._begins.append(self.count)
         for value in bytes_of(batch, keys.ENCODED, errors):
-            self._pictures.add(value)
+            self._images.add(value)
         begin = subset.encode() + b"\0"
         for name in bytes_of(batch, keys.FILENAME, errors):
             self._names.add(None if name is None else begin + name)
@@ -181,9 +181,9 @@ class _EqualRecords:
 
     def find(self) -> None:
         """Find the equal ones, when all records are seen."""
-        self.first_picture = self._pictures.firsts()
+        self.first_image = self._images.firsts()
         self.first_name = self._names.firsts()
-        self.same_picture = np.bincount(self.first_picture, minlength=self.count)
+        self.same_image = np.bincount(self.first_image, minlength=self.count)
 
     def place(self, number: int) -> Place:
         """Where a record is."""
@@ -200,7 +200,7 @@ class _Run:
     drop: bool
     records: dict[str, int] = field(default_factory=dict)
     rewritten: int = 0
-    equal_pictures: int = 0
+    equal_images: int = 0
     equal_names: int = 0
     dropped: int = 0
     listed: list[EqualRecords] = field(default_factory=list)
@@ -213,10 +213,10 @@ class _Run:
         self._begin += len(batch)
         if self._begin > equal.count:
             row = equal.count - begin
-            raise batch.error(row, "was not there a moment ago", remedy="try again")
+            raise batch.error(row, "was not there a moment ago", fix="try again")
         changes = self.classes.changes(batch)
         numbers = np.arange(begin, self._begin)
-        looked_at = equal.same_picture[equal.first_picture[numbers]] > 1
+        looked_at = equal.same_image[equal.first_image[numbers]] > 1
         looked_at |= equal.first_name[numbers] != numbers
         looked_at[list(changes)] = True
         first = 0  # of the rows that are written as they are
@@ -236,8 +236,8 @@ class _Run:
     def _is_repeated(self, number: int, example: Example, payload: bytes | None) -> bool:
         """Whether to leave a record out; what is equal is counted and listed."""
         equal = self.equal
-        first = int(equal.first_picture[number])
-        if equal.same_picture[first] == 1:
+        first = int(equal.first_image[number])
+        if equal.same_image[first] == 1:
             self._note_name(number)
             return False
         kept = self._kept.setdefault(first, set())
@@ -247,7 +247,7 @@ class _Run:
         if first == number:
             self._note_name(number)
         else:
-            self.equal_pictures += 1
+            self.equal_images += 1
             self.dropped += repeated
             self._list(first, number, True, repeated)
         return repeated
@@ -258,14 +258,14 @@ class _Run:
             self.equal_names += 1
             self._list(first, number, False, False)
 
-    def _list(self, first: int, number: int, same_picture: bool, dropped: bool) -> None:
+    def _list(self, first: int, number: int, same_image: bool, dropped: bool) -> None:
         if len(self.listed) < _MOST_LISTED:
             place = self.equal.place
-            self.listed.append(EqualRecords(place(first), place(number), same_picture, dropped))
+            self.listed.append(EqualRecords(place(first), place(number), same_image, dropped))
 
 
 def _digest(example: Example) -> bytes:
-    """A checksum of what a record says of its picture, however its writer spelled it."""
+    """A checksum of what a record says of its image, however its writer spelled it."""
     digest = hashlib.sha256()
     for key in sorted(set(example) - _NO_ANNOTATION):
         kind = example.kind(key)

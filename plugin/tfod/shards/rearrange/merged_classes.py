@@ -161,7 +161,7 @@ class MergedClasses:
             row,
             f"holds the id {label}, which {where}, and no text says what it is",
             feature=key,
-            remedy="put a label map that has it beside the shard, as label_map.pbtxt",
+            fix="put a label map that has it beside the shard, as label_map.pbtxt",
         )
         return False
 
@@ -235,7 +235,7 @@ def _require_known_keys(batch: ExampleBatch, errors: RecordErrors) -> None:
         errors.add(
             int(foreign.argmax()),
             f"holds none of {keys.ENCODED}, {keys.CLASS_LABEL}, …, so its classes are unknown",
-            remedy="convert it to the keys of the OD API first, with: datum convert",
+            fix="convert it to the keys of the OD API first, with: datum convert",
         )
 
 

@@ -37,9 +37,9 @@ class RecordErrors:
             assert refusal is not None
             self._found.append((row, refusal))
 
-    def add(self, row: int, cause: str, *, feature: str | None = None, remedy: str = "") -> None:
+    def add(self, row: int, cause: str, *, feature: str | None = None, fix: str = "") -> None:
         """Note what is wrong with one record."""
-        error = self._batch.error(row, cause, feature=feature, remedy=remedy)
+        error = self._batch.error(row, cause, feature=feature, fix=fix)
         self._found.append((row, error))
 
     def raise_first(self) -> None:
@@ -75,7 +75,7 @@ def column_of(
                 int(rows[0]),
                 f"is {held}, expected {kind.value}",
                 feature=key,
-                remedy="write the shard again with the right type",
+                fix="write the shard again with the right type",
             )
     return batch.column(key, kind)
 
@@ -186,7 +186,7 @@ def _named_by(
             row,
             f"holds {label_counts[row]} values, but {text_key} holds {text_counts[row]}",
             feature=label_key,
-            remedy="see what else is wrong with: tfod check",
+            fix="see what else is wrong with: tfod check",
         )
     concerned = among & ~differ
     counts = np.where(concerned, np.maximum(text_counts, label_counts), 0)

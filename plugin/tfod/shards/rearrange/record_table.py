@@ -107,7 +107,7 @@ def say_what_is_wrong(shard: str) -> None:
     """
     for _ in sound_batches(shard):
         pass
-    raise ShardError("was changed while it was read", shard=shard, remedy="try again")
+    raise ShardError("was changed while it was read", shard=shard, fix="try again")
 
 
 def _bounds_file(number: int) -> str:

@@ -31,13 +31,13 @@ def naming_repair() -> Iterator[None]:
     except ShardError as error:
         if error.record is None and "stream is damaged" not in error.cause:
             raise  # nothing of it is sound: it is empty, or something else than a shard
-        remedy = f"{error.remedy}; tfod repair writes what is sound of it to a new shard"
+        fix = f"{error.fix}; tfod repair writes what is sound of it to a new shard"
         raise ShardError(
             error.cause,
             shard=error.shard,
             record=error.record,
             offset=error.offset,
-            remedy=remedy,
+            fix=fix,
         ) from None
 
 

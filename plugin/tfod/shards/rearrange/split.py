@@ -40,8 +40,8 @@ class SplitResult:
         records: how many each has.
         classes: the names of the classes.
         boxes: how many boxes of each class each part has, int64 of shape (parts, classes); of
-            records without boxes their picture's labels are counted.
-        equal_pictures: how many records have the picture of an earlier one, and went with it.
+            records without boxes their image's labels are counted.
+        equal_images: how many records have the image of an earlier one, and went with it.
         paths: the shards.
         notes: what was odd, as sentences.
     """
@@ -50,7 +50,7 @@ class SplitResult:
     records: tuple[int, ...]
     classes: tuple[str, ...]
     boxes: np.ndarray
-    equal_pictures: int
+    equal_images: int
     paths: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def split(
     """Split the records of shards into subsets, stratified by class (:mod:`stratification`).
 
     Records are copied byte for byte, and keep their order; so is the label map beside them.
-    Records whose ``image/encoded`` are equal bytes go into one part, so that no picture is in two.
+    Records whose ``image/encoded`` are equal bytes go into one part, so that no image is in two.
     Subsets that the source has are put together first.
 
     Args:
@@ -118,7 +118,7 @@ def split(
                     writers[part].copy(copied, np.flatnonzero(parts_here == part))
                 number += len(copied)
         if number != len(part_of):
-            raise ShardError("was changed while it was read", shard=paths[0], remedy="try again")
+            raise ShardError("was changed while it was read", shard=paths[0], fix="try again")
     names, boxes = survey.boxes(part_of, len(parts))
     if not boxes.any():
         notes.append("no record names a class by a key of the OD API: they were dealt at random")
@@ -127,7 +127,7 @@ def split(
         records=tuple(records),
         classes=tuple(names),
         boxes=boxes,
-        equal_pictures=survey.equal_pictures,
+        equal_images=survey.equal_images,
         paths=tuple(out.paths),
         notes=tuple(notes),
     )
@@ -181,16 +181,16 @@ def _capacities(parts: Mapping[str, float | int], count: int) -> list[int]:
 
 
 class _Survey:
-    """What a split has to know of the records: their classes and which pictures are equal."""
+    """What a split has to know of the records: their classes and which images are equal."""
 
     def __init__(self, label_map: LabelMap | None) -> None:
         self._table = ClassTable()
         self._scope = self._table.add_label_map(label_map)
-        self._pictures = EqualValues()
+        self._images = EqualValues()
         # Three numbers for each class of each record: the record, the class, how many boxes.
         self._entries = array("q")
         self.count = 0
-        self.equal_pictures = 0
+        self.equal_images = 0
 
     def see(self, batch: ExampleBatch) -> None:
         """Note the next records.
@@ -200,7 +200,7 @@ class _Survey:
         """
         errors = RecordErrors(batch)
         for value in bytes_of(batch, keys.ENCODED, errors):
-            self._pictures.add(value)
+            self._images.add(value)
         named = named_classes(batch, errors, objects_first=True)
         errors.raise_first()
         numbers = [self._table.resolve(self._scope, *name) for name in named.names]
@@ -213,10 +213,10 @@ class _Survey:
 
     def deal(self, capacities: list[int], seed: int) -> np.ndarray:
         """The part of each record, int64 of shape (records,)."""
-        firsts = self._pictures.firsts()
-        # A thing to be dealt is all records of one picture.
+        firsts = self._images.firsts()
+        # A thing to be dealt is all records of one image.
         distinct, thing_of = np.unique(firsts, return_inverse=True)
-        self.equal_pictures = self.count - len(distinct)
+        self.equal_images = self.count - len(distinct)
         records, classes, boxes = self._columns()
         pairs, place = np.unique(
             np.stack((thing_of[records], classes)), axis=1, return_inverse=True

@@ -2,7 +2,7 @@
 
 The method is iterative stratification: Sechidis, Tsoumakas, Vlahavas, "On the Stratification of
 Multi-Label Data", ECML PKDD 2011. The rarest label is dealt first, each thing to the part that
-still wants most of that label. It counts boxes where the paper counts pictures, and a part that is
+still wants most of that label. It counts boxes where the paper counts images, and a part that is
 full takes nothing more, so that the parts' sizes are exact.
 """
 

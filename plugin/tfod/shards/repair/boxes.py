@@ -68,7 +68,7 @@ def read_columns(draft: Draft, order: ColumnOrder) -> Iterator[Change]:
         return
     sizes = boxes.width[boxes.rows], boxes.height[boxes.rows]
     if order.in_pixels and not all(np.isfinite(size).all() for size in sizes):
-        name = draft.text(draft.roles.filename) or "a record without a file name"
+        name = draft.text(draft.field_mapping.filename) or "a record without a file name"
         raise TfodError(f"--pixel-columns: the size of the image is not known of {name}")
     after = order.read(boxes.corners, *sizes)
     draft.set_boxes(after)
@@ -104,7 +104,7 @@ def put_in_order(draft: Draft) -> Iterator[Change]:
 
 @mends("BOX003")
 def clip_far_outside(draft: Draft) -> Iterator[Change]:
-    """What is outside the picture is no part of an object, if these are parts of this picture."""
+    """What is outside the image is no part of an object, if these are parts of this image."""
     boxes = draft.objects
     if boxes is None or draft.size_is_doubtful:
         return
@@ -115,7 +115,7 @@ def clip_far_outside(draft: Draft) -> Iterator[Change]:
 
 @mends("BOX004")
 def clip_slightly_outside(draft: Draft) -> Iterator[Change]:
-    """What is outside the picture is no part of an object."""
+    """What is outside the image is no part of an object."""
     boxes = draft.objects
     if boxes is not None:
         outside = boxes.overhang
@@ -157,15 +157,15 @@ def drop_repeated(draft: Draft) -> Iterator[Change]:
 
 
 def _clip(draft: Draft, code: str, mask: np.ndarray) -> Iterator[Change]:
-    """Clip boxes to the picture, and remove those of which nothing is left."""
+    """Clip boxes to the image, and remove those of which nothing is left."""
     boxes = draft.objects
     if boxes is None or not mask.any():
         return
     clipped = np.clip(boxes.corners, 0.0, 1.0)
     # An inverted box has an extent, too; it is put in order by its own rule.
     gone = mask & (clipped[:, 2:] == clipped[:, :2]).any(axis=1)
-    yield from _rewrite(draft, code, mask & ~gone, clipped, "clipped to the picture")
-    yield from _drop(draft, code, gone, "lies outside the picture")
+    yield from _rewrite(draft, code, mask & ~gone, clipped, "clipped to the image")
+    yield from _drop(draft, code, gone, "lies outside the image")
 
 
 def _rewrite(

@@ -9,8 +9,8 @@ from tfod.detection.label_map import LabelMap, LabelMapItem
 from tfod.example.example import int64_feature, text_feature
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.draft import Draft
+from tfod.shards.repair.images import put
 from tfod.shards.repair.menders import mends
-from tfod.shards.repair.pictures import put
 
 
 @mends("LAB011")
@@ -54,7 +54,7 @@ def follow_the_text(draft: Draft) -> Iterator[Change]:
         item = found.find(text) if text else None
         if item is not None and label not in found.ids_of(text):
             new[number] = item.id
-    key = draft.roles.class_label
+    key = draft.field_mapping.class_label
     if key and new != labels:
         yield put(draft, "LAB008", key, int64_feature(new), _told(key, labels, new))
 
@@ -63,18 +63,18 @@ def follow_the_text(draft: Draft) -> Iterator[Change]:
 def write_the_other_half(draft: Draft) -> Iterator[Change]:
     """Where all objects have a text, or all have an id, the map knows the other."""
     found, texts, labels = _classes(draft)
-    roles = draft.roles
-    if found is None or not (roles.class_text and roles.class_label):
+    field_mapping = draft.field_mapping
+    if found is None or not (field_mapping.class_text and field_mapping.class_label):
         return
-    if texts and not labels and not draft.count(roles.class_label):
+    if texts and not labels and not draft.count(field_mapping.class_label):
         items = [found.find(text) if text else None for text in texts]
         ids = [item.id for item in items if item is not None]
         if len(ids) == len(texts):
-            yield put(draft, "LAB014", roles.class_label, int64_feature(ids))
-    elif labels and not draft.count(roles.class_text):
+            yield put(draft, "LAB014", field_mapping.class_label, int64_feature(ids))
+    elif labels and not draft.count(field_mapping.class_text):
         names = [_name(found.find_id(label)) for label in labels]
         if all(names):
-            yield put(draft, "LAB014", roles.class_text, text_feature(names))
+            yield put(draft, "LAB014", field_mapping.class_text, text_feature(names))
 
 
 def _classes(draft: Draft) -> tuple[LabelMap | None, Sequence[str], Sequence[int]]:
@@ -87,7 +87,7 @@ def _classes(draft: Draft) -> tuple[LabelMap | None, Sequence[str], Sequence[int
 def _put_texts(
     draft: Draft, code: str, texts: Sequence[str], new: Sequence[str]
 ) -> Iterator[Change]:
-    key = draft.roles.class_text
+    key = draft.field_mapping.class_text
     if key and list(new) != list(texts):
         yield put(draft, code, key, text_feature(new), _told(key, texts, new))
 

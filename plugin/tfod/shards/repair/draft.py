@@ -10,10 +10,10 @@ import numpy as np
 from tfod.check.box_columns import ROUNDING, TOLERATED
 from tfod.check.profile import Profile
 from tfod.check.rules.boxes import Boxes, swapped_axes
-from tfod.check.rules.images import PictureFacts, check_size
+from tfod.check.rules.images import ImageFacts, check_size
+from tfod.detection.image import read_image_header
+from tfod.detection.image_header import ImageHeader
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import read_picture_header
-from tfod.detection.picture_header import PictureHeader
 from tfod.example.example import (
     Example,
     bytes_feature,
@@ -51,7 +51,7 @@ class Draft:
     ) -> None:
         self.example = example
         self.profile = profile
-        self.roles = profile.roles
+        self.field_mapping = profile.field_mapping
         self.label_map = label_map
         self.repeated = repeated
         self.said = said
@@ -125,30 +125,30 @@ class Draft:
     def _view(self, key: str) -> Example:
         return self._changed.get(key, self.example)
 
-    # The picture
+    # The image
 
     @cached_property
-    def picture(self) -> bytes | None:
-        """The encoded picture; None where there is none, or several that differ."""
-        values = self.values(self.roles.encoded)
+    def image(self) -> bytes | None:
+        """The encoded image; None where there is none, or several that differ."""
+        values = self.values(self.field_mapping.encoded)
         is_one = bool(values and values[0]) and all(one == values[0] for one in values)
         return values[0] if is_one else None
 
     @cached_property
-    def header(self) -> PictureHeader | None:
-        """What the picture's own header says, where it says a size."""
-        picture = self.picture
-        found = read_picture_header(picture, 0, len(picture)) if picture else None
+    def header(self) -> ImageHeader | None:
+        """What the image's own header says, where it says a size."""
+        image = self.image
+        found = read_image_header(image, 0, len(image)) if image else None
         return found if found is not None and found.height and found.width else None
 
     @cached_property
-    def facts(self) -> PictureFacts:
-        """The picture, and what the record says of it now."""
-        height, width = self.ints(self.roles.height), self.ints(self.roles.width)
-        return PictureFacts(
+    def facts(self) -> ImageFacts:
+        """The image, and what the record says of it now."""
+        height, width = self.ints(self.field_mapping.height), self.ints(self.field_mapping.width)
+        return ImageFacts(
             size=-1 if self.header else 0,
             header=self.header,
-            declared_format=self.text(self.roles.format),
+            declared_format=self.text(self.field_mapping.format),
             declared_height=height[0] if len(height) == 1 else None,
             declared_width=width[0] if len(width) == 1 else None,
         )
@@ -161,11 +161,11 @@ class Draft:
     @cached_property
     def objects(self) -> Boxes | None:
         """The boxes; None where there are none, or the lists of objects do not go together."""
-        rows = [self.floats(key) for key in self.roles.box]
+        rows = [self.floats(key) for key in self.field_mapping.box]
         count = len(rows[0]) if len(rows) == 4 else 0
         if not count or any(len(row) != count for row in rows):
             return None
-        texts, labels = self.values(self.roles.class_text), self.labels
+        texts, labels = self.values(self.field_mapping.class_text), self.labels
         if len(texts) not in (0, count) or len(labels) not in (0, count):
             return None
         facts = self.facts
@@ -181,7 +181,7 @@ class Draft:
 
     @cached_property
     def boxes_are_sound(self) -> bool:
-        """Whether all boxes are numbers, within the picture, and have an area."""
+        """Whether all boxes are numbers, within the image, and have an area."""
         boxes = self.objects
         if boxes is None:
             return True
@@ -190,11 +190,11 @@ class Draft:
 
     def set_boxes(self, corners: np.ndarray) -> None:
         """Write other boxes, shape (n, 4), as many as there are."""
-        for side, key in enumerate(self.roles.box):
+        for side, key in enumerate(self.field_mapping.box):
             self.set(key, float_feature(corners[:, side]))
 
     def reaches_far(self) -> bool:
-        """Whether a box is so far outside that another picture may be meant."""
+        """Whether a box is so far outside that another image may be meant."""
         boxes = self.objects
         if boxes is None:
             return False
@@ -208,12 +208,12 @@ class Draft:
     @cached_property
     def labels(self) -> Sequence[int]:
         """The class ids of the objects."""
-        return self.ints(self.roles.class_label)
+        return self.ints(self.field_mapping.class_label)
 
     @cached_property
     def texts(self) -> Sequence[str] | None:
         """The class texts of the objects; None where one of them is no UTF-8."""
-        found = [_decoded(value) for value in self.values(self.roles.class_text)]
+        found = [_decoded(value) for value in self.values(self.field_mapping.class_text)]
         return None if None in found else [text or "" for text in found]
 
 

@@ -11,8 +11,8 @@ from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.draft import Draft
+from tfod.shards.repair.images import derived, put
 from tfod.shards.repair.menders import mends
-from tfod.shards.repair.pictures import derived, put
 
 _NOTHING = {
     Kind.BYTES: bytes_feature(()),

@@ -15,7 +15,7 @@ _OF_LAYOUT = frozenset({"EXA003", "EXA004", "EXA005", "EXA006", "EXA007"})
 _OF_EACH_BOX = frozenset({"BOX002", "BOX003", "BOX004", "BOX006", "BOX007"})
 # Kinds and shapes first, since the others look at values.
 _MODULES = tuple(
-    f"tfod.shards.repair.{name}" for name in ("features", "boxes", "classes", "pictures")
+    f"tfod.shards.repair.{name}" for name in ("features", "boxes", "classes", "images")
 )
 _MOST_ROUNDS = 4
 _MENDERS: list[tuple[str, Mender]] = []

@@ -14,7 +14,7 @@ from tfod.example.wire import Kind
 from tfod.shards.repair.draft import Draft
 
 _OBJECT_PREFIX = "image/object/"
-_PICTURE_PREFIX = "image/"
+_IMAGE_PREFIX = "image/"
 _ONE_EACH = frozenset([*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.KEYPOINT_NUM])
 _SEVERAL_EACH = frozenset(
     (
@@ -61,13 +61,19 @@ def object_values(draft: Draft) -> dict[str, list[Any]]:
     """
     boxes = draft.objects
     count = len(boxes.corners) if boxes is not None else 0
-    roles = draft.roles
-    named = {*roles.box, roles.class_text, roles.class_label, roles.area, roles.annotation_id}
+    field_mapping = draft.field_mapping
+    named = {
+        *field_mapping.box,
+        field_mapping.class_text,
+        field_mapping.class_label,
+        field_mapping.area,
+        field_mapping.annotation_id,
+    }
     points = draft.count(keys.KEYPOINT_X) // count if count else 0
     found = {}
     for key in draft.names():
         length = draft.count(key)
-        if (key not in named and _is_about_the_picture(draft, key)) or not length:
+        if (key not in named and _is_about_the_image(draft, key)) or not length:
             continue
         if key == keys.KEYPOINT_TEXT and length == points and count > 1:
             continue  # names of the points, the same for all objects
@@ -96,15 +102,15 @@ def own_attributes(draft: Draft) -> list[str]:
         raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
 
 
-def _is_about_the_picture(draft: Draft, key: str) -> bool:
+def _is_about_the_image(draft: Draft, key: str) -> bool:
     """Whether a key is known to say nothing of single objects."""
     if key.startswith(_OBJECT_PREFIX):
         return False
-    if key in keys.KNOWN_KEYS or key in draft.roles.all_keys:
+    if key in keys.KNOWN_KEYS or key in draft.field_mapping.all_keys:
         return True
     spec = draft.profile.features.get(key)
     of_one = spec is not None and spec.shape == ()
-    return of_one or (key.startswith(_PICTURE_PREFIX) and draft.count(key) == 1)
+    return of_one or (key.startswith(_IMAGE_PREFIX) and draft.count(key) == 1)
 
 
 def _shared_out(draft: Draft, key: str, count: int) -> list[Any]:

@@ -455,7 +455,7 @@ class _Run:
             collector,
             task=None,
             annotations=None,
-            roles=self._orders.profile.roles,
+            field_mapping=self._orders.profile.field_mapping,
         )
         remaining = JudgedDataset(
             name=self._layout.output,

@@ -167,7 +167,7 @@ class ShardRepair:
             self._as_it_is = damage
             return
         if damage.kind is DamageKind.OVERSIZE:
-            raise replace(damage, remedy="raise --max-record-bytes").to_error()
+            raise replace(damage, fix="raise --max-record-bytes").to_error()
         what = "record dropped" if damage.kind is DamageKind.DATA_CRC else "dropped"
         change = Change(
             _CODE_OF_DAMAGE[damage.kind],
@@ -218,13 +218,13 @@ class ShardRepair:
         repeated = [key for code, key in said if code == "EXA007"]
         found = frozenset(code for code, _ in said)
         draft = Draft(Example(examples, row), self._orders.profile, label_map, repeated, found)
-        place = replace(place, item=draft.text(draft.roles.filename) or None)
+        place = replace(place, item=draft.text(draft.field_mapping.filename) or None)
         changes = list(self._read_columns(draft))
         changes += mend(draft, codes)
         payload = draft.payload() if draft.is_changed else bytes(record.payload)
         if self._is_repeated(payload, draft):
             self.repeated += 1
-            code = "IMG010" if draft.picture else "NAM002"
+            code = "IMG010" if draft.image else "NAM002"
             self._drop(code, "record dropped: one before it is the same byte for byte", record,
                        place)  # fmt: skip
             return None
@@ -252,10 +252,10 @@ class ShardRepair:
 
     def _is_repeated(self, payload: bytes, draft: Draft) -> bool:
         """Whether the result has such a record already; remembers it otherwise."""
-        code = "IMG010" if draft.picture else "NAM002"
+        code = "IMG010" if draft.image else "NAM002"
         if code not in self._orders.codes or not payload:
             return False
-        if code == "NAM002" and not draft.text(draft.roles.filename):
+        if code == "NAM002" and not draft.text(draft.field_mapping.filename):
             return False  # nothing says that two such records are one
         digest = hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
         if digest in self._seen:

@@ -37,24 +37,24 @@ _WHOLLY: Mapping[str, str] = {
     "EXA006": "The key is removed, which is what TensorFlow makes of it.",
     "EXA007": "The last one, which counts, is kept.",
     "BOX002": "The object is removed from all lists of objects.",
-    "BOX004": "The box is clipped to the picture; an object of which nothing is left is removed.",
+    "BOX004": "The box is clipped to the image; an object of which nothing is left is removed.",
     "BOX007": "The object is removed from all lists of objects.",
     "BOX012": "The objects without area are removed, as of BOX007.",
     "LAB008": "The id becomes the one that the label map gives to the text.",
     "LAB015": "The label map is written anew in the legal spelling, without its comments.",
     "IMG004": "image/format says what the bytes are.",
-    "IMG008": "The digest of the picture is written.",
+    "IMG008": "The digest of the image is written.",
     "IMG014": "image/format says what the bytes are.",
 }
 _PARTLY: Mapping[str, str] = {
-    "EXA003": "Format, height and width are taken from the picture, its digest is computed, and "
+    "EXA003": "Format, height and width are taken from the image, its digest is computed, and "
     "the source id becomes the file name. Nothing else can be made up.",
     "EXA004": "Numbers are converted where none of them changes; format, height and width are "
-    "taken from the picture. Texts in place of numbers stay.",
+    "taken from the image. Texts in place of numbers stay.",
     "EXA005": "Equal values become one, and an empty list is removed where a default takes its "
-    "place; format, height and width are taken from the picture. Different values stay.",
-    "BOX003": "The box is clipped to the picture; an object of which nothing is left is removed. "
-    "It stays where the record says another size than the picture has, or x and y look swapped: "
+    "place; format, height and width are taken from the image. Different values stay.",
+    "BOX003": "The box is clipped to the image; an object of which nothing is left is removed. "
+    "It stays where the record says another size than the image has, or x and y look swapped: "
     "then all boxes of the record are in doubt. Where too many are far outside, the repair is "
     "refused.",
     "BOX006": "The coordinates are put in order where that is a slip of single boxes; where too "
@@ -71,13 +71,13 @@ _PARTLY: Mapping[str, str] = {
     "the id is that of another class.",
     "LAB014": "Where all objects have a text or all have an id, the label map gives the other. "
     "Objects with neither stay.",
-    "IMG006": "Height and width are taken from the picture. They stay where they are those of the "
-    "picture turned by EXIF, where masks of numbers have the size that is said, and beside boxes "
-    "far outside the picture, which are in doubt for it.",
+    "IMG006": "Height and width are taken from the image. They stay where they are those of the "
+    "image turned by EXIF, where masks of numbers have the size that is said, and beside boxes "
+    "far outside the image, which are in doubt for it.",
     "IMG010": "A record that is the same byte for byte is left out. With other names, boxes or "
     "classes both stay.",
-    "IMG012": "Height and width are taken from the picture, if it is in the record.",
-    "NAM002": "A record with a file name and without a picture that is the same byte for byte is "
+    "IMG012": "Height and width are taken from the image, if it is in the record.",
+    "NAM002": "A record with a file name and without an image that is the same byte for byte is "
     "left out. With other boxes or classes both stay.",
     "NAM007": "The source id becomes the file name, as the OD API's own scripts have it.",
 }
@@ -89,7 +89,7 @@ _NOT: Mapping[str, str] = {
     "limit.",
     "TFR013": "What cannot be read cannot be copied; the repair stops.",
     "TFR014": "Files keep their names and their compression.",
-    "EXA002": "Which of its frames belong to a picture is not known.",
+    "EXA002": "Which of its frames belong to an image is not known.",
     "EXA008": "A key that means nothing here may mean something elsewhere.",
     "EXA009": "In which encoding it was written is not known.",
     "EXA010": "Nothing is known about what the records should hold.",
@@ -97,7 +97,7 @@ _NOT: Mapping[str, str] = {
     "EXA012": "Which of the two readings is meant is not known.",
     "EXA013": "What the attributes were is not known.",
     "BOX001": "Which value belongs to which object is not known.",
-    "BOX005": "Pixels of this picture, of a larger one, percent or thousandths: the numbers do not "
+    "BOX005": "Pixels of this image, of a larger one, percent or thousandths: the numbers do not "
     "tell.",
     "BOX008": "Small objects exist; only looking at it helps (tfod show).",
     "BOX010": "The boxes are right; the training's configuration is to be changed.",
@@ -119,16 +119,16 @@ _NOT: Mapping[str, str] = {
     "NAM009": "What the image is called is not known.",
     "LAB017": "Which id the text has is not known without a label map that has it.",
     "LAB019": "Which value belongs to which class is not known.",
-    "IMG001": "The picture is elsewhere.",
-    "IMG002": "The picture is elsewhere.",
-    "IMG003": "The picture is to be taken from its source again.",
+    "IMG001": "The image is elsewhere.",
+    "IMG002": "The image is elsewhere.",
+    "IMG003": "The image is to be taken from its source again.",
     "IMG005": "Encoding it anew changes its pixels.",
-    "IMG007": "Whether the boxes were drawn on the turned picture is not known.",
-    "IMG009": "The picture is to be taken from its source again.",
+    "IMG007": "Whether the boxes were drawn on the turned image is not known.",
+    "IMG009": "The image is to be taken from its source again.",
     "IMG011": "In which subset it belongs is not known.",
     "IMG013": "Encoding it anew changes the file.",
     "IMG015": "The image is elsewhere.",
-    "NAM001": "What the picture is called is not known.",
+    "NAM001": "What the image is called is not known.",
     "NAM003": "Annotations elsewhere may be found by this name.",
     "NAM004": "Annotations elsewhere may be found by this name.",
     "NAM005": "Annotations elsewhere may be found by this name.",

@@ -1,4 +1,4 @@
-"""Contact sheets: the pictures of shards with their boxes and classes, to be looked at."""
+"""Contact sheets: the images of shards with their boxes and classes, to be looked at."""
 
 from tfod.shards.sheet.choice import Choice, chosen_tiles
 from tfod.shards.sheet.page import render_page

@@ -85,7 +85,7 @@ def chosen_tiles(
     if unknown is not None:
         found = ", ".join(unknown[0].features[:_MOST_NAMES]) or "none"
         raise TfodError(
-            f"{unknown[1].shard}: there are no pictures or boxes to show, its features are {found};"
+            f"{unknown[1].shard}: there are no images or boxes to show, its features are {found};"
             " tfod describe says more"
         )
     walk = _Walk(inventory, profile, label_map, choice.class_name)
@@ -176,7 +176,7 @@ class _Walk:
             )
             try:
                 for records in batches:
-                    detections = Detections(ExampleBatch.of(records), self.profile.roles)
+                    detections = Detections(ExampleBatch.of(records), self.profile.field_mapping)
                     for row in range(len(records)):
                         seen.records += 1
                         if row in detections.examples.refused:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.check.render.html import render_template
-from tfod.check.render.pictures import MOST_DRAWN, Card, Tag, make_card
+from tfod.check.render.images import MOST_DRAWN, Card, Tag, make_card
 from tfod.check.samples import WIDEST, data_uri
 from tfod.shards.sheet.colours import spelled
 from tfod.shards.sheet.tile import Tile, mask_layer
@@ -18,7 +18,7 @@ from tfod.version import __version__
 _TALLEST = 22.0
 """Height of an image at most, rem."""
 _UNIT = 1000.0
-"""Width of a picture in the units of its overlay, as :class:`Card` has it."""
+"""Width of an image in the units of its overlay, as :class:`Card` has it."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Figure:
 
     Attributes:
         tile: what is shown.
-        card: picture and boxes.
+        card: image and boxes.
         outlines: path, colour and tooltip of each box.
         tags: the classes, and their colours.
-        masks: ``data:`` URI of a PNG over the picture; empty for none.
+        masks: ``data:`` URI of a PNG over the image; empty for none.
         classes: name, colour and number of objects.
     """
 
@@ -97,7 +97,7 @@ def _figure(tile: Tile) -> Figure:
 def _points(tile: Tile, card: Card) -> Iterator[Point]:
     if tile.keypoints is None:
         return
-    xy = tile.keypoints.xy.astype(np.float64) * (_UNIT, card.picture_height)
+    xy = tile.keypoints.xy.astype(np.float64) * (_UNIT, card.image_height)
     for number, (points, seen) in enumerate(zip(xy, tile.keypoints.visibility, strict=True)):
         colour = spelled(tile.colours[number])
         for (x, y), how in zip(points.tolist(), seen.tolist(), strict=True):
@@ -106,7 +106,7 @@ def _points(tile: Tile, card: Card) -> Iterator[Point]:
 
 
 def _masks(tile: Tile, card: Card) -> str:
-    height = max(1, round(WIDEST * card.picture_height / _UNIT))
+    height = max(1, round(WIDEST * card.image_height / _UNIT))
     layer = mask_layer(tile, (WIDEST, min(height, 4 * WIDEST)))
     if layer is None:
         return ""

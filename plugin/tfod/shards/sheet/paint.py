@@ -17,9 +17,9 @@ from tfod.check.render.drawn import (
     upright,
 )
 from tfod.check.render.fonts import Font, font_for
-from tfod.check.render.pictures import FARTHEST, drawn_boxes, extent
+from tfod.check.render.images import FARTHEST, drawn_boxes, extent
 from tfod.check.render.visible import shortened_name, visible
-from tfod.check.samples import shown_aspect, shrunk, why_no_picture
+from tfod.check.samples import shown_aspect, shrunk, why_no_image
 from tfod.errors import TfodError, how_to_install
 from tfod.shards.sheet.tile import Tile, mask_layer
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 320, 240
-"""Pixels of a tile's picture at most."""
+"""Pixels of a tile's image at most."""
 _LINE = 17
 _MARGIN = 6
 _GAP = 10
@@ -44,10 +44,10 @@ _MOST_PIXELS = 100_000_000
 
 
 def paint_sheet(tiles: Sequence[Tile], columns: int) -> bytes:
-    """Paint tiles into one picture, row by row.
+    """Paint tiles into one image, row by row.
 
-    Below each are the record's number and the picture's file name, then what is odd about it, or
-    the classes of the whole picture, or the shard where there are several.
+    Below each are the record's number and the image's file name, then what is odd about it, or
+    the classes of the whole image, or the shard where there are several.
 
     Args:
         tiles: at least one.
@@ -68,7 +68,7 @@ def paint_sheet(tiles: Sequence[Tile], columns: int) -> bytes:
     size = columns * step[0] + _GAP, rows * step[1] + _GAP
     if size[0] * size[1] > _MOST_PIXELS:
         raise TfodError(
-            f"{len(tiles):,} pictures are too many for one PNG ({size[0]:,} x {size[1]:,} pixels); "
+            f"{len(tiles):,} images are too many for one PNG ({size[0]:,} x {size[1]:,} pixels); "
             "show fewer, or write a .html"
         )
     sheet = _new_image(size, _PAPER)
@@ -84,29 +84,27 @@ def _new_image(size: tuple[int, int], colour: Colour) -> Image.Image:
     try:
         from PIL import Image
     except ImportError:
-        raise TfodError(
-            f"pictures of the sheet need Pillow; {how_to_install('validator')}"
-        ) from None
+        raise TfodError(f"images of the sheet need Pillow; {how_to_install('validator')}") from None
     return Image.new("RGB", size, colour)
 
 
 def _paint_tile(tile: Tile, height: int, several: bool) -> Image.Image:
-    """A record's picture in its frame, and the caption below."""
+    """A record's image in its frame, and the caption below."""
     frame = _new_image((WIDTH, HEIGHT), _FIELD)
     small = shrunk(tile.sample, max(WIDTH, HEIGHT))
     boxes, numbers = drawn_boxes(tile.sample, reach=FARTHEST)
     left, top, right, bottom = extent(boxes[numbers])
     aspect = shown_aspect(tile.sample, small)
-    # The picture and what reaches outside have to fit.
+    # The image and what reaches outside have to fit.
     scale = min(WIDTH / (aspect * (right - left)), HEIGHT / (bottom - top))
     size = max(1, round(aspect * scale)), max(1, round(scale))
     x = round((WIDTH - (right - left) * size[0]) / 2 - left * size[0])
     y = round((HEIGHT - (bottom - top) * size[1]) / 2 - top * size[1])
-    picture = small.image.resize(size) if small else blank_field(size, why_no_picture(tile.sample))
+    image = small.image.resize(size) if small else blank_field(size, why_no_image(tile.sample))
     layer = mask_layer(tile, size)
     if layer is not None:
-        picture.paste(layer, (0, 0), layer)
-    frame.paste(picture, (x, y))
+        image.paste(layer, (0, 0), layer)
+    frame.paste(image, (x, y))
     corners = boxes * np.tile(np.array(size) - 1, 2) + np.array((x, y, x, y))
     _draw_objects(frame, tile, corners, numbers)
     _draw_points(frame, tile, size, (x, y))

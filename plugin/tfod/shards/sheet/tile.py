@@ -14,14 +14,14 @@ import numpy as np
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
 from tfod.check.render.drawn import Colour
-from tfod.check.render.pictures import FARTHEST, MOST_DRAWN
+from tfod.check.render.images import FARTHEST, MOST_DRAWN
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample, fits_into_memory
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.image import sniff_format
 from tfod.detection.label_map import LabelMap
-from tfod.detection.picture import sniff_format
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.shards.sheet.colours import class_colour
@@ -40,11 +40,11 @@ class Tile:
     """A record as a sheet shows it.
 
     Attributes:
-        sample: its picture and boxes, with the names of their classes.
+        sample: its image and boxes, with the names of their classes.
         colours: of each box.
         masks: of each object, a PNG or numbers of shape (height, width); None for none.
         keypoints: of the objects, normalized.
-        labels: classes of the whole picture.
+        labels: classes of the whole image.
         notes: what is odd about it, in a few words each.
     """
 
@@ -65,17 +65,17 @@ def make_tile(detections: Detections, row: int, label_map: LabelMapFile | None) 
     """Find what is to be seen of a record; what cannot be read is left out.
 
     Args:
-        detections: a batch, read by the roles of a profile.
+        detections: a batch, read by the field mapping of a profile.
         row: the record; it is an Example.
         label_map: of its shard; None where there is none.
     """
     example = Example(detections.examples, row)
-    roles, record = detections.mapping, example.record
-    place = Place(example.shard, record.number, record.offset, read_name(example, roles))
-    sample = read_sample(example, place, roles)
-    if sample.picture and sniff_format(sample.picture[:16]) is None:
-        sample = replace(sample, picture=_encoded_pixels(example, sample) or sample.picture)
-    ids = _ids(example, roles.class_label)
+    field_mapping, record = detections.mapping, example.record
+    place = Place(example.shard, record.number, record.offset, read_name(example, field_mapping))
+    sample = read_sample(example, place, field_mapping)
+    if sample.image and sniff_format(sample.image[:16]) is None:
+        sample = replace(sample, image=_encoded_pixels(example, sample) or sample.image)
+    ids = _ids(example, field_mapping.class_label)
     names, colours = _classes(sample, ids, label_map.label_map if label_map else None)
     sample = replace(sample, classes=names)
     detection, notes = Detection(), list(_notes(sample))
@@ -128,7 +128,7 @@ def _notes(sample: Sample) -> Iterator[str]:
     for count, what in (
         (int(no_number.sum()), "not a number, not drawn"),
         (int(inverted.sum()), "inverted"),
-        (int(far.sum()), "far outside the picture"),
+        (int(far.sum()), "far outside the image"),
         (drawn - MOST_DRAWN, "too many, not drawn"),
     ):
         if count > 0:
@@ -142,7 +142,7 @@ def _masks(detection: Detection) -> Sequence[PngMask | np.ndarray | None]:
 
 
 def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
-    """The classes of the whole picture."""
+    """The classes of the whole image."""
     found = []
     for one in detection.image_labels:
         item = label_map.find_id(one.label) if label_map and one.label is not None else None
@@ -152,8 +152,8 @@ def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
 
 
 def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
-    """Raw pixels as a picture, where height, width and channels say that they are that."""
-    pixels, area = sample.picture or b"", sample.height * sample.width
+    """Raw pixels as an image, where height, width and channels say that they are that."""
+    pixels, area = sample.image or b"", sample.height * sample.width
     channels = len(pixels) // area if area else 0
     said = {count for key in _CHANNELS for count in _ids(example, key)}
     if channels not in _MODES or area * channels != len(pixels) or not said <= {channels}:
@@ -189,7 +189,7 @@ def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
 
 
 def _mask_shape(mask: PngMask | np.ndarray | None, size: tuple[int, int]) -> Image.Image | None:
-    """Where an object is, as a picture of 0 and 255; None where that cannot be had."""
+    """Where an object is, as an image of 0 and 255; None where that cannot be had."""
     from PIL import Image
 
     if isinstance(mask, PngMask):

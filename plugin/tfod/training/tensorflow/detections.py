@@ -18,12 +18,12 @@ import tensorflow as tf
 from tfod.detection import keys
 from tfod.detection.schema import FeatureDescription
 from tfod.training.tensorflow.description import DTYPES
-from tfod.training.tensorflow.pictures import (
+from tfod.training.tensorflow.images import (
     Size,
-    decode_picture,
+    decode_image,
     decode_png_masks,
+    resize_image,
     resize_masks,
-    resize_picture,
     shape_number_masks,
 )
 from tfod.training.training_input import UNKNOWN, ClassIds
@@ -31,7 +31,7 @@ from tfod.training.training_input import UNKNOWN, ClassIds
 MASK_KINDS = {"png": tf.string, "numerical": tf.float32}
 """The two ways to write masks under one key; the OD API has to be told which one it is, too."""
 
-_ONE_A_PICTURE = {
+_ONE_A_IMAGE = {
     keys.SOURCE_ID: "source_id",
     keys.SHA256: "key",
     keys.FILENAME: "filename",
@@ -55,8 +55,8 @@ class Wanted:
 
     Attributes:
         classes: the ids of class texts; None takes the ids that the records have.
-        decode: whether pictures are decoded, or stay files.
-        size: resize pictures and masks to this.
+        decode: whether images are decoded, or stay files.
+        size: resize images and masks to this.
         masks: how masks are written, one of :data:`MASK_KINDS`; None does not read them.
         keypoints: how many each object has; 0 does not read them.
     """
@@ -73,8 +73,8 @@ class DetectionDecoder:
 
     def __init__(self, description: FeatureDescription, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._has_picture = keys.ENCODED in description
-        self._decodes = wanted.decode and self._has_picture
+        self._has_image = keys.ENCODED in description
+        self._decodes = wanted.decode and self._has_image
         kinds = {key: DTYPES[spec.kind] for key, spec in description.items()}
         lists = (*keys.BOX, *_CLASSES, *_IMAGE_CLASSES, *_ONE_AN_OBJECT, _WEIGHT)
         self._lists = {key: kinds[key] for key in lists if key in kinds}
@@ -86,7 +86,7 @@ class DetectionDecoder:
         sizes = () if self._decodes else (keys.HEIGHT, keys.WIDTH)
         singles = {
             key: tf.io.FixedLenFeature((), kinds[key], description[key].default)
-            for key in (*_ONE_A_PICTURE, *sizes, keys.ENCODED)
+            for key in (*_ONE_A_IMAGE, *sizes, keys.ENCODED)
             if key in kinds
         }
         lists_of = {
@@ -97,27 +97,27 @@ class DetectionDecoder:
         self._table: Any = None if wanted.classes is None else _table(wanted.classes)
 
     @property
-    def decodes_pictures(self) -> bool:
-        """Whether there is something to decode picture by picture."""
+    def decodes_images(self) -> bool:
+        """Whether there is something to decode image by image."""
         return self._decodes or self._wanted.masks is not None
 
     def decode_one(self, record: Any) -> dict[str, Any]:
         """Decode one serialized record, a scalar."""
         parsed = tf.io.parse_single_example(record, self._features)
         fields = self._fields(parsed)
-        return {**fields, **self._pictures(parsed)} if self.decodes_pictures else fields
+        return {**fields, **self._images(parsed)} if self.decodes_images else fields
 
     def decode_batch(self, records: Any) -> dict[str, Any]:
-        """Decode serialized records at once, which is for records without pictures to decode."""
+        """Decode serialized records at once, which is for records without images to decode."""
         return self._fields(tf.io.parse_example(records, self._features))
 
-    def _pictures(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
+    def _images(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
         size = self._wanted.size
         decoded: dict[str, Any] = {}
         if self._decodes:
-            picture = decode_picture(parsed[keys.ENCODED])
-            shape = decoded[_SHAPE] = tf.shape(picture)[:2]
-            decoded["image"] = resize_picture(picture, size)
+            image = decode_image(parsed[keys.ENCODED])
+            shape = decoded[_SHAPE] = tf.shape(image)[:2]
+            decoded["image"] = resize_image(image, size)
         else:
             shape = tf.cast(tf.stack([parsed[keys.HEIGHT], parsed[keys.WIDTH]]), tf.int32)
         if self._wanted.masks:
@@ -128,7 +128,7 @@ class DetectionDecoder:
 
     def _fields(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
         objects = parsed[keys.YMIN]
-        fields = {name: parsed[key] for key, name in _ONE_A_PICTURE.items() if key in parsed}
+        fields = {name: parsed[key] for key, name in _ONE_A_IMAGE.items() if key in parsed}
         with tf.control_dependencies([self._check(parsed)]):  # what it says comes first
             fields["groundtruth_boxes"] = _boxes(parsed)
             fields["groundtruth_classes"] = self._ids(parsed, _CLASSES, objects)
@@ -144,7 +144,7 @@ class DetectionDecoder:
                 )
             if self._wanted.keypoints:
                 fields |= _keypoints(parsed, self._wanted.keypoints)
-        if not self._decodes and self._has_picture:
+        if not self._decodes and self._has_image:
             fields["image"] = parsed[keys.ENCODED]
         if not self._decodes and self._features.keys() >= {keys.HEIGHT, keys.WIDTH}:
             sides = tf.stack([parsed[keys.HEIGHT], parsed[keys.WIDTH]], axis=-1)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfod.detection import keys
 from tfod.training.tensorflow.description import ProfileLike, features_of
 from tfod.training.tensorflow.detections import MASK_KINDS, DetectionDecoder, Wanted
-from tfod.training.tensorflow.pictures import Size
+from tfod.training.tensorflow.images import Size
 from tfod.training.tensorflow.plain import record_decoder
 from tfod.training.tensorflow.shards import are_small, serialized_records
 from tfod.training.training_input import ClassIds, LabelMapLike, label_map_for, shards_to_read
@@ -51,7 +51,7 @@ def dataset(
     * ``keras_coco``: a dict of the recipe's keys, ``image`` decoded.
     * any other description: a dict of its features. None: serialized Examples.
 
-    In a batch, what records have different numbers of is a ``tf.RaggedTensor``, pictures too unless
+    In a batch, what records have different numbers of is a ``tf.RaggedTensor``, images too unless
     ``image_size`` is given.
 
     Args:
@@ -60,11 +60,11 @@ def dataset(
         batch_size: how many records an element holds; None yields them one by one.
         shuffle: True, or how many records the buffer holds that is drawn from; also puts the
             shards into another order in each pass. Records wait undecoded.
-        decode: False keeps ``image`` the bytes of the picture file.
+        decode: False keeps ``image`` the bytes of the image file.
         seed: of the shuffle; the same seed gives the same order, epoch by epoch.
         label_map: a label map, its path, or the name of one that tfod ships; None takes the one
             beside the shards, if there is one.
-        image_size: height and width that pictures and masks are resized to, bilinearly, without
+        image_size: height and width that images and masks are resized to, bilinearly, without
             keeping the proportions. Boxes are normalized and need no change.
         masks: ``"png"`` or ``"numerical"``, as they are written: adds
             ``groundtruth_instance_masks``, float32 (n, height, width), 0 or 1.
@@ -81,7 +81,7 @@ def dataset(
 
     While it is read, TensorFlow's DataLossError (:func:`locating_damage` says where) and
     InvalidArgumentError: a feature is missing or of another kind, the lists of a record differ in
-    length, or a picture cannot be decoded.
+    length, or an image cannot be decoded.
     """
     if masks is not None and masks not in MASK_KINDS:
         raise ValueError(f"masks is {masks!r}; choose one of {', '.join(MASK_KINDS)}")
@@ -106,7 +106,7 @@ def dataset(
         classes = None if found is None else ClassIds.of(found)
         wanted = Wanted(classes, decode, image_size, masks, keypoints)
         decoder = DetectionDecoder(description, wanted)
-        if batch_size is not None and not decoder.decodes_pictures and are_small(paths):
+        if batch_size is not None and not decoder.decodes_images and are_small(paths):
             batches = parallel(records.batch(batch_size), decoder.decode_batch)
             return batches.prefetch(tf.data.AUTOTUNE)
         elements = parallel(records, decoder.decode_one)

@@ -1,4 +1,4 @@
-"""Records without boxes of the OD API: a picture and its label, Keras' recipe, or anything."""
+"""Records without boxes of the OD API: an image and its label, Keras' recipe, or anything."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import tensorflow as tf
 from tfod.detection.schema import KERAS_COCO, FeatureDescription, FeatureSpec
 from tfod.example.wire import Kind
 from tfod.training.tensorflow.description import DTYPES
-from tfod.training.tensorflow.pictures import (
+from tfod.training.tensorflow.images import (
     Size,
-    decode_picture,
+    decode_image,
     decode_raw_or_encoded,
-    resize_picture,
+    resize_image,
 )
 
-_PICTURES = ("image_raw", "image_bytes", "image")
+_IMAGES = ("image_raw", "image_bytes", "image")
 _LABELS = ("label", "class")
 _SIDES = ("height", "width")
 
@@ -27,13 +27,13 @@ def record_decoder(
 ) -> Callable[[Any], Any]:
     """What decodes one serialized record of a feature description.
 
-    A picture with a label becomes a pair of these, as Keras' own loaders of pictures yield them;
-    anything else a dict of its features, the picture decoded.
+    An image with a label becomes a pair of these, as Keras' own loaders of images yield them;
+    anything else a dict of its features, the image decoded.
     """
-    picture = _first_of(description, _PICTURES, Kind.BYTES)
+    image = _first_of(description, _IMAGES, Kind.BYTES)
     label = _first_of(description, _LABELS, Kind.INT64)
-    is_pair = picture is not None and label is not None
-    wanted = {picture, label, *_SIDES} if is_pair else description.keys()
+    is_pair = image is not None and label is not None
+    wanted = {image, label, *_SIDES} if is_pair else description.keys()
     features = {key: _dense(spec) for key, spec in description.items() if key in wanted}
     is_recipe = description.keys() >= KERAS_COCO.keys()
 
@@ -41,9 +41,9 @@ def record_decoder(
         parsed = tf.io.parse_single_example(record, features)
         if is_recipe:
             parsed["bbox"] = tf.ensure_shape(parsed["bbox"], (4,))
-        if picture is not None and decode:
-            parsed[picture] = resize_picture(_decode(parsed, picture), size)
-        return (parsed[picture], parsed[label]) if is_pair else parsed
+        if image is not None and decode:
+            parsed[image] = resize_image(_decode(parsed, image), size)
+        return (parsed[image], parsed[label]) if is_pair else parsed
 
     return decode_record
 
@@ -59,7 +59,7 @@ def _dense(spec: FeatureSpec) -> Any:
     return tf.io.FixedLenFeature(spec.shape, DTYPES[spec.kind], spec.default)
 
 
-def _decode(parsed: Mapping[str, Any], picture: str) -> Any:
+def _decode(parsed: Mapping[str, Any], image: str) -> Any:
     if parsed.keys() >= set(_SIDES):
-        return decode_raw_or_encoded(parsed[picture], *(parsed[side] for side in _SIDES))
-    return decode_picture(parsed[picture])
+        return decode_raw_or_encoded(parsed[image], *(parsed[side] for side in _SIDES))
+    return decode_image(parsed[image])

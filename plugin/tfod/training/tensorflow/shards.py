@@ -64,7 +64,7 @@ def serialized_records(
 
 
 def are_small(paths: Sequence[str]) -> bool:
-    """Whether the records of shards are small, by the first one: annotations without pictures.
+    """Whether the records of shards are small, by the first one: annotations without images.
 
     Batches of small records are parsed at once, in a fraction of the time; large ones would first
     have to be copied together.

@@ -1,4 +1,4 @@
-"""Into PyTorch: shards as datasets of pictures and targets, as torchvision's detectors take them.
+"""Into PyTorch: shards as datasets of images and targets, as torchvision's detectors take them.
 
 Needs the extra ``torch`` and no TensorFlow, and nothing else in tfod imports PyTorch.
 """

@@ -22,7 +22,7 @@ _SHUFFLED_RECORDS = 1000
 
 
 class Detections(IterableDataset):
-    """The pictures of shards with their boxes, read from the start to the end.
+    """The images of shards with their boxes, read from the start to the end.
 
     Yields ``(image, target)`` as torchvision's detection models take them: ``image`` a uint8 tensor
     of shape (3, height, width), RGB; ``target`` a dict of ``boxes`` float32 (n, 4), pixels ``xmin,
@@ -54,7 +54,7 @@ class Detections(IterableDataset):
     Raises:
         ShardsNotFoundError, LabelMapError: when made: no shard, or no plain label map.
         ShardError: while read: a shard is damaged.
-        RecordError: while read: a record has no picture, or one that cannot be decoded, or is no
+        RecordError: while read: a record has no image, or one that cannot be decoded, or is no
             sound Example. A DataLoader's worker passes these on with its own words in front.
     """
 
@@ -146,7 +146,7 @@ class DetectionsByIndex(Dataset):
 
 
 def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Make a batch a tuple of pictures and a tuple of targets, as torchvision's models take it."""
+    """Make a batch a tuple of images and a tuple of targets, as torchvision's models take it."""
     return tuple(zip(*batch, strict=True))
 
 

@@ -74,30 +74,30 @@ class SampleMaker:
             raise example.error(
                 "is all there is of classes, and there is no label map",
                 feature=keys.CLASS_TEXT,
-                remedy="choose one by label_map=",
+                fix="choose one by label_map=",
             )
         return detection.class_label or [UNKNOWN] * count
 
 
 def _decode(encoded: bytes | memoryview | None, mode: str, example: Example, key: str) -> Any:
-    """The pixels of a picture file: an array of uint8 that must not be written to."""
+    """The pixels of an image file: an array of uint8 that must not be written to."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('torch')}") from None
+        raise TfodError(f"decoding images needs Pillow; {how_to_install('torch')}") from None
     if not encoded:
         raise example.error(
-            "is missing or empty", feature=key, remedy="export the shard with its pictures"
+            "is missing or empty", feature=key, fix="export the shard with its images"
         )
     try:
-        with Image.open(io.BytesIO(encoded)) as picture:
-            return np.asarray(picture if picture.mode == mode else picture.convert(mode))
+        with Image.open(io.BytesIO(encoded)) as image:
+            return np.asarray(image if image.mode == mode else image.convert(mode))
     except MemoryError:
-        raise  # that says nothing of the picture
+        raise  # that says nothing of the image
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
         reason = " ".join(str(error).split())[:200]
         raise example.error(
-            f"cannot be decoded ({reason})", feature=key, remedy="see tfod check --decode all"
+            f"cannot be decoded ({reason})", feature=key, fix="see tfod check --decode all"
         ) from None
 
 
@@ -130,9 +130,9 @@ def _masks(detection: Detection, example: Example, height: int, width: int) -> n
             continue
         if mask.shape != (height, width):
             raise example.error(
-                f"is {mask.shape[1]} x {mask.shape[0]}, but the picture {width} x {height}",
+                f"is {mask.shape[1]} x {mask.shape[0]}, but the image {width} x {height}",
                 feature=keys.MASK,
-                remedy="export the shard again",
+                fix="export the shard again",
             )
         masks[number] = mask > 0
     return masks

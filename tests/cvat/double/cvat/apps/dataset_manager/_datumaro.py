@@ -46,19 +46,19 @@ class LazyItem(dm.DatasetItem):
         return LazyItem(**{**values, **changes})
 
 
-def picture_from_bytes(read: Callable[[], bytes], path: str, ext: str, size: Any) -> Any:
+def image_from_bytes(read: Callable[[], bytes], path: str, ext: str, size: Any) -> Any:
     if IS_OLD:
         return dm.ByteImage(data=lambda _: read(), path=path, size=size)
     return dm.Image.from_bytes(data=read, ext=ext, size=size)
 
 
-def picture_from_pixels(read: Callable[[], Any], path: str, ext: str, size: Any) -> Any:
+def image_from_pixels(read: Callable[[], Any], path: str, ext: str, size: Any) -> Any:
     if IS_OLD:
         return dm.Image(data=lambda _: read(), path=path, size=size)
     return dm.Image.from_numpy(data=read, ext=ext, size=size)
 
 
-def picture_without_data(path: str, ext: str, size: Any) -> Any:
+def image_without_data(path: str, ext: str, size: Any) -> Any:
     if IS_OLD:
         return dm.Image(path=path, size=size)
     return dm.Image.from_file(path=path, ext=ext, size=size)

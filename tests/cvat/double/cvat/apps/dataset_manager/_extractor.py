@@ -1,8 +1,8 @@
 """``GetCVATDataExtractor``: a task, job or project as a source of Datumaro items.
 
 Facts: it is a context manager. An item's id is the frame's name without extension, its attribute
-``frame`` the absolute frame. Videos come as pixels with the extension ``.PNG``, pictures as their
-own bytes; without pictures there is a path and a size. An old server makes all items at once and
+``frame`` the absolute frame. Videos come as pixels with the extension ``.PNG``, images as their
+own bytes; without images there is a path and a size. An old server makes all items at once and
 names no subset for a task or job, so it is ``default``; a new one streams, takes the task's subset,
 says that it is as long as the task (deleted frames included), and computes annotations when they
 are looked at. A format may bring its own conversion: ``convert_annotations(frame, label_attrs,
@@ -122,10 +122,10 @@ class CvatExtractor(_datumaro.Base):
         size = (frame.height, frame.width)
         read = task.frames[frame.idx].read
         if not self._include_images:
-            return _datumaro.picture_without_data(path, ext, size)
+            return _datumaro.image_without_data(path, ext, size)
         if task.is_video:
-            return _datumaro.picture_from_pixels(lambda: _pixels(read()), path, ext, size)
-        return _datumaro.picture_from_bytes(read, path, ext, size)
+            return _datumaro.image_from_pixels(lambda: _pixels(read()), path, ext, size)
+        return _datumaro.image_from_bytes(read, path, ext, size)
 
     def _annotations(self, frame: Any) -> list[Any]:
         return self._convert(frame, self._specs, self._map_label, *self._rest)

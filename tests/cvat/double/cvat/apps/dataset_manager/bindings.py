@@ -1,6 +1,6 @@
 """From a Datumaro dataset to the annotations of a task, and what formats import from here.
 
-Facts: a picture is matched to a frame by its name, else by the attribute ``frame`` or its name
+Facts: an image is matched to a frame by its name, else by the attribute ``frame`` or its name
 taken for a number, else, in videos, by the digits of its name; the first that matches none ends
 the import. An annotation that fails ends it as ``Image <id>: can't import annotation #<n>
 (<type>): <cause>``. Groups of one are dropped. Attributes arrive as texts; those that the label

@@ -109,7 +109,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Frame:
     """A frame: its name in the task, its size in pixels, and its bytes or what reads them."""
 
     name: str
@@ -156,7 +156,7 @@ class Task:
     (2.73; "honeypots"): they are no part of an export, and nothing is matched to them.
     """
 
-    frames: Sequence[Picture]
+    frames: Sequence[Frame]
     own_labels: list[Label] = field(default_factory=list)
     annotations: Annotations = field(default_factory=Annotations)
     id: int = 1
@@ -227,9 +227,9 @@ class Project:
         return task
 
 
-def picture_of(name: str, data: bytes) -> Picture:
-    """A frame from an uploaded file; what is no picture is refused, as by CVAT's media reader."""
+def frame_of(name: str, data: bytes) -> Frame:
+    """A frame from an uploaded file; what is no image is refused, as by CVAT's media reader."""
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as opened:
-        return Picture(name, *opened.size, data)
+        return Frame(name, *opened.size, data)

@@ -1,4 +1,4 @@
-"""One picture and its masks, decoded in TensorFlow's graph."""
+"""One image and its masks, decoded in TensorFlow's graph."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ Size = tuple[int, int]
 """Height and width in pixels."""
 
 
-def decode_picture(encoded: Any) -> Any:
-    """Decode a picture file as the OD API does: uint8 of shape (height, width, 3), first frame."""
-    picture = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-    picture.set_shape((None, None, 3))
-    return picture
+def decode_image(encoded: Any) -> Any:
+    """Decode an image file as the OD API does: uint8 of shape (height, width, 3), first frame."""
+    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    image.set_shape((None, None, 3))
+    return image
 
 
 def decode_raw_or_encoded(data: Any, height: Any, width: Any) -> Any:
-    """Decode a picture that is a file, or is its raw pixels in one or three channels of a byte."""
+    """Decode an image that is a file, or is its raw pixels in one or three channels of a byte."""
     length, pixels = tf.cast(tf.strings.length(data), tf.int64), height * width
 
     def raw() -> Any:
         shape = tf.stack([height, width, length // pixels])
-        picture = tf.reshape(tf.io.decode_raw(data, tf.uint8), shape)
-        return tf.broadcast_to(picture, tf.stack([height, width, tf.constant(3, tf.int64)]))
+        image = tf.reshape(tf.io.decode_raw(data, tf.uint8), shape)
+        return tf.broadcast_to(image, tf.stack([height, width, tf.constant(3, tf.int64)]))
 
     is_raw = (pixels > 0) & ((length == pixels) | (length == 3 * pixels))
-    picture = tf.cond(is_raw, raw, lambda: decode_picture(data))
-    picture.set_shape((None, None, 3))
-    return picture
+    image = tf.cond(is_raw, raw, lambda: decode_image(data))
+    image.set_shape((None, None, 3))
+    return image
 
 
-def resize_picture(picture: Any, size: Size | None) -> Any:
-    """A picture in another size, bilinearly and without keeping its proportions; None keeps it."""
+def resize_image(image: Any, size: Size | None) -> Any:
+    """An image in another size, bilinearly and without keeping its proportions; None keeps it."""
     if size is None:
-        return picture
-    # What tf.image.resize calls in the end: for a picture of known rank the rest of it is a waste.
+        return image
+    # What tf.image.resize calls in the end: for an image of known rank the rest of it is a waste.
     resized = tf.raw_ops.ResizeBilinear(
-        images=picture[None], size=tf.constant(size, tf.int32), half_pixel_centers=True
+        images=image[None], size=tf.constant(size, tf.int32), half_pixel_centers=True
     )[0]
     # Between pixels no value is beyond theirs, so none can overflow.
     return tf.cast(tf.round(resized), tf.uint8)
 
 
 def decode_png_masks(pngs: Any, shape: Any) -> Any:
-    """Decode the PNG masks of a picture.
+    """Decode the PNG masks of an image.
 
     Args:
         pngs: one for each object, shape (n,); an empty one is an object without a mask.
-        shape: height and width of the picture, int32.
+        shape: height and width of the image, int32.
 
     Returns:
         float32 of shape (n, height, width), 1 where the object is.

@@ -1,11 +1,11 @@
-"""What a picture's own bytes say: its format and its size."""
+"""What an image's own bytes say: its format and its size."""
 
 from __future__ import annotations
 
-from tfod.detection.picture_header import (
+from tfod.detection.image_header import (
     LEAST_BYTES,
     Bytes,
-    PictureHeader,
+    ImageHeader,
     bmp_header,
     gif_header,
     jpeg_header,
@@ -18,9 +18,9 @@ __all__ = [
     "DEFAULT_EXTENSION",
     "EXTENSION_OF_FORMAT",
     "FORMAT_OF_EXTENSION",
-    "PictureHeader",
-    "picture_size",
-    "read_picture_header",
+    "ImageHeader",
+    "image_size",
+    "read_image_header",
     "sniff_format",
 ]
 
@@ -37,7 +37,7 @@ _SIGNATURES = (
 _BY_FIRST_BYTE = {signature[0]: (signature, read) for signature, _, read in _SIGNATURES}
 
 DEFAULT_EXTENSION = ".jpg"
-"""Of a picture that says nothing."""
+"""Of an image that says nothing."""
 
 EXTENSION_OF_FORMAT = {
     "jpeg": ".jpg",
@@ -61,15 +61,15 @@ FORMAT_OF_EXTENSION = {
 
 
 def sniff_format(head: bytes) -> str | None:
-    """The format of an encoded picture by its first 16 bytes, as ``image/format`` spells it."""
+    """The format of an encoded image by its first 16 bytes, as ``image/format`` spells it."""
     for signature, name, _ in _SIGNATURES:
         if head.startswith(signature):
             return name if name != "webp" or head[8:12] == b"WEBP" else None
     return None
 
 
-def read_picture_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
-    """The header of the picture in ``buffer[start:end]``; None when there is none we can read.
+def read_image_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+    """The header of the image in ``buffer[start:end]``; None when there is none we can read.
 
     Copies nothing, needs no decoder, and raises nothing, whatever the bytes are.
     """
@@ -81,13 +81,13 @@ def read_picture_header(buffer: Bytes, start: int, end: int) -> PictureHeader | 
     return kind[1](buffer, start, end)
 
 
-def picture_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width in pixels from a picture's header; None when it has none we can read.
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Height and width in pixels from an image's header; None when it has none we can read.
 
     EXIF orientation is not applied, as TensorFlow and OpenCV's plain decoding do not apply it
     either.
     """
-    header = read_picture_header(data, 0, len(data))
+    header = read_image_header(data, 0, len(data))
     if header is None or not header.height or not header.width:
         return None
     return header.height, header.width

@@ -1,7 +1,7 @@
-"""A picture of every kind that a shard may hold, small, and made without files.
+"""An image of every kind that a shard may hold, small, and made without files.
 
 Kinds that no library here writes are built from their specification, or by changing the marker of
-a picture that one does write: ITU-T T.81 (JPEG), the PNG specification, the BMP headers.
+an image that one does write: ITU-T T.81 (JPEG), the PNG specification, the BMP headers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MAKERS: dict[str, Maker] = {}
 
 
 def saved(
-    mode: str, picture_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
+    mode: str, image_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
 ) -> bytes:
     """What Pillow writes of a gradient in a mode."""
     out = io.BytesIO()
-    gradient(mode, size).save(out, picture_format, **how)
+    gradient(mode, size).save(out, image_format, **how)
     return out.getvalue()
 
 
@@ -38,13 +38,13 @@ def gradient(mode: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Image.Image:
         for x in range(width)
         for value in (x * 7 + y, y * 9, x * y)
     )
-    picture = Image.frombytes("RGB", size, rgb)
+    image = Image.frombytes("RGB", size, rgb)
     if mode == "I;16":
         return Image.frombytes("I;16", size, bytes(2 * width * height))
-    picture = picture.convert(mode)
+    image = image.convert(mode)
     if mode in ("LA", "RGBA"):
-        picture.putalpha(gradient("L", size))
-    return picture
+        image.putalpha(gradient("L", size))
+    return image
 
 
 def exif_block(orientation: int, order: str = "<") -> bytes:
@@ -149,12 +149,10 @@ def bmp(bits: int, *, compression: int = 0, top_down: bool = False, core: bool =
     return struct.pack("<2sIII", b"BM", start + len(pixels), 0, start) + header + palette + pixels
 
 
-def _animated(mode: str, picture_format: str) -> bytes:
+def _animated(mode: str, image_format: str) -> bytes:
     frames = [gradient(mode), gradient(mode).rotate(180)]
     out = io.BytesIO()
-    frames[0].save(
-        out, picture_format, save_all=True, append_images=frames[1:], duration=50, loop=0
-    )
+    frames[0].save(out, image_format, save_all=True, append_images=frames[1:], duration=50, loop=0)
     return out.getvalue()
 
 
@@ -283,6 +281,6 @@ KINDS: tuple[str, ...] = tuple(_MAKERS)
 """The names of the kinds; the first word is the format."""
 
 
-def picture_of(kind: str) -> bytes:
-    """The encoded picture, 21 high and 34 wide."""
+def image_of(kind: str) -> bytes:
+    """The encoded image, 21 high and 34 wide."""
     return _MAKERS[kind]()

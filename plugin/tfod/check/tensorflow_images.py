@@ -1,9 +1,9 @@
-"""Which kinds of pictures the TF Object Detection API can use, by the header alone.
+"""Which kinds of images the TF Object Detection API can use, by the header alone.
 
 It decodes a JPEG with ``tf.io.decode_jpeg(channels=3)`` and all else with
 ``tf.io.decode_image(channels=3)`` (tf_slim/data/tfexample_decoder.py), and needs height x width x 3
 of uint8. What these ops do is in tensorflow/core/kernels/image/decode_image_op.cc and
-tensorflow/core/lib/{jpeg,png,gif,webp}; tests/tensorflow/test_picture_kinds.py holds what follows
+tensorflow/core/lib/{jpeg,png,gif,webp}; tests/tensorflow/test_image_kinds.py holds what follows
 against TensorFlow itself, kind by kind.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfod.detection.picture import PictureHeader
+from tfod.detection.image import ImageHeader
 
 FORMAT_TITLES = {
     "jpeg": "JPEG",
@@ -24,19 +24,19 @@ FORMAT_TITLES = {
 """The names of the formats as people write them."""
 
 
-def obstacle_to_decoding(header: PictureHeader) -> str:
-    """Why TensorFlow cannot use a picture of this kind, and which op fails; '' when it can."""
+def obstacle_to_decoding(header: ImageHeader) -> str:
+    """Why TensorFlow cannot use an image of this kind, and which op fails; '' when it can."""
     return _OBSTACLES[header.format](header)
 
 
-# Figures of libjpeg and libpng, and of TensorFlow's own guards against too large a picture.
+# Figures of libjpeg and libpng, and of TensorFlow's own guards against too large an image.
 _LONGEST_JPEG_SIDE = 65500
 _LONGEST_PNG_SIDE = 1_000_000
 _MOST_JPEG_SAMPLES = _MOST_PNG_PIXELS = 1 << 29
 _MOST_BMP_PIXELS = ((1 << 31) - 1) // 8
 
 
-def _jpeg_obstacle(header: PictureHeader) -> str:
+def _jpeg_obstacle(header: ImageHeader) -> str:
     """Gray, colour, CMYK and YCCK are fine, baseline, progressive and arithmetic ones as well."""
     fails = "tf.io.decode_jpeg fails ('jpeg::Uncompress failed')"
     height, width = header.height, header.width
@@ -55,7 +55,7 @@ def _jpeg_obstacle(header: PictureHeader) -> str:
     return ""
 
 
-def _png_obstacle(header: PictureHeader) -> str:
+def _png_obstacle(header: ImageHeader) -> str:
     """All depths and colour types are fine; of an animated one the first frame is taken."""
     height, width = header.height, header.width
     if "apple" in header.note:
@@ -67,7 +67,7 @@ def _png_obstacle(header: PictureHeader) -> str:
     return ""
 
 
-def _bmp_obstacle(header: PictureHeader) -> str:
+def _bmp_obstacle(header: ImageHeader) -> str:
     """8, 24 and 32 bits a pixel, uncompressed, with not a byte more or less."""
     notes = header.note.split()
     fails = "tf.io.decode_image fails"
@@ -85,14 +85,14 @@ def _bmp_obstacle(header: PictureHeader) -> str:
     return ""
 
 
-def _gif_obstacle(header: PictureHeader) -> str:
+def _gif_obstacle(header: ImageHeader) -> str:
     return (
         "tf.io.decode_image gives frames x height x width x 3 for a GIF, the TF Object Detection "
         "API needs height x width x 3"
     )
 
 
-def _webp_obstacle(header: PictureHeader) -> str:
+def _webp_obstacle(header: ImageHeader) -> str:
     if "animated" in header.note or header.channels == 4:
         return "the WebP has an alpha channel or is animated, tf.io.decode_image(channels=3) fails"
     # TensorFlow 2.21 was asked; which release was the first to know WebP is not known.
@@ -102,11 +102,11 @@ def _webp_obstacle(header: PictureHeader) -> str:
     )
 
 
-def _tiff_obstacle(header: PictureHeader) -> str:
+def _tiff_obstacle(header: ImageHeader) -> str:
     return "tf.io.decode_image does not know TIFF ('Unknown image file format')"
 
 
-_OBSTACLES: dict[str, Callable[[PictureHeader], str]] = {
+_OBSTACLES: dict[str, Callable[[ImageHeader], str]] = {
     "jpeg": _jpeg_obstacle,
     "png": _png_obstacle,
     "bmp": _bmp_obstacle,

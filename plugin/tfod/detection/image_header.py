@@ -1,9 +1,9 @@
-"""What a picture's header says, read in place: no decoder, no copy, no exception on any bytes.
+"""What an image's header says, read in place: no decoder, no copy, no exception on any bytes.
 
 One function a format. Each takes a place in a buffer, of at least ``LEAST_BYTES`` that begin with
 the format's signature, and gives None when the header is damaged. The checker asks this of every
-picture, so a usual JPEG costs about two microseconds. All loops are bounded, and what is after
-``end`` is not taken for the picture.
+image, so a usual JPEG costs about two microseconds. All loops are bounded, and what is after
+``end`` is not taken for the image.
 
 Sources: ITU-T T.81 (JPEG), W3C's PNG specification, CompuServe's GIF89a, Microsoft's
 BITMAPINFOHEADER, TIFF 6.0, Google's WebP container specification, CIPA DC-008 (EXIF).
@@ -18,7 +18,7 @@ Bytes: TypeAlias = "bytes | bytearray"
 
 LEAST_BYTES = 16
 
-_MOST_PARTS = 4096  # segments, chunks: a picture of 8 KiB parts has as many in 32 MiB
+_MOST_PARTS = 4096  # segments, chunks: an image of 8 KiB parts has as many in 32 MiB
 _MOST_ENTRIES = 1024  # of a TIFF directory
 
 _SEGMENT = Struct(">HH").unpack_from
@@ -32,13 +32,13 @@ _BMP_CORE = Struct("<HHHH").unpack_from
 _BMP_INFO = Struct("<iiHHI").unpack_from
 
 
-class PictureHeader(NamedTuple):
-    """What a picture's header says; equal for pictures of a kind, so it can be a key.
+class ImageHeader(NamedTuple):
+    """What an image's header says; equal for images of a kind, so it can be a key.
 
     ``channels`` are as stored: 1 gray, 2 gray with alpha, 3 colour (also by palette), 4 colour with
     alpha or CMYK. ``bits`` are those of a channel, or of an index into the palette. ``height`` and
     ``width`` are as stored too: the orientation is not applied. ``complete`` says that the bytes
-    reach to the end that the picture has or announces. ``note`` holds words for what is odd:
+    reach to the end that the image has or announces. ``note`` holds words for what is odd:
     ``animated``, ``apple``, ``arithmetic``, ``cmyk``, ``compressed``, ``hierarchical``,
     ``interlaced``, ``lossless``, ``os2``, ``palette``, ``trailing`` (bytes after the pixels).
     """
@@ -78,7 +78,7 @@ _FRAMES = {
 }
 
 
-def jpeg_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Walk the segments to the frame header, as libjpeg does: over fill bytes and stray bytes."""
     place = start + 2
     last = end - 10  # a frame header has ten bytes before its components
@@ -106,7 +106,7 @@ def jpeg_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
     return None
 
 
-def _jpeg_frame(buffer: Bytes, place: int, end: int, orientation: int) -> PictureHeader | None:
+def _jpeg_frame(buffer: Bytes, place: int, end: int, orientation: int) -> ImageHeader | None:
     bits, height, width, channels = _FRAME(buffer, place + 4)
     if not channels:
         return None
@@ -117,7 +117,7 @@ def _jpeg_frame(buffer: Bytes, place: int, end: int, orientation: int) -> Pictur
     complete = (buffer[end - 1] == 0xD9 and buffer[end - 2] == 0xFF) or (
         buffer.rfind(b"\xff\xd9", place + 10, end) >= 0
     )
-    return PictureHeader("jpeg", height, width, channels, bits, orientation, complete, note)
+    return ImageHeader("jpeg", height, width, channels, bits, orientation, complete, note)
 
 
 # PNG
@@ -127,7 +127,7 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 _PNG_END = b"IEND\xaeB`\x82"
 
 
-def png_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Of bytes that begin as a PNG does."""
     place = start + 8
     notes = []
@@ -159,26 +159,26 @@ def png_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
     complete = buffer.endswith(_PNG_END, start, end) or buffer.rfind(_PNG_END, place, end) >= 0
     channels = _PNG_CHANNELS[colour]
     note = " ".join(notes)
-    return PictureHeader("png", height, width, channels, bits, orientation, complete, note)
+    return ImageHeader("png", height, width, channels, bits, orientation, complete, note)
 
 
 # GIF
 
 
-def gif_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Of bytes that begin as a GIF does."""
     width, height = _TWO_SHORTS(buffer, start + 6)
     # The extension that makes it repeat follows the colour table; a GIF that moves once lacks it.
     heads_end = min(start + 13 + 3 * 256 + 64, end)
     animated = buffer.find(b"NETSCAPE2.0", start + 13, heads_end) >= 0
     complete = buffer[end - 1] == 0x3B or buffer.rfind(b"\0;", start + 13, end) >= 0
-    return PictureHeader("gif", height, width, 3, 8, 1, complete, "animated" if animated else "")
+    return ImageHeader("gif", height, width, 3, 8, 1, complete, "animated" if animated else "")
 
 
 # BMP
 
 
-def bmp_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Of bytes that begin as a BMP does."""
     if end - start < 26:
         return None
@@ -206,7 +206,7 @@ def bmp_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
         notes.append("compressed")
     channels = 4 if bits == 32 else 3 if bits > 8 or "palette" in notes else 1
     depth = bits if bits <= 8 else 5 if bits == 16 else 8
-    return PictureHeader("bmp", height, width, channels, depth, 1, complete, " ".join(notes))
+    return ImageHeader("bmp", height, width, channels, depth, 1, complete, " ".join(notes))
 
 
 _GRAYS = bytes(range(256))
@@ -220,7 +220,7 @@ def _is_gray_ramp(buffer: Bytes, start: int, pixels: int, end: int) -> bool:
     return palette[0::4] == palette[1::4] == palette[2::4] == _GRAYS
 
 
-# TIFF, and EXIF, which is a TIFF without a picture
+# TIFF, and EXIF, which is a TIFF without an image
 
 _WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 256, 257, 258, 262, 274, 277
 _TAGS = frozenset({_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES})
@@ -232,7 +232,7 @@ _SIZES = {1: 1, 3: 2, 4: 4}  # BYTE, SHORT, LONG
 _PHOTOMETRIC_NOTES = {3: "palette", 5: "cmyk"}
 
 
-def tiff_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def tiff_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Of bytes that begin as a TIFF does."""
     tags = _first_directory(buffer, start, end)
     if _WIDTH not in tags or _HEIGHT not in tags:
@@ -241,9 +241,7 @@ def tiff_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
     channels = 3 if note == "palette" else tags.get(_SAMPLES, 1)
     orientation = _as_orientation(tags.get(_ORIENTATION, 1))
     bits = tags.get(_BITS, 1)
-    return PictureHeader(
-        "tiff", tags[_HEIGHT], tags[_WIDTH], channels, bits, orientation, True, note
-    )
+    return ImageHeader("tiff", tags[_HEIGHT], tags[_WIDTH], channels, bits, orientation, True, note)
 
 
 def _orientation(buffer: Bytes, start: int, end: int) -> int:
@@ -280,7 +278,7 @@ def _first_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
 # WebP
 
 
-def webp_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
+def webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Of bytes that begin as a RIFF container does."""
     if not buffer.startswith(b"WEBP", start + 8):
         return None
@@ -307,7 +305,7 @@ def webp_header(buffer: Bytes, start: int, end: int) -> PictureHeader | None:
     else:
         return None
     channels = 4 if alpha else 3
-    return PictureHeader("webp", height, width, channels, 8, orientation, complete, note)
+    return ImageHeader("webp", height, width, channels, 8, orientation, complete, note)
 
 
 def _webp_orientation(buffer: Bytes, start: int, end: int) -> int:

@@ -1,4 +1,4 @@
-"""Repairs of what a record says about its picture: IMG, and the source id of NAM."""
+"""Repairs of what a record says about its image: IMG, and the source id of NAM."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _SHOWN = 80
 
 
 def derived(draft: Draft, key: str) -> bytes | None:
-    """A feature about the picture as it must be; None where the record does not tell."""
-    roles, header = draft.roles, draft.header
-    if key == roles.sha256:
-        picture = draft.picture
-        return bytes_feature([_digest(picture).encode()]) if picture else None
-    if key == roles.source_id:
-        name = draft.text(roles.filename)
+    """A feature about the image as it must be; None where the record does not tell."""
+    field_mapping, header = draft.field_mapping, draft.header
+    if key == field_mapping.sha256:
+        image = draft.image
+        return bytes_feature([_digest(image).encode()]) if image else None
+    if key == field_mapping.source_id:
+        name = draft.text(field_mapping.filename)
         return bytes_feature([name.encode()]) if name and name.strip() else None
     if header is None:
         return None
-    if key == roles.format:
+    if key == field_mapping.format:
         return bytes_feature([header.format.encode()])
-    if key == roles.height:
+    if key == field_mapping.height:
         return int64_feature([header.height])
-    return int64_feature([header.width]) if key == roles.width else None
+    return int64_feature([header.width]) if key == field_mapping.width else None
 
 
 def shown(draft: Draft, key: str) -> JsonValue:
@@ -61,7 +61,7 @@ def put(draft: Draft, code: str, key: str, feature: bytes | None, what: str = ""
 @mends("IMG004")
 def write_format(draft: Draft) -> Iterator[Change]:
     """The bytes say what they are."""
-    key = draft.roles.format
+    key = draft.field_mapping.format
     if key and any(True for _ in check_format(draft.facts)):
         yield put(draft, "IMG004", key, derived(draft, key))
 
@@ -69,14 +69,14 @@ def write_format(draft: Draft) -> Iterator[Change]:
 @mends("IMG014")
 def write_format_of_raw(draft: Draft) -> Iterator[Change]:
     """The bytes are no pixels."""
-    key = draft.roles.format
+    key = draft.field_mapping.format
     if key and any(True for _ in check_raw(draft.facts)):
         yield put(draft, "IMG014", key, derived(draft, key))
 
 
 @mends("IMG006")
 def write_size(draft: Draft) -> Iterator[Change]:
-    """The picture's header says how large it is, unless what is said has a meaning of its own."""
+    """The image's header says how large it is, unless what is said has a meaning of its own."""
     header, facts = draft.header, draft.facts
     if header is None or not any(True for _ in check_size(facts)):
         return
@@ -97,7 +97,7 @@ def _put_size(draft: Draft, code: str) -> Iterator[Change]:
         return
     if draft.size_is_doubtful and draft.reaches_far():
         return  # the size that is said is what the boxes are in doubt for: it must stay seen
-    for key in (draft.roles.height, draft.roles.width):
+    for key in (draft.field_mapping.height, draft.field_mapping.width):
         size = derived(draft, key) if key else None
         if key and size is not None and draft.count(key) and draft.encoded(key) != size:
             yield put(draft, code, key, size)
@@ -113,17 +113,17 @@ def _masks_fit(draft: Draft) -> bool:
 
 @mends("IMG008")
 def write_digest(draft: Draft) -> Iterator[Change]:
-    """The digest of the picture that is there."""
-    key, picture = draft.roles.sha256, draft.picture
+    """The digest of the image that is there."""
+    key, image = draft.field_mapping.sha256, draft.image
     said = draft.text(key)
-    if key and picture and said and said != _digest(picture):
+    if key and image and said and said != _digest(image):
         yield put(draft, "IMG008", key, derived(draft, key))
 
 
 @mends("NAM007")
 def write_source_id(draft: Draft) -> Iterator[Change]:
     """The OD API's own scripts take the file name for it."""
-    key = draft.roles.source_id
+    key = draft.field_mapping.source_id
     if key is None or (draft.text(key) or "").strip() or draft.count(key) > 1:
         return
     if draft.kind(key) not in (None, Kind.BYTES):
@@ -133,5 +133,5 @@ def write_source_id(draft: Draft) -> Iterator[Change]:
         yield put(draft, "NAM007", key, feature)
 
 
-def _digest(picture: bytes) -> str:
-    return hashlib.sha256(picture).hexdigest()
+def _digest(image: bytes) -> str:
+    return hashlib.sha256(image).hexdigest()

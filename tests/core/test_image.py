@@ -1,4 +1,4 @@
-"""What picture headers say, with Pillow as the oracle, and that no bytes upset the reader."""
+"""What image headers say, with Pillow as the oracle, and that no bytes upset the reader."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
-from tfod.detection.picture import (
+from tfod.detection.image import (
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
-    PictureHeader,
-    picture_size,
-    read_picture_header,
+    ImageHeader,
+    image_size,
+    read_image_header,
     sniff_format,
 )
 
-from tests.picture_kinds import (
+from tests.image_kinds import (
     HEIGHT,
     KINDS,
     WIDTH,
     bmp,
     exif_block,
     exif_jpeg,
+    image_of,
     lossless_jpeg,
-    picture_of,
     png,
     saved,
     with_segment,
 )
 
-# By the mode that Pillow opens a picture in: channels; the palette's colours count.
+# By the mode that Pillow opens an image in: channels; the palette's colours count.
 CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 4}
 # Pillow has no mode for these, or none of its own.
 OTHER_MODES = {
@@ -56,19 +56,17 @@ ORIENTED = {
 }
 
 
-def read(data: bytes) -> PictureHeader | None:
+def read(data: bytes) -> ImageHeader | None:
     """In the middle of a buffer, as the checker has it."""
     before, after = b"\xff\xd8\xff\xe0IEND", b"\xff\xd9\xff\xc0IEND\xaeB`\x82"
-    return read_picture_header(
-        bytearray(before + data + after), len(before), len(before) + len(data)
-    )
+    return read_image_header(bytearray(before + data + after), len(before), len(before) + len(data))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(kind: str) -> None:
-    data = picture_of(kind)
+    data = image_of(kind)
     header = read(data)
-    assert header is not None and header == read_picture_header(data, 0, len(data))
+    assert header is not None and header == read_image_header(data, 0, len(data))
     assert header.format == kind.split()[0] == sniff_format(data[:16])
     assert (header.width, header.complete) == (WIDTH, True)
     assert header.height == (0 if kind == "jpeg without height" else HEIGHT)
@@ -78,10 +76,10 @@ def test_every_kind(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - NOT_FOR_PILLOW))
 def test_as_pillow_sees_it(kind: str) -> None:
-    data = picture_of(kind)
+    data = image_of(kind)
     try:
-        with Image.open(io.BytesIO(data)) as picture:
-            mode, seen_format, seen_size = picture.mode, picture.format, picture.size
+        with Image.open(io.BytesIO(data)) as image:
+            mode, seen_format, seen_size = image.mode, image.format, image.size
     except (OSError, SyntaxError):
         pytest.skip("this Pillow does not open it")
     header = read(data)
@@ -120,14 +118,14 @@ def test_as_pillow_sees_it(kind: str) -> None:
     ],
 )
 def test_bits_and_notes(kind: str, bits: int, note: str) -> None:
-    header = read(picture_of(kind))
+    header = read(image_of(kind))
     assert header is not None and (header.bits, header.note) == (bits, note)
 
 
 @pytest.mark.skipif(not features.check("webp"), reason="this Pillow knows no WebP")
 def test_webp() -> None:
     kinds = ("webp", "webp alpha", "webp lossless", "webp lossless alpha", "webp animated")
-    headers = [read(picture_of(kind)) for kind in kinds]
+    headers = [read(image_of(kind)) for kind in kinds]
     assert [header.channels for header in headers if header] == [3, 4, 3, 4, 3]
     assert [header.note for header in headers if header] == ["", "", "", "", "animated"]
 
@@ -138,8 +136,8 @@ def test_orientations(orientation: int, order: str) -> None:
     data = exif_jpeg(orientation, order)
     header = read(data)
     assert header is not None and header.orientation == orientation
-    with Image.open(io.BytesIO(data)) as picture:
-        assert picture.getexif()[0x0112] == orientation
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.getexif()[0x0112] == orientation
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_cut_short(data: bytes) -> None:
 @pytest.mark.parametrize("junk", [b"\0", b"\r\n", bytes(3000)])
 @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif"])
 def test_bytes_after_the_end_are_fine(kind: str, junk: bytes) -> None:
-    header = read(picture_of(kind) + junk)
+    header = read(image_of(kind) + junk)
     assert header is not None and header.complete
 
 
@@ -213,14 +211,14 @@ def test_bytes_after_the_end_are_fine(kind: str, junk: bytes) -> None:
         bytes(100),
     ],
 )
-def test_no_picture(data: bytes) -> None:
+def test_no_image(data: bytes) -> None:
     assert read(data) is None
-    assert picture_size(data) is None
+    assert image_size(data) is None
 
 
-def test_picture_size() -> None:
-    assert picture_size(saved("RGB", "JPEG")) == (HEIGHT, WIDTH)
-    assert picture_size(picture_of("jpeg without height")) is None
+def test_image_size() -> None:
+    assert image_size(saved("RGB", "JPEG")) == (HEIGHT, WIDTH)
+    assert image_size(image_of("jpeg without height")) is None
 
 
 def test_tables() -> None:
@@ -229,7 +227,7 @@ def test_tables() -> None:
     assert sniff_format(b"RIFF1234WAVE") is None
 
 
-SAMPLES = [picture_of(kind) for kind in KINDS if "icc" not in kind]
+SAMPLES = [image_of(kind) for kind in KINDS if "icc" not in kind]
 
 
 @given(st.binary(max_size=300))
@@ -245,7 +243,7 @@ def test_random_bytes_after_a_signature(head: bytes, data: bytes) -> None:
 
 @given(st.sampled_from(SAMPLES), st.data())
 def test_changed_and_cut(sample: bytes, data: st.DataObject) -> None:
-    """What is read of damaged pictures is plausible, and nothing raises."""
+    """What is read of damaged images is plausible, and nothing raises."""
     changed = bytearray(sample)
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, min(len(sample), 200) - 1))
@@ -261,14 +259,14 @@ def test_changed_and_cut(sample: bytes, data: st.DataObject) -> None:
 def test_every_truncation_and_every_flipped_bit(kind: str) -> None:
     if kind not in KINDS:
         pytest.skip("this Pillow cannot write it")
-    data = picture_of(kind)
+    data = image_of(kind)
     for length in range(len(data)):
-        read_picture_header(data, 0, length)
+        read_image_header(data, 0, length)
         read(data[:length])
     for bit in range(min(len(data), 300) * 8):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        read_picture_header(changed, 0, len(changed))
+        read_image_header(changed, 0, len(changed))
 
 
 @given(
@@ -277,15 +275,13 @@ def test_every_truncation_and_every_flipped_bit(kind: str) -> None:
     st.integers(1, 70),
     st.sampled_from(["1", "L", "P", "RGB"]),
 )
-def test_sizes_as_pillow_writes_them(
-    picture_format: str, width: int, height: int, mode: str
-) -> None:
-    if picture_format == "JPEG" and mode == "P":
+def test_sizes_as_pillow_writes_them(image_format: str, width: int, height: int, mode: str) -> None:
+    if image_format == "JPEG" and mode == "P":
         mode = "L"
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Image.new(mode, (width, height)).save(out, picture_format)
+        Image.new(mode, (width, height)).save(out, image_format)
     header = read(out.getvalue())
     assert header is not None
     assert (header.height, header.width, header.complete) == (height, width, True)

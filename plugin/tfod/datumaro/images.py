@@ -1,4 +1,4 @@
-"""Pictures on their way into a record: their bytes, names, formats and sizes."""
+"""Images on their way into a record: their bytes, names, formats and sizes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from tfod.datumaro import lines
-from tfod.detection.picture import FORMAT_OF_EXTENSION, picture_size, sniff_format
+from tfod.detection.image import FORMAT_OF_EXTENSION, image_size, sniff_format
 from tfod.errors import TfodError
 from tfod.tfrecord.naming import is_id_of, split_extension
 
 _log = logging.getLogger(__name__)
-_HEADER_BYTES = 1 << 15  # of a picture that was not edited by somebody
+_HEADER_BYTES = 1 << 15  # of an image that was not edited by somebody
 
 
 @dataclass(frozen=True)
-class PictureEncoder:
-    """Decides what a record holds of a picture.
+class ImageEncoder:
+    """Decides what a record holds of an image.
 
     Attributes:
-        save_media: whether pictures go into the shards at all.
+        save_media: whether images go into the shards at all.
         image_ext: the extension to re-encode to, if any.
-        default_ext: the extension of a picture that has none.
+        default_ext: the extension of an image that has none.
     """
 
     save_media: bool
@@ -43,14 +43,14 @@ class PictureEncoder:
         return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
-        """The picture's bytes as they go into the record; None for a shard without pictures."""
+        """The image's bytes as they go into the record; None for a shard without images."""
         if media is None or not self.save_media:
             return None
-        data = lines.picture_bytes(media)
+        data = lines.image_bytes(media)
         if data and not self._must_reencode(media, data):
             return data
         if not media.has_data or media.data is None:
-            _log.warning("item %r has no picture, its record holds none", item.id)
+            _log.warning("item %r has no image, its record holds none", item.id)
             return None
         extension = _dotted(self.image_ext or lines.extension_of(media, data) or "")
         if extension.lower() not in FORMAT_OF_EXTENSION:
@@ -58,7 +58,7 @@ class PictureEncoder:
         return bytes(lines.encode_image(media.data, extension.lower()))
 
     def required(self, item: Any) -> tuple[Any, bytes]:
-        """The media and the bytes of a picture, for records that are none without it.
+        """The media and the bytes of an image, for records that are none without it.
 
         Raises:
             TfodError: the item has none.
@@ -67,8 +67,8 @@ class PictureEncoder:
         encoded = self.encoded(item, media) if media is not None and media.has_data else None
         if not encoded:
             raise TfodError(
-                f"item {item.id!r} has no picture, and this format has no record without one; "
-                "import the dataset with its pictures"
+                f"item {item.id!r} has no image, and this format has no record without one; "
+                "import the dataset with its images"
             )
         return media, encoded
 
@@ -86,21 +86,21 @@ def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
     if media.has_size:
         return tuple(media.size)
     data = encoded
-    path = lines.picture_path(media)
-    size = picture_size(data) if data else None
+    path = lines.image_path(media)
+    size = image_size(data) if data else None
     if data is None and path and os.path.isfile(path):
         size = file_size(path)
     if size is None:
-        with contextlib.suppress(Exception):  # whatever the decoder raises for what is no picture
+        with contextlib.suppress(Exception):  # whatever the decoder raises for what is no image
             size = tuple(media.size) if media.size else None
     return size
 
 
 def file_size(path: str) -> tuple[int, int] | None:
-    """Height and width of a picture on disk, by its header; None where that does not say."""
+    """Height and width of an image on disk, by its header; None where that does not say."""
     with open(path, "rb") as file:
-        size = picture_size(file.read(_HEADER_BYTES))
-        return size or picture_size(Path(path).read_bytes())
+        size = image_size(file.read(_HEADER_BYTES))
+        return size or image_size(Path(path).read_bytes())
 
 
 def format_name(encoded: bytes | None, filename: str) -> str:

@@ -9,11 +9,11 @@ import zlib
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.check.rules.images import PictureFacts
+from tfod.check.rules.images import ImageFacts
 from tfod.check.rules.registry import judge
-from tfod.detection.picture import read_picture_header
+from tfod.detection.image import read_image_header
 
-from tests.picture_kinds import (
+from tests.image_kinds import (
     HEIGHT,
     KINDS,
     WIDTH,
@@ -21,7 +21,7 @@ from tests.picture_kinds import (
     chunk,
     exif_jpeg,
     gradient,
-    picture_of,
+    image_of,
     png,
     saved,
 )
@@ -44,21 +44,21 @@ def is_usable(data: bytes, height: int = HEIGHT, width: int = WIDTH) -> bool:
 
 
 def codes(data: bytes) -> set[str]:
-    """The rules that fire for a picture of which nothing is declared."""
-    facts = PictureFacts(-1, read_picture_header(data, 0, len(data)))
+    """The rules that fire for an image of which nothing is declared."""
+    facts = ImageFacts(-1, read_image_header(data, 0, len(data)))
     return {rule.code for rule, _ in judge(facts)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(kind: str) -> None:
-    data = picture_of(kind)
+    data = image_of(kind)
     assert ("IMG005" in codes(data)) == (not is_usable(data))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_decode_image_agrees_with_the_decoder_of_jpeg(kind: str) -> None:
     """So that it does not matter which of the two ops a training script calls."""
-    data = picture_of(kind)
+    data = image_of(kind)
     try:
         fine = tuple(tf.io.decode_image(data, channels=3).shape) == (HEIGHT, WIDTH, 3)
     except tf.errors.InvalidArgumentError:
@@ -71,7 +71,7 @@ def test_usable_without_animations(kind: str) -> None:
     """As IMG005 says: a dimension too many, which the OD API does not turn off."""
     if kind not in KINDS:
         pytest.skip("Pillow cannot write it")
-    data = picture_of(kind)
+    data = image_of(kind)
     assert len(tf.io.decode_image(data, channels=3).shape) == 4
     assert len(tf.io.decode_image(data, channels=3, expand_animations=False).shape) == 3
 
@@ -86,7 +86,7 @@ def test_usable_without_animations(kind: str) -> None:
     ],
 )
 def test_cut_short(data: bytes) -> None:
-    """A picture that lacks its end is refused, and IMG009 says so."""
+    """An image that lacks its end is refused, and IMG009 says so."""
     assert "IMG009" in codes(data)
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(data)
@@ -120,7 +120,7 @@ def test_too_large(data: bytes) -> None:
         decode(data)
 
 
-def test_a_long_picture_that_is_not_too_large() -> None:
+def test_a_long_image_that_is_not_too_large() -> None:
     """One pixel within libpng's limit."""
     header = struct.pack(">IIBBBBB", 1_000_000, 1, 1, 0, 0, 0, 0)
     rows = zlib.compress(bytes(1 + 125_000))
@@ -144,19 +144,19 @@ def test_the_palette_of_a_bmp_is_not_applied() -> None:
     """IMG013: the indices are taken for gray values; a gray BMP is its own palette."""
     for mode, has_other_colours in (("P", True), ("L", False)):
         data = saved(mode, "BMP")
-        with Image.open(io.BytesIO(data)) as picture:
-            seen = picture.convert("RGB").tobytes()
+        with Image.open(io.BytesIO(data)) as image:
+            seen = image.convert("RGB").tobytes()
         assert (decode(data).numpy().tobytes() != seen) == has_other_colours
         assert ("IMG013" in codes(data)) == has_other_colours
 
 
 def test_raw_pixels_have_no_shape() -> None:
-    """IMG002 and IMG004: image/format 'raw' gives a list of bytes, not a picture."""
+    """IMG002 and IMG004: image/format 'raw' gives a list of bytes, not an image."""
     pixels = tf.io.decode_raw(gradient("RGB").tobytes(), tf.uint8)
     assert tuple(pixels.shape) == (HEIGHT * WIDTH * 3,)
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_image_is_refused() -> None:
     for data in (b"", b"<html></html>" * 4, bytes(100), saved("RGB", "TIFF")):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode(data)

@@ -1,4 +1,4 @@
-"""Sample pictures of the HTML report: a thumbnail and its boxes over it, in one SVG."""
+"""Sample images of the HTML report: a thumbnail and its boxes over it, in one SVG."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfod.check.render.visible import shortened_name
 from tfod.check.samples import Sample, thumbnail
 
 _UNIT = 1000.0
-"""Width of a picture in the units of the overlay."""
+"""Width of an image in the units of the overlay."""
 FARTHEST = 0.25
-"""How far outside its picture a box is drawn, as a part of the picture; farther ones end there."""
+"""How far outside its image a box is drawn, as a part of the image; farther ones end there."""
 _AIR = 0.03
 """Room around boxes that reach outside, so that their lines are seen."""
 _TINY = 0.025
-"""A box smaller than this part of the picture gets a ring around it."""
+"""A box smaller than this part of the image gets a ring around it."""
 TALLEST = 12.0
 """Height of an image of a report at most, rem."""
 MOST_DRAWN = 200
@@ -66,21 +66,21 @@ class Card:
     Attributes:
         sample: what is shown.
         uri: its thumbnail.
-        view_box: of the SVG: the picture is ``0 0 1000 picture_height`` in it, with a margin around
+        view_box: of the SVG: the image is ``0 0 1000 image_height`` in it, with a margin around
             it if boxes are outside.
-        picture_height: see above.
+        image_height: see above.
         width, height: of the SVG at most, rem.
         marks: boxes, the offending ones last, on top of the others.
         tags: the classes of the boxes, unless they are too many.
         letter: height of the tags, in units of the overlay.
         undrawn: boxes that are too many, or not finite.
-        link: where a larger picture is; empty for none.
+        link: where a larger image is; empty for none.
     """
 
     sample: Sample
     uri: str
     view_box: str
-    picture_height: float
+    image_height: float
     width: float
     height: float
     marks: tuple[Mark, ...]
@@ -118,7 +118,7 @@ def make_card(
         sample=sample,
         uri=small.uri,
         view_box=view_box,
-        picture_height=height,
+        image_height=height,
         width=width,
         height=tallest,
         marks=marks,
@@ -134,7 +134,7 @@ def drawn_boxes(sample: Sample, reach: float) -> tuple[np.ndarray, list[int]]:
 
     Args:
         sample: the sample.
-        reach: how far outside the picture, as a part of it, a box is drawn; farther ones end there.
+        reach: how far outside the image, as a part of it, a box is drawn; farther ones end there.
 
     Returns:
         All boxes, shape (n, 4), normalized, and the numbers of those to draw: with no NaN among
@@ -147,7 +147,7 @@ def drawn_boxes(sample: Sample, reach: float) -> tuple[np.ndarray, list[int]]:
 
 
 def extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
-    """The picture and all that reaches outside: left, top, right, bottom, normalized."""
+    """The image and all that reaches outside: left, top, right, bottom, normalized."""
     if not len(boxes):
         return 0.0, 0.0, 1.0, 1.0
     x, y = boxes[:, 0::2], boxes[:, 1::2]

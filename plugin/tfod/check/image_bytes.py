@@ -9,34 +9,34 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.tensorflow_pictures import FORMAT_TITLES
-from tfod.detection.picture import sniff_format
-from tfod.detection.picture_header import Bytes
+from tfod.check.tensorflow_images import FORMAT_TITLES
+from tfod.detection.image import sniff_format
+from tfod.detection.image_header import Bytes
 from tfod.errors import TfodError, how_to_install
 
-# What bytes without a picture's header are
+# What bytes without an image's header are
 
 _HEAD = 512
 _LOOKS = tuple(
     (re.compile(pattern, re.DOTALL | re.IGNORECASE), look)
     for pattern, look in (
-        (rb"....ftyp(avif|avis)", "an AVIF picture"),
-        (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC picture"),
+        (rb"....ftyp(avif|avis)", "an AVIF image"),
+        (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC image"),
         (rb"....ftyp", "a video"),
-        (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL picture"),
-        (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 picture"),
-        (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF picture"),
-        (rb"8BPS", "a Photoshop picture"),
-        (rb"P[1-6]\s", "a PNM picture"),
+        (rb"\xff\x0a|\0\0\0\x0cJXL ", "a JPEG XL image"),
+        (rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 image"),
+        (rb"(II\x2b\0|MM\0\x2b)", "a BigTIFF image"),
+        (rb"8BPS", "a Photoshop image"),
+        (rb"P[1-6]\s", "a PNM image"),
         (rb"\x93NUMPY", "a NumPy array"),
         (rb"\x80[\x02-\x05]", "a Python pickle"),
         (
             rb"\xc3\xbf\xc3\x98|\xc2\x89PNG|\xef\xbf\xbd(PNG|\xef\xbf\xbd\xef\xbf\xbd)",
-            "text that was a picture",
+            "text that was an image",
         ),
         (rb"b(['\"])(\\xff\\xd8|\\x89PNG)", "the text that Python prints for bytes"),
         (rb"data:image/", "a data URL"),
-        (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "a picture in base64"),
+        (rb"(/9j/|iVBORw0KGgo|R0lGOD|UklGR)[\w+/=\s-]*\Z", "an image in base64"),
         (rb"https?://", "a URL"),
         (rb"PK\x03\x04", "a zip archive"),
         (rb"\x1f\x8b", "gzip"),
@@ -59,9 +59,9 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
     head = bytes(buffer[start : min(end, start + _HEAD)])
     if not head:
         return ""
-    picture_format = sniff_format(head)
-    if picture_format:
-        return f"a {FORMAT_TITLES[picture_format]} with a damaged header"
+    image_format = sniff_format(head)
+    if image_format:
+        return f"a {FORMAT_TITLES[image_format]} with a damaged header"
     if buffer.count(head[0], start, end) == end - start:
         return "all zeros" if head[0] == 0 else f"{end - start} times the byte {head[0]}"
     for pattern, look in _LOOKS:
@@ -77,18 +77,18 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 
 @dataclass(frozen=True)
 class DecodeFailure:
-    """A picture that does not decode wholly, and why."""
+    """An image that does not decode wholly, and why."""
 
     reason: str
 
 
 def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None:
-    """Decode a whole picture with Pillow; why that fails, if it does.
+    """Decode a whole image with Pillow; why that fails, if it does.
 
     Raises:
         TfodError: Pillow is not installed.
     """
-    image, image_file = _pillow()
+    pil_image, image_file = _pillow()
     if _is_png_damaged(data):
         return DecodeFailure("the checksum of a chunk of the PNG is wrong")
     truncated_is_fine = image_file.LOAD_TRUNCATED_IMAGES
@@ -96,15 +96,15 @@ def decode_failure(data: bytes | bytearray | memoryview) -> DecodeFailure | None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                picture.load()
+            with pil_image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                image.load()
     except MemoryError:
-        raise  # that says nothing of the picture
-    except image.DecompressionBombError:
-        limit = f"{2 * image.MAX_IMAGE_PIXELS:,}"
+        raise  # that says nothing of the image
+    except pil_image.DecompressionBombError:
+        limit = f"{2 * pil_image.MAX_IMAGE_PIXELS:,}"
         return DecodeFailure(f"its header announces more than {limit} pixels, a decompression bomb")
-    except image.UnidentifiedImageError:
-        return DecodeFailure("Pillow finds no picture in it")
+    except pil_image.UnidentifiedImageError:
+        return DecodeFailure("Pillow finds no image in it")
     except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
         return DecodeFailure(_one_line(error))
     finally:
@@ -135,7 +135,7 @@ def _pillow() -> tuple[Any, Any]:
     try:
         from PIL import Image, ImageFile
     except ImportError:
-        raise TfodError(f"decoding pictures needs Pillow; {how_to_install('validator')}") from None
+        raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
     return Image, ImageFile
 
 

@@ -1,4 +1,4 @@
-"""Pictures on their way into records: their bytes as they are, and what their headers say."""
+"""Images on their way into records: their bytes as they are, and what their headers say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.picture import read_picture_header
+from tfod.detection.image import read_image_header
 from tfod.errors import TfodError
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Refusal, Tally
@@ -20,8 +20,8 @@ _MISSING = Refusal(
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture file.
+class Image:
+    """An image file.
 
     Attributes:
         data: its bytes.
@@ -37,7 +37,7 @@ class Picture:
     orientation: int = 1
 
     def fields(self, filename: str, source_id: str | None = None) -> dict[str, Any]:
-        """The fields of a Detection that are about the picture file.
+        """The fields of a Detection that are about the image file.
 
         Args:
             filename: what ``image/filename`` says.
@@ -54,19 +54,17 @@ class Picture:
         }
 
 
-def read_picture(
-    path: str, wanted_by: str, tally: Tally, policy: Policy = STRICT
-) -> Picture | None:
-    """Read a picture file; None where there is none, which the tally counts or refuses.
+def read_image(path: str, wanted_by: str, tally: Tally, policy: Policy = STRICT) -> Image | None:
+    """Read an image file; None where there is none, which the tally counts or refuses.
 
     Args:
-        path: of the picture.
+        path: of the image.
         wanted_by: the file that names it, for errors.
         tally: counts images that are missing.
         policy: whether they may be left out.
 
     Raises:
-        TfodError: it cannot be read, or is no picture.
+        TfodError: it cannot be read, or is no image.
     """
     try:
         if os.path.exists(path) and not os.path.isfile(path):
@@ -87,9 +85,9 @@ def read_picture(
         raise TfodError(
             f"{wanted_by}: {ascii(path)[1:-1]} is no name that a file can have; correct it"
         ) from None
-    header = read_picture_header(data, 0, len(data))
+    header = read_image_header(data, 0, len(data))
     if header is None or not header.height or not header.width:
         raise TfodError(
-            f"{wanted_by}: {path} is no picture that can be read (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+            f"{wanted_by}: {path} is no image that can be read (JPEG, PNG, GIF, BMP, TIFF, WebP)"
         )
-    return Picture(data, header.format, header.height, header.width, header.orientation)
+    return Image(data, header.format, header.height, header.width, header.orientation)

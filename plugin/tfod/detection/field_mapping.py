@@ -1,4 +1,4 @@
-"""Roles: which key holds the picture, which its boxes, … in shards of any keys.
+"""FieldMapping: which key holds the image, which its boxes, … in shards of any keys.
 
 The keys of the TF Object Detection API are the usual ones; other formats are told by the keys that
 they have in their place.
@@ -15,19 +15,19 @@ from tfod.example.wire import Kind
 
 
 @dataclass(frozen=True)
-class Roles:
+class FieldMapping:
     """The keys that play a part, whatever they are called; None where a format has none.
 
     Attributes:
-        encoded: the picture file's bytes.
-        format, filename, source_id, sha256: texts about the picture.
-        height, width: of the picture in pixels.
+        encoded: the image file's bytes.
+        format, filename, source_id, sha256: texts about the image.
+        height, width: of the image in pixels.
         class_text, class_label: the class of each box, by name and by id.
         box: one key for each of ``xmin, ymin, xmax, ymax``, normalized lists over the objects, or
             a single key that holds ``x, y, width, height`` in pixels of each object.
-        image_class_text, image_class_label, area: classes of the whole picture, by name and by id,
+        image_class_text, image_class_label, area: classes of the whole image, by name and by id,
             and the area of each object in pixels, where they are not under the API's own keys.
-        image_id: number or text of the picture. Records that share it are one picture.
+        image_id: number or text of the image. Records that share it are one image.
         annotation_id: number of each object.
     """
 
@@ -48,8 +48,8 @@ class Roles:
     annotation_id: str | None = None
 
     @classmethod
-    def only(cls, *, box: tuple[str, ...] = (), **named: str | None) -> Roles:
-        """The roles that are named, and no others."""
+    def only(cls, *, box: tuple[str, ...] = (), **named: str | None) -> FieldMapping:
+        """A mapping of the fields that are named, and no others."""
         nothing = {each.name: None for each in fields(cls) if each.name != "box"}
         return cls(**{**nothing, **named}, box=box)
 
@@ -64,7 +64,7 @@ class Roles:
         return frozenset({key for key in self.by_name.values() if key} | set(self.box))
 
 
-KERAS_COCO = Roles.only(
+KERAS_COCO = FieldMapping.only(
     encoded="image",
     filename="path",
     class_label="category_id",
@@ -75,7 +75,7 @@ KERAS_COCO = Roles.only(
 )
 """One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
-SLIM_CLASSIFICATION = Roles.only(
+SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
     format=keys.FORMAT,
     height=keys.HEIGHT,
@@ -84,37 +84,39 @@ SLIM_CLASSIFICATION = Roles.only(
 )
 """Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
 
-IMAGE_CLASSIFICATION = Roles.only(
+IMAGE_CLASSIFICATION = FieldMapping.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"
 )
-"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with pictures."""
+"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with images."""
 
-IMAGE_LABEL = Roles.only(encoded="image", height="height", width="width", image_class_label="label")
-"""A picture, encoded or raw, and its label, as many scripts write them."""
+IMAGE_LABEL = FieldMapping.only(
+    encoded="image", height="height", width="width", image_class_label="label"
+)
+"""An image, encoded or raw, and its label, as many scripts write them."""
 
 # FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
 # class and a text in label, those of Kaggle's petals only the number.
 # img_raw is pixels in many a tutorial, mostly without their size.
-_PICTURES = ("image_raw", "image_bytes", "image", "img_raw", "img")
+_IMAGES = ("image_raw", "image_bytes", "image", "img_raw", "img")
 _LABELS = ("label", "class")
 _NAMES = ("filename", "file_name", "image_name")
 
 
-def classification_roles(example: Example) -> Roles | None:
-    """The roles in a record of a picture and its label, by the names and kinds that are usual.
+def classification_field_mapping(example: Example) -> FieldMapping | None:
+    """The field mapping of a record of an image and its label, by usual names and kinds.
 
-    None where the record has no picture, or has no label.
+    None where the record has no image, or has no label.
     """
     kinds = {key: example.kind(key) for key in example}
 
     def first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
 
-    encoded = first(_PICTURES, Kind.BYTES)
+    encoded = first(_IMAGES, Kind.BYTES)
     label, text = first(_LABELS, Kind.INT64), first(_LABELS, Kind.BYTES)
     if encoded is None or (label is None and text is None):
         return None
-    return Roles.only(
+    return FieldMapping.only(
         encoded=encoded,
         filename=first(_NAMES, Kind.BYTES),
         height=first(("height",), Kind.INT64),
