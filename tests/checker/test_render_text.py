@@ -66,8 +66,7 @@ Profile: tf_detection_api (12 of its 12 features are in all of the first 100
 TFR904 error: data checksum is wrong
   b.record, record 7, byte 4096:
     the data's CRC is 0x2db30013, the record says 0x390ce32c
-  Fix: Copy or download the shard again, or write it anew from the
-    annotations.
+  Fix: Copy or download the shard again, or write it anew from the annotations.
 
 BOX903 error: box outside the image (20 in 5 shards)
   a.record, record 0, byte 0, image/object/bbox/xmax (000000.jpg):

@@ -290,7 +290,7 @@ class TestChecks:
 
     def test_time_and_memory(self, start_service: Start) -> None:
         hasty = start_service(*options({"max_check_seconds": 2}), data="hasty")
-        slow = records_of(hasty, slow_shard())
+        slow = records_of(hasty, slow_shard(600_000))
         assert (slow["failure"]["status"], slow["failure"]["limit"]) == (422, "max_check_seconds")
         wait_for(lambda: not list((hasty.data / "uploads").iterdir()), hasty)
         running = start_service(*options({"max_check_bytes": 300 * _MIB}))

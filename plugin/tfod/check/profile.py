@@ -155,7 +155,7 @@ READY = {
 def field_mapping_among(
     features: FeatureDescription, usual: FieldMapping | None = None
 ) -> FieldMapping:
-    """The field mapping, by default that of the TF Object Detection API, of keys that are features."""
+    """The field mapping, by default the TF Object Detection API's, of keys that are features."""
     usual = usual or FieldMapping()
     found = {name: key if key in features else None for name, key in usual.by_name.items()}
     return FieldMapping.only(
