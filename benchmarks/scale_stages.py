@@ -22,7 +22,7 @@ from tfod.check.datasets import Dataset
 from tfod.check.decoding import choose_decoding
 from tfod.check.hashing import sha256_of
 from tfod.check.receivers import ANY
-from tfod.check.render import render_json
+from tfod.check.reporters import render_json
 from tfod.check.row_store import scratch_folder
 from tfod.check.sources import take_inventory
 from tfod.tfrecord.records import read_record_batches

@@ -19,9 +19,9 @@ pytest.importorskip("apache_beam")
 from tfod.beam import Runner
 from tfod.beam import check as beam_check
 from tfod.check.check import Options, check_sources
-from tfod.check.profile import READY
-from tfod.check.render import render_json, render_text
+from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
+from tfod.check.reporters import render_json, render_text
 from tfod.cli.main import main
 from tfod.errors import TfodError
 from tfod.shards.rearrange.index_file import write_indexes

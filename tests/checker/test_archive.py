@@ -22,7 +22,7 @@ from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.archive_contents import Contents, look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.tfrecord.records import read_record_stream
 from tfod.tfrecord.writer import write_records
 from tfod.tfrecord.zip_directory import printable

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.batch import Batch, Expectation
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.tfrecord.records import RecordBatch
 
 from tests.conftest import encode, objects

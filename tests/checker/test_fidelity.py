@@ -22,7 +22,7 @@ from tfod.check.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.collector import Collector
 from tfod.check.comparison import compare, missing_images
 from tfod.check.finding import Place
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.rules.fidelity import Comparison, MissingImages
 from tfod.errors import TfodError
 

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
-from tfod.check.profile import READY
-from tfod.check.render import render_html, render_junit, render_text
+from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
+from tfod.check.reporters import render_html, render_junit, render_text
 from tfod.tfrecord.records import masked_crc32c
 
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tfod.check.check import Options
 from tfod.check.check import check_sources as check
-from tfod.check.profile import OFF, READY
+from tfod.check.profiles.profile import OFF, READY
 from tfod.detection.pixel_boxes import BoxTally
 
 from tests.checker.test_check import write

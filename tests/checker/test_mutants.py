@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.cli.main import main

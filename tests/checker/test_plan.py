@@ -10,7 +10,7 @@ import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.examined import Instructions
 from tfod.check.plan import in_parts
-from tfod.check.profile import READY, Policy
+from tfod.check.profiles.profile import READY, Policy
 from tfod.check.row_store import RowStore
 from tfod.check.sources import take_inventory
 from tfod.check.tally import Tally

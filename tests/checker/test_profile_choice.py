@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.profile import READY
-from tfod.check.profile_choice import Sample, choose_profile, samples_of
+from tfod.check.profiles.choice import Sample, choose_profile, samples_of
+from tfod.check.profiles.profile import READY
 from tfod.detection.keys import BOX, OBJECT_ATTRIBUTES
 from tfod.detection.stream import read_batches
 from tfod.example.example import Example

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.check.finding import Severity
-from tfod.check.profile import OFF, READY, Profile, profile_of_features
-from tfod.check.profile_document import schema
-from tfod.check.profile_file import load_profile, profile_to_yaml
+from tfod.check.profiles.document import schema
+from tfod.check.profiles.file import load_profile, profile_to_yaml
+from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.cli import main as cli
 from tfod.detection.field_mapping import FieldMapping
@@ -258,7 +258,7 @@ class TestDocuments:
         code = (
             f"import sys; sys.modules[{module!r}] = None\n"
             "from tfod.errors import TfodError\n"
-            "from tfod.check.profile_file import load_profile\n"
+            "from tfod.check.profiles.file import load_profile\n"
             f"try: load_profile({path!r})\n"
             "except TfodError as error: print(error)"
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tfod.check.finding import Severity
-from tfod.check.profile import OFF, READY, Policy, profile_of_features
+from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
 from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.check.task import Frame, Task

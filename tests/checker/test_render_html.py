@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.finding import Place
-from tfod.check.render import render_html
-from tfod.check.render.wording import page_advice
 from tfod.check.report import Report
+from tfod.check.reporters import render_html
+from tfod.check.reporters.wording import page_advice
 from tfod.check.rules import registry
 from tfod.check.samples import Sample, Thumbnail, thumbnail
 
@@ -345,7 +345,7 @@ import numpy as np
 from tests.checker.reports import found, make_report
 from tfod.errors import TfodError
 from tfod.check.finding import Place
-from tfod.check.render import render_html, render_text
+from tfod.check.reporters import render_html, render_text
 from tfod.check.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)

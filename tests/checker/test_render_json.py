@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from tfod.check.render import render_json
 from tfod.check.report import Report
+from tfod.check.reporters import render_json
 from tfod.check.statistics import GRID, Statistics
 
 from tests.checker.reports import found, hostile_report, make_report, some_statistics

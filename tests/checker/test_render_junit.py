@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
-from tfod.check.render import render_junit
 from tfod.check.report import Report
+from tfod.check.reporters import render_junit
 
 from tests.checker.reports import (
     HOSTILE,

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import repeats, row_store
 from tfod.check.batch import Batch, Expectation
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.repeats import (
     Repeat,
     Repeats,

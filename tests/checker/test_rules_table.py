@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
+from tfod.check.reporters.rules_pages import full_text, markdown_pages, profile_changes, table
 from tfod.check.rules.registry import FAMILIES, all_rules
-from tfod.check.rules_pages import full_text, markdown_pages, profile_changes, table
 from tfod.cli import main as cli
 
 ROOT = Path(__file__).parents[2]

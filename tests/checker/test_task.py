@@ -19,7 +19,7 @@ from tfod.check.collector import Collector
 from tfod.check.cvat_xml import read_cvat_xml
 from tfod.check.finding import Place
 from tfod.check.frames import ImageRow, judge_task
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.rules.task import nearest_label
 from tfod.check.task import Frame, Task, load_task
 from tfod.errors import TfodError

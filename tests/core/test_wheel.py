@@ -37,7 +37,7 @@ def test_contents(wheel: Path) -> None:
         "tfod_validator/examples/shapes_good.zip",
         "tfod_validator/examples/shapes_broken.zip",
         "tfod/cli/main.py",
-        "tfod/check/profile.schema.json",
+        "tfod/check/profiles/profile.schema.json",
         "_tfod_import_hook.py",
         "tfod_datumaro.pth",
     } <= names

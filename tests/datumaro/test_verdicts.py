@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Finding
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping

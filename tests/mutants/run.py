@@ -11,7 +11,7 @@ from tfod.check.annotations import load_annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
 from tfod.check.decoding import read_most_decoded
-from tfod.check.profile_file import load_profile
+from tfod.check.profiles.file import load_profile
 from tfod.check.report import Report
 from tfod.check.task import load_task
 

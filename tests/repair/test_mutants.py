@@ -12,7 +12,7 @@ import pytest
 from tfod.check.batch import BOX_PREFIX
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
-from tfod.check.profile_file import load_profile
+from tfod.check.profiles.file import load_profile
 from tfod.check.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError

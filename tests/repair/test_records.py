@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detection_encoder import encode_detection

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.shards.repair import Options, repair
 from tfod.shards.repair.table import Extent, handlings
 from tfod.tfrecord.records import read_records

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import all_rules
 
 from tests.service.conftest import LABEL_MAP, Service, shard_of, zip_of

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.render.fonts import can_show
+from tfod.check.reporters.fonts import can_show
 from tfod.check.sources import take_inventory
 from tfod.cli.main import main
 from tfod.detection import keys

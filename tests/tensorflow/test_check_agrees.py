@@ -24,7 +24,7 @@ from tfod.check.batch import Expectation
 from tfod.check.check import Options, check_sources
 from tfod.check.examine import Examiner
 from tfod.check.examined import Instructions
-from tfod.check.profile import READY, Policy, Profile, profile_of_features
+from tfod.check.profiles.profile import READY, Policy, Profile, profile_of_features
 from tfod.check.row_blocks import RowCollector
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.decoding import read_most_decoded
 from tfod.check.finding import Finding
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.receivers import TRAINING
 from tfod.detection.label_map import read_label_map
 from tfod.detection.schema import TF_DETECTION_API

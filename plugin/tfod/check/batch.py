@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tfod.check.finding import Problem
-from tfod.check.profile import Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.row_blocks import FACTS, Rows
 from tfod.check.rules.boxes import Boxes, ListLengths
 from tfod.check.rules.example import Features

@@ -19,7 +19,7 @@ from tfod.check.examined import Instructions
 from tfod.check.finding import Place, Severity
 from tfod.check.local_check import examine_here
 from tfod.check.plan import Plan, label_maps_of
-from tfod.check.profile import READY, Policy, Profile, Severities
+from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.receivers import ANY, Receiver, receiver_of
 from tfod.check.report import Report, SourceFile
 from tfod.check.row_store import scratch_folder

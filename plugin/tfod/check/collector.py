@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfod.check.finding import Finding, Place, Problem, Severity
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import Rule, judge, rules_for
 
 _NOWHERE = Place()

@@ -17,7 +17,7 @@ import numpy as np
 from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream

@@ -21,7 +21,7 @@ from tfod.check.comparison import compare
 from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
 from tfod.check.image_bytes import decode_failure, looks_like
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.row_blocks import RowCollector
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused

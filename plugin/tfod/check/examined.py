@@ -13,7 +13,7 @@ from tfod.check.batch import Expectation
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
 from tfod.check.decoding import NOT_DECODED, Decoding
-from tfod.check.profile import Policy, Profile
+from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.statistics import Statistics, bound
 from tfod.detection.label_map import LabelMap
 from tfod.detection.pixel_boxes import BoxTally

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfod.check.finding import Severity
-from tfod.check.profile import OFF, READY, Profile, Severities
+from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 from tfod.check.task import Task
 
 

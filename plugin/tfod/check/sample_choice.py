@@ -11,7 +11,7 @@ from tfod.check.archive import Archive, ArchiveDamageError
 from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding, Place
-from tfod.check.profile import READY, Policy, Profile
+from tfod.check.profiles.profile import READY, Policy, Profile
 from tfod.check.report import Report
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample

@@ -8,8 +8,8 @@ from tfod.check.archive import Archive, ArchiveDamageError
 from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Place
-from tfod.check.profile import OFF, Policy, Profile
-from tfod.check.profile_choice import Sample, choose_profile, samples_of
+from tfod.check.profiles.choice import Sample, choose_profile, samples_of
+from tfod.check.profiles.profile import OFF, Policy, Profile
 from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources import Inventory

@@ -8,7 +8,7 @@ import shutil
 from tfod.check.archive import Archive, ArchiveLimits
 from tfod.check.archive_contents import look_through
 from tfod.check.collector import Collector
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.tfrecord.shards import shard_file_names
 from tfod.tfrecord.zip_directory import Entry
 

@@ -14,11 +14,11 @@ from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
 from tfod.check.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.finding import Severity
-from tfod.check.profile import READY
-from tfod.check.profile_file import load_profile
+from tfod.check.profiles.file import load_profile
+from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
-from tfod.check.render import render_html, render_json, render_junit, render_text
 from tfod.check.report import Report
+from tfod.check.reporters import render_html, render_json, render_junit, render_text
 from tfod.check.rule_names import require_rule_names
 from tfod.check.sample_choice import choose_samples
 from tfod.check.sources import Inventory, take_inventory

@@ -263,7 +263,7 @@ def _verify(shards: Sequence[CompleteShard], label_map: str) -> None:
         _InvalidError: it is INVALID; the text has an error a line, each with its source.
     """
     from tfod.check.check import Options, check
-    from tfod.check.profile import READY
+    from tfod.check.profiles.profile import READY
     from tfod.check.receivers import TRAINING
     from tfod.check.sources import Location, inventory_of
 

@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _describe(options: argparse.Namespace) -> int:
     found = describe(options.source)
     if options.as_profile:
-        from tfod.check.profile_file import profile_of_description, profile_to_yaml
+        from tfod.check.profiles.file import profile_of_description, profile_to_yaml
 
         print(profile_to_yaml(profile_of_description(found, options.source)), end="")
     else:

@@ -13,10 +13,10 @@ from typing import Any
 from tfod.check.amounts import plural
 from tfod.check.box_columns import ColumnOrder
 from tfod.check.finding import Place
-from tfod.check.profile_file import load_profile
-from tfod.check.render.groups import group_findings
-from tfod.check.render.visible import visible
-from tfod.check.render.wording import place_parts
+from tfod.check.profiles.file import load_profile
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.groups import group_findings
+from tfod.check.reporters.wording import place_parts
 from tfod.check.rule_names import require_rule_names
 from tfod.check.rules.registry import all_rules
 from tfod.errors import TfodError

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from tfod.check.amounts import plural
-from tfod.check.profile_file import load_profile
-from tfod.check.render.fonts import can_show
-from tfod.check.render.visible import visible
+from tfod.check.profiles.file import load_profile
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.fonts import can_show
 from tfod.check.sources import take_inventory
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page

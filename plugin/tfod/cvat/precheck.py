@@ -13,8 +13,8 @@ from zipfile import is_zipfile
 from tfod.check.check import Options, check
 from tfod.check.finding import Finding, Severity
 from tfod.check.receivers import CVAT
-from tfod.check.render.visible import visible
 from tfod.check.report import Report
+from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources import Location, inventory_of, is_archive
 from tfod.cvat.instance import Instance

@@ -335,7 +335,7 @@ def _field_mapping_of(profile: str) -> FieldMapping:
     Raises:
         TfodError: there is none.
     """
-    from tfod.check.profile_file import load_profile  # the checker's, and only on demand
+    from tfod.check.profiles.file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).field_mapping
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Response, current_app, request, stream_with_context, url_for
-from tfod.check.profile import READY
-from tfod.check.profile_file import profile_to_document
+from tfod.check.profiles.file import profile_to_document
+from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
 from tfod_validator.service import security, uploads

@@ -13,7 +13,7 @@ from flask import Request as FlaskRequest
 from flask import current_app
 from tfod.check.decoding import MOST_DECODED
 from tfod.check.finding import Severity
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wrappers import Request as WsgiRequest

@@ -12,10 +12,11 @@ from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
 from tfod.check.decoding import read_most_decoded
 from tfod.check.finding import Severity
-from tfod.check.profile import Profile
-from tfod.check.profile_file import load_profile
+from tfod.check.profiles.file import load_profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
-from tfod.check.render import (
+from tfod.check.report import Report
+from tfod.check.reporters import (
     draw_image,
     render_body,
     render_html,
@@ -23,7 +24,6 @@ from tfod.check.render import (
     render_junit,
     render_text,
 )
-from tfod.check.report import Report
 from tfod.check.sample_choice import choose_samples
 from tfod.check.samples import Sample
 from tfod.check.sources import Inventory, Location, inventory_of

@@ -25,13 +25,13 @@ from flask import (
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from tfod.check.amounts import plural
-from tfod.check.profile import READY
+from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
-from tfod.check.render import AFTER_HEAD, report_css
-from tfod.check.render.visible import visible
-from tfod.check.render.wording import size
+from tfod.check.reporters import AFTER_HEAD, report_css
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.rules_pages import by_family, profile_changes, receiver_changes
+from tfod.check.reporters.wording import size
 from tfod.check.rules.registry import FAMILIES, all_rules
-from tfod.check.rules_pages import by_family, profile_changes, receiver_changes
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 

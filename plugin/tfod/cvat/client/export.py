@@ -18,7 +18,7 @@ from tfod.check.archive_contents import read_entry
 from tfod.check.collector import Collector
 from tfod.check.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod.check.finding import Severity
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.convert.safe_xml import MEMBER
 from tfod.cvat.client.frame_shards import Exported, FrameShards
 from tfod.cvat.client.progress import Advance, progress_bar

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfod.check.archive import Archive, ArchiveLimits
 from tfod.check.archive_contents import look_through, read_entry
 from tfod.check.collector import Collector
-from tfod.check.profile import Policy
+from tfod.check.profiles.profile import Policy
 from tfod.check.work import label_map_file
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection

@@ -20,7 +20,7 @@ from tfod.check.conclusion import JudgedDataset, conclude
 from tfod.check.examine import Examiner
 from tfod.check.examined import Examined, Instructions
 from tfod.check.finding import Place, Severity
-from tfod.check.profile import OFF, Policy, Profile
+from tfod.check.profiles.profile import OFF, Policy, Profile
 from tfod.check.receivers import ANY
 from tfod.check.report import Report
 from tfod.check.row_blocks import RowBlock, RowCollector

@@ -15,7 +15,7 @@ from tfod.check.batch import Expectation
 from tfod.check.box_columns import BoxColumns, ColumnOrder
 from tfod.check.examine import Examiner
 from tfod.check.finding import Place
-from tfod.check.profile import Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import judge
 from tfod.check.shard_walk import WalkedShard

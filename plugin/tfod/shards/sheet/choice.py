@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tfod.check.archive import ArchiveDamageError
 from tfod.check.collector import Collector
-from tfod.check.profile import Policy, Profile
+from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.sampling import profile_of
 from tfod.check.shard_walk import WalkedShard, walk_shards
 from tfod.check.sources import Inventory

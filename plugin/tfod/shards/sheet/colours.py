@@ -6,7 +6,7 @@ import colorsys
 import zlib
 from functools import cache
 
-from tfod.check.render.drawn import Colour
+from tfod.check.reporters.drawn import Colour
 
 _GOLDEN = 0.6180339887498949
 _FIRST_HUE = 0.36

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.render.html import render_template
-from tfod.check.render.images import MOST_DRAWN, Card, Tag, make_card
+from tfod.check.reporters.drawing import MOST_DRAWN, Card, Tag, make_card
+from tfod.check.reporters.html import render_template
 from tfod.check.samples import WIDEST, data_uri
 from tfod.shards.sheet.colours import spelled
 from tfod.shards.sheet.tile import Tile, mask_layer

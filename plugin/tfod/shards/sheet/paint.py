@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.render.drawn import (
+from tfod.check.reporters.drawing import FARTHEST, drawn_boxes, extent
+from tfod.check.reporters.drawn import (
     Box,
     Colour,
     blank_field,
@@ -16,9 +17,8 @@ from tfod.check.render.drawn import (
     draw_name,
     upright,
 )
-from tfod.check.render.fonts import Font, font_for
-from tfod.check.render.images import FARTHEST, drawn_boxes, extent
-from tfod.check.render.visible import shortened_name, visible
+from tfod.check.reporters.escaping import shortened_name, visible
+from tfod.check.reporters.fonts import Font, font_for
 from tfod.check.samples import shown_aspect, shrunk, why_no_image
 from tfod.errors import TfodError, how_to_install
 from tfod.shards.sheet.tile import Tile, mask_layer

@@ -13,8 +13,8 @@ import numpy as np
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
-from tfod.check.render.drawn import Colour
-from tfod.check.render.images import FARTHEST, MOST_DRAWN
+from tfod.check.reporters.drawing import FARTHEST, MOST_DRAWN
+from tfod.check.reporters.drawn import Colour
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample, fits_into_memory

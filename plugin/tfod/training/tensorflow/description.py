@@ -15,7 +15,7 @@ DTYPES = {Kind.BYTES: tf.string, Kind.INT64: tf.int64, Kind.FLOAT: tf.float32}
 
 
 class HasFeatures(Protocol):
-    """A profile, such as ``tfod.check.profile_file.load_profile`` reads from a file."""
+    """A profile, such as ``tfod.check.profiles.file.load_profile`` reads from a file."""
 
     @property
     def features(self) -> FeatureDescription:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Finding
-from tfod.check.render import charts
-from tfod.check.render.by_image import by_image
-from tfod.check.render.groups import Group, group_findings
-from tfod.check.render.images import make_card
-from tfod.check.render.next_steps import next_steps
-from tfod.check.render.visible import visible
-from tfod.check.render.wording import (
+from tfod.check.report import REPORT_VERSION, Report
+from tfod.check.reporters import charts
+from tfod.check.reporters.by_image import by_image
+from tfod.check.reporters.drawing import make_card
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.next_steps import next_steps
+from tfod.check.reporters.wording import (
     about_dataset,
     besides,
     decoded,
@@ -29,7 +30,6 @@ from tfod.check.render.wording import (
     size,
     unnamed_key,
 )
-from tfod.check.report import REPORT_VERSION, Report
 from tfod.check.rules.registry import Rule
 from tfod.check.samples import Sample
 from tfod.errors import TfodError, how_to_install
@@ -118,7 +118,7 @@ def render_body(
 
 def report_css() -> str:
     """The style sheet of reports."""
-    return files("tfod.check.render").joinpath("templates/report.css").read_text("utf-8")
+    return files("tfod.check.reporters").joinpath("templates/report.css").read_text("utf-8")
 
 
 def _render(
@@ -171,7 +171,7 @@ def _templates() -> Environment:
     except ImportError:
         raise TfodError(f"the HTML report needs jinja2; {how_to_install('validator')}") from None
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tfod.check.render"),
+        loader=jinja2.PackageLoader("tfod.check.reporters"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Finding
-from tfod.check.render.groups import Group, group_findings
-from tfod.check.render.visible import visible
-from tfod.check.render.wording import decoded, place_parts
 from tfod.check.report import Report, SourceFile
+from tfod.check.reporters.escaping import visible
+from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.wording import decoded, place_parts
 from tfod.check.rules.registry import Rule
 
 _EVERYTHING = "the data set"

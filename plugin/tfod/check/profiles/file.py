@@ -1,6 +1,6 @@
 """Profiles from files: YAML and JSON after ``profile.schema.json``, and Python source.
 
-See :mod:`tfod.check.profile_python` for the last of them.
+See :mod:`tfod.check.profiles.python_source` for the last of them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from tfod.check.feature_values import (
+from tfod.check.finding import Severity
+from tfod.check.profiles.document import parse_json, parse_yaml, require_schema, to_yaml
+from tfod.check.profiles.feature_values import (
     DTYPE_NAMES,
     DTYPES,
     FeatureValueError,
     fixed_length,
     known_meaning,
 )
-from tfod.check.finding import Severity
-from tfod.check.profile import (
+from tfod.check.profiles.profile import (
     OFF,
     READY,
     Profile,
@@ -29,8 +30,7 @@ from tfod.check.profile import (
     field_mapping_among,
     profile_of_features,
 )
-from tfod.check.profile_document import parse_json, parse_yaml, require_schema, to_yaml
-from tfod.check.profile_python import read_python_profile
+from tfod.check.profiles.python_source import read_python_profile
 from tfod.check.rule_names import require_rule_names
 from tfod.detection.describe import Description
 from tfod.detection.field_mapping import FieldMapping
@@ -45,8 +45,8 @@ def load_profile(name_or_path: str) -> Profile:
     """A ready profile by its name, or one from a file.
 
     Args:
-        name_or_path: a name of :data:`~tfod.check.profile.READY`, or the path of a YAML, JSON
-            or Python file.
+        name_or_path: a name of :data:`~tfod.check.profiles.profile.READY`, or the path of a YAML,
+            JSON or Python file.
 
     Raises:
         TfodError: there is no such profile, or the file is none; one line says where and why.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.render.fonts import Font, default_font
-from tfod.check.render.images import drawn_boxes
-from tfod.check.render.visible import shortened_name
+from tfod.check.reporters.drawing import drawn_boxes
+from tfod.check.reporters.escaping import shortened_name
+from tfod.check.reporters.fonts import Font, default_font
 from tfod.check.samples import JPEG_QUALITY, Sample, shown_aspect, shrunk, why_no_image
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from tfod.check.render.visible import escape_json
 from tfod.check.report import Report
+from tfod.check.reporters.escaping import escape_json
 
 _NUMBERS = re.compile(r"\[\n\s*(\d+(?:,\n\s*\d+)*)\n\s*\]")
 """A list of counts over many lines. A line break is never part of a JSON string."""

@@ -12,8 +12,8 @@ from tfod.check.amounts import plural
 from tfod.check.box_columns import MOST_SLIPS, is_many
 from tfod.check.finding import Severity
 from tfod.check.receivers import ANY, CVAT
-from tfod.check.render.visible import visible
 from tfod.check.report import DatasetReport, Report
+from tfod.check.reporters.escaping import visible
 from tfod.shards.repair.run import Options
 from tfod.shards.repair.table import REPAIRED
 

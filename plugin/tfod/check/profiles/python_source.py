@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfod.check.feature_values import (
+from tfod.check.profiles.feature_values import (
     DTYPES,
     FeatureValueError,
     fixed_length,
     is_utf8,
     known_meaning,
 )
-from tfod.check.profile import Profile, profile_of_features
-from tfod.check.python_source import PythonSource, assignments, last_part
+from tfod.check.profiles.profile import Profile, profile_of_features
+from tfod.check.profiles.syntax import PythonSource, assignments, last_part
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.errors import TfodError
 from tfod.example.wire import Kind

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.profile import READY, Profile
+from tfod.check.profiles.profile import READY, Profile
 from tfod.detection import keys
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.check.finding import Finding, Severity
-from tfod.check.render.groups import Group
-from tfod.check.render.images import Card
+from tfod.check.reporters.drawing import Card
+from tfod.check.reporters.groups import Group
 
 
 @dataclass(frozen=True)

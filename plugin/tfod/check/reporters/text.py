@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tfod.check.finding import Finding, Severity
-from tfod.check.render.groups import Group, group_findings
-from tfod.check.render.visible import columns, visible
-from tfod.check.render.wording import (
+from tfod.check.report import Report
+from tfod.check.reporters.escaping import columns, visible
+from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.wording import (
     about_dataset,
     amounts,
     decoded,
@@ -15,7 +16,6 @@ from tfod.check.render.wording import (
     tally,
     verdict,
 )
-from tfod.check.report import Report
 from tfod.check.rules.registry import Rule
 
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"

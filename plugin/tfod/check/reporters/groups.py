@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.check.finding import Finding, Severity
-from tfod.check.render.wording import count_in
 from tfod.check.report import Report
+from tfod.check.reporters.wording import count_in
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|'[^']*'|\"[^\"]*\"|-?\d[\d.,]*(?:e[+-]?\d+)?")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.render.visible import shortened_name
+from tfod.check.reporters.escaping import shortened_name
 from tfod.check.samples import Sample, thumbnail
 
 _UNIT = 1000.0

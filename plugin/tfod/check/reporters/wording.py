@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tfod.check.amounts import plural
 from tfod.check.finding import Finding, Severity
 from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.render.visible import visible
 from tfod.check.report import Counts, DatasetReport, Report
+from tfod.check.reporters.escaping import visible
 
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda one: -one.rank))
 _ON_THE_PAGE = {

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from tfod.check.feature_values import is_utf8, shown
+from tfod.check.profiles.feature_values import is_utf8, shown
 from tfod.errors import TfodError, how_to_install
 
 _LONGEST_NUMBER = 400
@@ -136,7 +136,7 @@ def parse_json(data: bytes, source: str) -> Any:
 @functools.cache
 def schema() -> dict[str, Any]:
     """The JSON schema of a profile file."""
-    file = importlib.resources.files("tfod.check").joinpath("profile.schema.json")
+    file = importlib.resources.files("tfod.check.profiles").joinpath("profile.schema.json")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 

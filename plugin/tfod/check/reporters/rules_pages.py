@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from tfod.check.profile import READY, Policy
+from tfod.check.profiles.profile import READY, Policy
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import FAMILIES, Rule
 from tfod.shards.repair.table import REPAIRED, handlings
@@ -93,7 +93,7 @@ def _index(families: list[tuple[str, list[Rule]]]) -> str:
         _NOTE,
         "A code is its family and three digits, and never means anything else again. "
         "`tfod rules CODE` prints what is here; `--severity CODE=LEVEL` and the `rules` of a "
-        "[profile](../../plugin/tfod/check/profile.schema.json) change how severe a rule "
+        "[profile](../../plugin/tfod/check/profiles/profile.schema.json) change how severe a rule "
         "is, or turn it off.",
     ]
     for family, members in families:

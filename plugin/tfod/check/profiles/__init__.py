@@ -1,0 +1,5 @@
+"""What a record is expected to hold: the ready profiles, and those that a user's file describes.
+
+YAML, JSON or Python source goes in, a :class:`~tfod.check.profiles.profile.Profile` comes out. May
+import ``check.rules``, ``detection``, ``example`` and what is below them.
+"""
