@@ -21,11 +21,11 @@ CODE = """
 import django, json, os, sys
 django.setup()
 from cvat.apps.dataset_manager import task as server
-from cvat.apps.engine.models import Annotations, Label, Image, Task
+from cvat.apps.engine.models import Annotations, Frame, Label, Task
 
 def image(number):
     # Random bytes behind the head of a JPEG: no compression can hide that all were held.
-    return Image(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
+    return Frame(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
 
 def box(frame, place):
     points = [place, place, place + 30.0, place + 20.0]

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
-from cvat.apps.engine.models import Annotations, Image, Task
+from cvat.apps.engine.models import Annotations, Frame, Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
@@ -56,7 +56,7 @@ def task_for(path: Path, *frames_there: str) -> tuple[Task, bytes]:
         pass
     frames = [name for name in names if name.isprintable() and name.isascii()]
     described = task_xml(*map(_escaped, frames), labels=tuple(map(_escaped, classes)))
-    images: list[Image] = [frame(name, WIDTH, HEIGHT) for name in frames]
+    images: list[Frame] = [frame(name, WIDTH, HEIGHT) for name in frames]
     task = Task(images, labels(*classes), Annotations([box(0, "cat")], [], []))
     return task, described
 
@@ -170,7 +170,7 @@ def test_what_every_task_refuses_needs_no_task_to_be_told(
     entries = [("a.tfrecord", shard_of(*records))]
     entries += [] if label_map is None else [("label_map.pbtxt", label_map)]
     path.write_bytes(real_zip(entries))
-    frames: list[Image] = [frame(name, WIDTH, HEIGHT) for name in ("a.jpg", "b.png")]
+    frames: list[Frame] = [frame(name, WIDTH, HEIGHT) for name in ("a.jpg", "b.png")]
     task = Task(frames, labels("cat", "dog"), Annotations())
     alone = verdict(path)
     assert alone.valid == (is_taken(task, path, temp_root) == "")

@@ -17,7 +17,7 @@ import cvat
 from cvat.apps.dataset_manager.bindings import ProjectData, load_dataset_data
 from cvat.apps.dataset_manager.formats.registry import make_importer
 from cvat.apps.dataset_manager.task import transaction
-from cvat.apps.engine.models import Project, Task, image_of
+from cvat.apps.engine.models import Project, Task, frame_of
 
 
 class ProjectAnnotation:
@@ -42,7 +42,7 @@ class ProjectAnnotation:
             if not osp.realpath(path).startswith(osp.realpath(root) + osp.sep):
                 raise ValueError("Bad file path: " + name)
             with open(path, "rb") as file:
-                frames.append(image_of(name, file.read()))
+                frames.append(frame_of(name, file.read()))
         task = self.db_project.add(Task(frames, **fields))
         data.new_tasks.add(task.id)
         data.init()
