@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfod_validator.service.api_docs import Answer, Field, describe
+from tfod_validator.api_docs import Answer, Field, describe
 
 SPEC = {
     "info": {"title": "A service", "version": "2", "description": "One.\nStill one.\n\nTwo."},

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator.service import uploads
-from tfod_validator.service.job import run_check
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.validation import Outcome
+from tfod_validator import uploads
+from tfod_validator.check_upload import run_check
+from tfod_validator.jobs import Store
+from tfod_validator.settings import Settings
+from tfod_validator.validation import Outcome
 
 from tests.conftest import require
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard, with_boxes

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.tfrecord.writer import write_records
-from tfod_validator.service import sandbox
-from tfod_validator.service.job import run_check
-from tfod_validator.service.sandbox import RetryError, StoppedError, run_in_sandbox
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import BODY, REPORTS, Outcome, Request, UploadedFile
+from tfod_validator import sandbox
+from tfod_validator.check_upload import run_check
+from tfod_validator.sandbox import RetryError, StoppedError, run_in_sandbox
+from tfod_validator.settings import Limits
+from tfod_validator.validation import BODY, REPORTS, Outcome, Request, UploadedFile
 
 from tests.conftest import encode, image
 from tests.service.conftest import LABEL_MAP, shard_of

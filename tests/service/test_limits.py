@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import requests
 from PIL import Image
-from tfod_validator.service.check_worker import Worker
-from tfod_validator.service.settings import Limits, Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.validation import Outcome
+from tfod_validator.check_worker import Worker
+from tfod_validator.jobs import Store
+from tfod_validator.settings import Limits, Settings
+from tfod_validator.validation import Outcome
 
 from tests.conftest import encode, image
 from tests.service.conftest import Service, running_service, zip_of

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 import requests
-from tfod_validator.service import security
+from tfod_validator import security
 
 from tests.service.conftest import Service, running_service, zip_of
 from tests.service.heavy import record_of

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 import requests
-from tfod_validator.service import check_worker, sandbox, uploads
-from tfod_validator.service.check_worker import Worker
-from tfod_validator.service.job import run_check
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.validation import REPORTS, FilesAwayError, Request, UploadedFile
+from tfod_validator import check_worker, sandbox, uploads
+from tfod_validator.check_upload import run_check
+from tfod_validator.check_worker import Worker
+from tfod_validator.jobs import Store
+from tfod_validator.settings import Settings
+from tfod_validator.validation import REPORTS, FilesAwayError, Request, UploadedFile
 
 from tests.service.conftest import PATIENCE, Service, running_service
 from tests.service.heavy import record_of, slow_shard, wait_for
@@ -30,7 +30,7 @@ from tests.service.test_limits import send
 from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
-_WORKER = "tfod_validator.service.worker"
+_WORKER = "tfod_validator.worker"
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,17 @@ from typing import Any
 import pytest
 from tfod.cli import main as cli
 from tfod.errors import TfodError
+from tfod_validator import logs
+from tfod_validator.premises import listen, locked
 from tfod_validator.serve_command import settings_from
-from tfod_validator.service import logs
-from tfod_validator.service.premises import listen, locked
-from tfod_validator.service.settings import Limits, Settings
+from tfod_validator.settings import Limits, Settings
 
 _PATIENCE = 600
 _SUPERVISOR = """
 import sys
 from pathlib import Path
-from tfod_validator.service import logs, supervisor
-from tfod_validator.service.settings import Settings
+from tfod_validator import logs, supervisor
+from tfod_validator.settings import Settings
 logs.configure()
 data, host, port, web, workers, web_module, worker_module, drain = sys.argv[1:]
 sys.exit(supervisor.run(
@@ -42,7 +42,7 @@ sys.exit(supervisor.run(
 """
 _WEB = """
 import os, sys, time
-from tfod_validator.service import web
+from tfod_validator import web
 
 class App:
     def __init__(self, settings):
@@ -66,7 +66,7 @@ if __name__ == "__main__":
 _WORKER = """
 import os, signal, sys, threading
 from pathlib import Path
-from tfod_validator.service.settings import Settings
+from tfod_validator.settings import Settings
 
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -511,7 +511,7 @@ class TestLogs:
     def test_what_nobody_catches_is_logged(self) -> None:
         code = (
             "import threading, warnings\n"
-            "from tfod_validator.service import logs\n"
+            "from tfod_validator import logs\n"
             "logs.configure()\n"
             "warnings.warn('old')\n"
             "one = threading.Thread(target=lambda: 1 / 0); one.start(); one.join()\n"
@@ -544,7 +544,7 @@ def test_lines_are_whole_and_all_there() -> None:
     """Many threads log at once, and the process ends right behind them."""
     code = (
         "import logging, threading\n"
-        "from tfod_validator.service import logs\n"
+        "from tfod_validator import logs\n"
         "logs.configure()\n"
         "def tell(name):\n"
         "    for number in range(500):\n"

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator.service.refusals import Refusal
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.web_server import Server
+from tfod_validator.refusals import Refusal
+from tfod_validator.settings import Limits
+from tfod_validator.web_server import Server
 
 _PATIENCE = 300
 _NO_ENTRY = Refusal(401, "Unauthorized", "Send a token.", (("WWW-Authenticate", "Bearer"),))
@@ -395,8 +395,8 @@ class TestLimits:
         """In a process that may write files of 1 MB only."""
         code = (
             "import resource, socket, sys, threading\n"
-            "from tfod_validator.service.settings import Limits\n"
-            "from tfod_validator.service.web_server import Server\n"
+            "from tfod_validator.settings import Limits\n"
+            "from tfod_validator.web_server import Server\n"
             "from tests.service.test_web_server import Running, Site, head\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))\n"
             "listener = socket.create_server(('127.0.0.1', 0))\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tfod.errors import TfodError, how_to_install
 
-from tfod_validator.service.settings import (
+from tfod_validator.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
     limit_names,
@@ -141,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
             "run its container image, or check here with: tfod check"
         )
     _require_packages()
-    from tfod_validator.service import logs, supervisor
+    from tfod_validator import logs, supervisor
 
     settings = settings_from(options, os.environ)
     chosen = vars(options)

@@ -24,7 +24,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from tfod_validator.service.refusals import (
+from tfod_validator.refusals import (
     MAX_HEAD_BYTES,
     MISTAKE,
     Refusal,
@@ -33,9 +33,9 @@ from tfod_validator.service.refusals import (
     silent_too_long,
     too_slow,
 )
-from tfod_validator.service.security import network_of
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.web_request import RefusalTask, RequestParser
+from tfod_validator.security import network_of
+from tfod_validator.settings import Limits
+from tfod_validator.web_request import RefusalTask, RequestParser
 
 _LINGER_BYTES = 1 << 30
 _CONNECTIONS = 1000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
-    from tfod_validator.service.settings import Settings
+    from tfod_validator.settings import Settings
 
 
 def make_folders(settings: Settings) -> None:

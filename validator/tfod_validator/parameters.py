@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import jsonschema
 
-from tfod_validator.service.problems import ProblemError
+from tfod_validator.problems import ProblemError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""A worker process: ``python -m tfod_validator.service.worker``.
+"""A worker process: ``python -m tfod_validator.worker``.
 
 The supervisor starts it with the settings in the environment. Little is imported here at first,
 since the processes of checks import their parent's main module again.
@@ -12,9 +12,9 @@ import sys
 import threading
 from dataclasses import replace
 
-from tfod_validator.service import logs
-from tfod_validator.service.settings import ENVIRONMENT_PREFIX, Settings
-from tfod_validator.service.supervisor import READY_FD, SUPERVISOR_FD
+from tfod_validator import logs
+from tfod_validator.settings import ENVIRONMENT_PREFIX, Settings
+from tfod_validator.supervisor import READY_FD, SUPERVISOR_FD
 
 DRAIN_SECONDS = 25.0
 """Checks that run may take so long when the process is told to end; then they run again later."""
@@ -22,7 +22,7 @@ DRAIN_SECONDS = 25.0
 
 def main() -> int:
     """Work until SIGTERM comes, or the supervisor is gone; return the exit status."""
-    from tfod_validator.service.check_worker import Worker
+    from tfod_validator.check_worker import Worker
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it too, and tells us
     logs.configure()

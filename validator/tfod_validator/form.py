@@ -12,9 +12,9 @@ from flask import Request as FlaskRequest
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.sansio.multipart import Data, Epilogue, Event, Field, File, MultipartDecoder, NeedData
 
-from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.uploads import Incoming
-from tfod_validator.service.validation import UploadedFile
+from tfod_validator.problems import ProblemError
+from tfod_validator.uploads import Incoming
+from tfod_validator.validation import UploadedFile
 
 FILE_FIELD_MAPPING = ("file", "profile", "cvat_labels", "cvat_xml")
 """Fields that may hold files."""

@@ -13,15 +13,15 @@ from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
-from tfod_validator.service import security, uploads
-from tfod_validator.service.current import current_settings, current_store
-from tfod_validator.service.intake import FILENAME, OPTIONS, accept
-from tfod_validator.service.parameters import Operation, Parameter, operation, require_known
-from tfod_validator.service.problems import CONTENT_TYPE, ProblemError
-from tfod_validator.service.representation import job, progress
-from tfod_validator.service.security import DOCUMENT_POLICY
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import IMAGE, REPORTS, Validation
+from tfod_validator import security, uploads
+from tfod_validator.current import current_settings, current_store
+from tfod_validator.intake import FILENAME, OPTIONS, accept
+from tfod_validator.parameters import Operation, Parameter, operation, require_known
+from tfod_validator.problems import CONTENT_TYPE, ProblemError
+from tfod_validator.representation import job, progress
+from tfod_validator.security import DOCUMENT_POLICY
+from tfod_validator.settings import Limits
+from tfod_validator.validation import IMAGE, REPORTS, Validation
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 

@@ -10,11 +10,11 @@ from flask import Flask, Request
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from tfod_validator.service.intake import refuse_by_head
-from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.refusals import Refusal
-from tfod_validator.service.security import has_mark, needs_token, refusal
-from tfod_validator.service.settings import Settings
+from tfod_validator.intake import refuse_by_head
+from tfod_validator.problems import ProblemError
+from tfod_validator.refusals import Refusal
+from tfod_validator.security import has_mark, needs_token, refusal
+from tfod_validator.settings import Settings
 
 _TAKES_UPLOADS = frozenset(("api.create", "pages.accept"))
 _MAX_OTHER_BYTES = 64 << 10

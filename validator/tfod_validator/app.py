@@ -9,15 +9,15 @@ import time
 
 from flask import Flask, Response, g, request
 
-from tfod_validator.service import error_handlers, metrics, security
-from tfod_validator.service.api import api
-from tfod_validator.service.gate import make_gate
-from tfod_validator.service.health import health
-from tfod_validator.service.pages import pages
-from tfod_validator.service.queue import Queue
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.uploads import settle_mark
+from tfod_validator import error_handlers, metrics, security
+from tfod_validator.api import api
+from tfod_validator.gate import make_gate
+from tfod_validator.health import health
+from tfod_validator.jobs import Store
+from tfod_validator.pages import pages
+from tfod_validator.queue import Queue
+from tfod_validator.settings import Settings
+from tfod_validator.uploads import settle_mark
 
 _access = logging.getLogger("tfod.access")
 _MAX_FORM_BYTES = 64 << 10

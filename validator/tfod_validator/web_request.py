@@ -17,7 +17,7 @@ from waitress.receiver import ChunkedReceiver
 from waitress.task import ErrorTask
 from waitress.utilities import BadRequest
 
-from tfod_validator.service.refusals import (
+from tfod_validator.refusals import (
     FULL,
     NOT_STORED,
     Refusal,
@@ -27,7 +27,7 @@ from tfod_validator.service.refusals import (
 )
 
 if TYPE_CHECKING:
-    from tfod_validator.service.web_server import Channel
+    from tfod_validator.web_server import Channel
 
 _MAX_CHUNK_LINE_BYTES, _MAX_TRAILER_BYTES = 1 << 10, 8 << 10
 _CHUNKED_BYTES = 8 << 10  # taking small chunks off a longer text costs its square

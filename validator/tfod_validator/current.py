@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import current_app
 
-from tfod_validator.service.queue import Queue
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
+from tfod_validator.jobs import Store
+from tfod_validator.queue import Queue
+from tfod_validator.settings import Settings
 
 
 def current_settings() -> Settings:

@@ -9,7 +9,7 @@ from flask import Flask, Response, render_template, request
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
-from tfod_validator.service.problems import CONTENT_TYPE, ProblemError
+from tfod_validator.problems import CONTENT_TYPE, ProblemError
 
 _log = logging.getLogger("tfod.service")
 _DETAILS = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfod_validator.service.premises import (
+from tfod_validator.premises import (
     address_of,
     empty,
     listen,
@@ -30,14 +30,14 @@ from tfod_validator.service.premises import (
 )
 
 if TYPE_CHECKING:
-    from tfod_validator.service.settings import Settings
+    from tfod_validator.settings import Settings
 
 SUPERVISOR_FD = "TFOD_SUPERVISOR_FD"
 """Names the descriptor that ends when the supervisor does."""
 READY_FD = "TFOD_READY_FD"
 """Names the descriptor to which a web process writes a byte when it is ready."""
-WEB_MODULE = "tfod_validator.service.web"
-WORKER_MODULE = "tfod_validator.service.worker"
+WEB_MODULE = "tfod_validator.web"
+WORKER_MODULE = "tfod_validator.worker"
 EXIT_OK, EXIT_GAVE_UP, EXIT_HURRIED = 0, 1, 130
 _QUICK_SECONDS = 10.0
 _MOST_QUICK_ENDS = 5

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tfod_validator.service.problems import CONTENT_TYPE, problem_document
-from tfod_validator.service.settings import Limits
+from tfod_validator.problems import CONTENT_TYPE, problem_document
+from tfod_validator.settings import Limits
 
 MAX_HEAD_BYTES = 32 << 10
 """The head of a request may have so many bytes."""

@@ -18,25 +18,25 @@ from tfod.check.receivers import RECEIVERS
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wrappers import Request as WsgiRequest
 
-from tfod_validator.service import metrics, security
-from tfod_validator.service.current import (
+from tfod_validator import metrics, security
+from tfod_validator.current import (
     current_mark,
     current_queue,
     current_settings,
     current_store,
 )
-from tfod_validator.service.form import FILE_FIELD_MAPPING, read_form
-from tfod_validator.service.parameters import Parameter, require_known
-from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.uploads import (
+from tfod_validator.form import FILE_FIELD_MAPPING, read_form
+from tfod_validator.jobs import Store
+from tfod_validator.parameters import Parameter, require_known
+from tfod_validator.problems import ProblemError
+from tfod_validator.settings import Settings
+from tfod_validator.uploads import (
     Incoming,
     free_bytes,
     sees_mark,
     with_names_of_their_own,
 )
-from tfod_validator.service.validation import Request, UploadedFile, Validation
+from tfod_validator.validation import Request, UploadedFile, Validation
 
 FILENAME = Parameter(
     "filename",
@@ -78,7 +78,7 @@ _TEXTS_OR_FILES = tuple(
 EXAMPLES = ("good", "broken")
 """Zips that the page offers to try."""
 # In the wheel, and in a clone.
-_EXAMPLE_FOLDERS = (Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples")
+_EXAMPLE_FOLDERS = (Path(__file__).parent / "examples", Path(__file__).parents[2] / "examples")
 _STEP = 1 << 20
 _FILE_TYPES = frozenset(("application/octet-stream", "application/zip", "application/gzip"))
 

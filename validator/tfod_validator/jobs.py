@@ -22,8 +22,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.validation import (
+from tfod_validator.settings import Settings
+from tfod_validator.validation import (
     FAILED,
     FINISHED,
     QUEUED,

@@ -19,10 +19,10 @@ from flask import Flask, Response, current_app, redirect, request, session, url_
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Request as WsgiRequest
 
-from tfod_validator.service.current import current_settings, current_store
-from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.validation import Validation
+from tfod_validator.current import current_settings, current_store
+from tfod_validator.problems import ProblemError
+from tfod_validator.settings import Settings
+from tfod_validator.validation import Validation
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _OPEN_ENDPOINTS = frozenset(

@@ -12,7 +12,7 @@ from apispec import APISpec
 from flask import Flask
 from tfod.version import __version__
 
-from tfod_validator.service.parameters import Operation, operation_of
+from tfod_validator.parameters import Operation, operation_of
 
 _VARIABLE = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 _COUNT = {"type": "integer", "minimum": 0}

@@ -11,7 +11,7 @@ from typing import Any
 
 from huey import RedisHuey, SqliteHuey
 
-from tfod_validator.service.settings import Settings
+from tfod_validator.settings import Settings
 
 _NAME = "tfod"
 _PATIENCE = 10.0

@@ -14,13 +14,13 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tfod_validator.service import metrics, uploads
-from tfod_validator.service.problems import problem_document
-from tfod_validator.service.queue import Queue
-from tfod_validator.service.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.validation import Outcome, Validation, short_id
+from tfod_validator import metrics, uploads
+from tfod_validator.jobs import Store
+from tfod_validator.problems import problem_document
+from tfod_validator.queue import Queue
+from tfod_validator.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
+from tfod_validator.settings import Settings
+from tfod_validator.validation import Outcome, Validation, short_id
 
 LEASE_SECONDS = 10.0
 """A validation whose worker has not been heard of for so long is begun again."""

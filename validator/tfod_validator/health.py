@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, current_app
 
-from tfod_validator.service import metrics, uploads
-from tfod_validator.service.current import (
+from tfod_validator import metrics, uploads
+from tfod_validator.current import (
     current_mark,
     current_queue,
     current_settings,
     current_store,
 )
-from tfod_validator.service.openapi import describe_api
-from tfod_validator.service.parameters import Operation, operation
-from tfod_validator.service.settings import Settings
+from tfod_validator.openapi import describe_api
+from tfod_validator.parameters import Operation, operation
+from tfod_validator.settings import Settings
 
 health = Blueprint("health", __name__)
 _log = logging.getLogger("tfod.service")

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.store import Store
-from tfod_validator.service.validation import UploadedFile
+from tfod_validator.jobs import Store
+from tfod_validator.settings import Settings
+from tfod_validator.validation import UploadedFile
 
 _LONGEST_NAME = 255
 _MARK = "mark"

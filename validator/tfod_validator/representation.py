@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import url_for
 
-from tfod_validator.service.current import current_store
-from tfod_validator.service.validation import REPORTS, Validation
+from tfod_validator.current import current_store
+from tfod_validator.validation import REPORTS, Validation
 
 
 def job(validation: Validation, *, with_report: bool = True) -> dict[str, Any]:

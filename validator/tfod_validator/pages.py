@@ -35,10 +35,10 @@ from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.service import api_docs, intake, openapi, security, uploads
-from tfod_validator.service.current import current_settings, current_store
-from tfod_validator.service.problems import ProblemError
-from tfod_validator.service.validation import BODY, FAILED, FINISHED, QUEUED, Validation
+from tfod_validator import api_docs, intake, openapi, security, uploads
+from tfod_validator.current import current_settings, current_store
+from tfod_validator.problems import ProblemError
+from tfod_validator.validation import BODY, FAILED, FINISHED, QUEUED, Validation
 
 pages = Blueprint("pages", __name__)
 _MOST_RECENT = 10

@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from tfod_validator.service.problems import problem_document
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import FilesAwayError, Outcome, Request
+from tfod_validator.problems import problem_document
+from tfod_validator.settings import Limits
+from tfod_validator.validation import FilesAwayError, Outcome, Request
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
@@ -76,7 +76,7 @@ class StoppedError(Exception):
 
 def prepare() -> None:
     """Let the process that checks are forked from import what they need."""
-    _CONTEXT.set_forkserver_preload([__name__, "tfod_validator.service.job", *_IMPORTED_LATER])
+    _CONTEXT.set_forkserver_preload([__name__, "tfod_validator.check_upload", *_IMPORTED_LATER])
 
 
 def run_in_sandbox(
@@ -188,7 +188,7 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
             _send_json(pipe, {"bytes": read, "records": records})
 
     try:
-        from tfod_validator.service.job import run_check
+        from tfod_validator.check_upload import run_check
 
         outcome = run_check(Path(folder), Request.from_text(request), limits, tell)
     except MemoryError:

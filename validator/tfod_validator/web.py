@@ -1,4 +1,4 @@
-"""A web process: ``python -m tfod_validator.service.web DESCRIPTOR``.
+"""A web process: ``python -m tfod_validator.web DESCRIPTOR``.
 
 The supervisor starts it with the settings in the environment, and hands it the socket that listens
 and two pipes: one that ends when the supervisor does, and one to say that this process is ready.
@@ -21,10 +21,10 @@ from typing import Any
 
 from tfod.errors import TfodError
 
-from tfod_validator.service import logs
-from tfod_validator.service.settings import Settings
-from tfod_validator.service.supervisor import READY_FD, SUPERVISOR_FD
-from tfod_validator.service.web_server import Server
+from tfod_validator import logs
+from tfod_validator.settings import Settings
+from tfod_validator.supervisor import READY_FD, SUPERVISOR_FD
+from tfod_validator.web_server import Server
 
 DRAIN_SECONDS = 25.0
 """What runs may take so long when the process is told to end; less than the supervisor waits."""
@@ -67,7 +67,7 @@ def run(make_app: Callable[[Settings], Any], descriptor: int) -> int:
 
 
 def _make_app(settings: Settings) -> Any:
-    from tfod_validator.service.app import create_app
+    from tfod_validator.app import create_app
 
     return create_app(settings)
 

@@ -30,9 +30,9 @@ from tfod.check.sources import Inventory, Location, inventory_of
 from tfod.check.task import Task, load_task
 from tfod.errors import TfodError
 
-from tfod_validator.service.problems import problem_document
-from tfod_validator.service.settings import Limits
-from tfod_validator.service.validation import (
+from tfod_validator.problems import problem_document
+from tfod_validator.settings import Limits
+from tfod_validator.validation import (
     BODY,
     IMAGE,
     REPORTS,

@@ -18,7 +18,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from tfod_validator.service.store import Store
+from tfod_validator.jobs import Store
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _METHODS = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"))

@@ -1,1 +1,0 @@
-"""The validator service: files are uploaded, checked in processes of their own, and reported."""
