@@ -31,6 +31,7 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 	! command -v cargo || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml
 
@@ -76,9 +77,10 @@ test-lowest: .venv-lowest/installed
 test-pythons:
 	tests/every_python tests/core tests/kernel
 
-# The pages that are written from the code.
+# The site, in build/docs/index.html; the rules' pages are written from the code. A warning is an error.
 docs: $(VENV)/test.installed
 	$(BIN)/tfod rules --write docs/rules
+	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 
 benchmarks: $(VENV)/test.installed
 	$(BIN)/python benchmarks/run.py

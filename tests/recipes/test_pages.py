@@ -1,4 +1,4 @@
-"""The pages of docs/recipes, docs/library.md and docs/columns.md, typed as they are written."""
+"""README, the recipes, docs/library.md and docs/columns.md, typed as they are written."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def _environment(desk: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: page.parent.name + "-" + page.stem
+)
 def test_page(page: Path, desk: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for sign, package in _PACKAGES.items():
         if sign in text:
             pytest.importorskip(package)
     steps = list(steps_of(text))
-    assert steps or page.stem == "README", "nothing on this page is typed"
+    assert steps or page == PAGES[0].parent / "README.md", "nothing on this page is typed"
     for step in steps:
         wrong = run(step, desk, _environment(desk))
         assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
