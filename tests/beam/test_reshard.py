@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.beam import Runner
-from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
+from tfod.beam.errors import errors_in_utf8, require_here, require_shared
 from tfod.cli.main import main
 from tfod.errors import ShardError, TfodError
 from tfod.shards.rearrange.cuts import cuts

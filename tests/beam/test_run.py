@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tfod.beam import Runner, run_pipeline
-from tfod.beam.causes import missing_job_server, without_step
+from tfod.beam.errors import missing_job_server, without_step
 from tfod.beam.runners import make_runner
 from tfod.errors import TfodError
 

@@ -18,7 +18,8 @@ import pytest
 import tfod
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.annotations import Annotations, SourceImage, load_annotations
+from tfod.check.annotation_files import load_annotations
+from tfod.check.annotations import Annotations, SourceImage
 from tfod.check.collector import Collector
 from tfod.check.comparison import compare, missing_images
 from tfod.check.finding import Place

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfod.check.annotations import load_annotations
+from tfod.check.annotation_files import load_annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
 from tfod.check.decoding import read_most_decoded

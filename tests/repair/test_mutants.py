@@ -14,12 +14,12 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.profiles.file import load_profile
 from tfod.check.rules.registry import all_rules
+from tfod.check.rules.repairs import INEVITABLE, REPAIRED, Extent, handlings, markdown_tables
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.menders import all_menders
-from tfod.shards.repair.table import INEVITABLE, REPAIRED, Extent, handlings, markdown_tables
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.shards import find_shards
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
+from tfod.check.rules.repairs import REPAIRED
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detection_encoder import encode_detection
@@ -27,7 +28,6 @@ from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.draft import Draft
 from tfod.shards.repair.label_maps import map_from_uses
 from tfod.shards.repair.menders import mend
-from tfod.shards.repair.table import REPAIRED
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.writer import write_records
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
+from tfod.check.rules.repairs import Extent, handlings
 from tfod.shards.repair import Options, repair
-from tfod.shards.repair.table import Extent, handlings
 from tfod.tfrecord.records import read_records
 
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard

@@ -1,10 +1,12 @@
-"""Onto Apache Beam: pipelines over more shards than one machine should walk alone.
+"""Onto Apache Beam: checks, makes and rearranges shards that one machine should not walk alone.
 
-Needs the extra ``beam``; nothing else in tfod imports Apache Beam. A module that makes a
-pipeline has a function (or a frozen dataclass with ``__call__``) that takes a
+It may import ``datumaro``, ``shards``, ``check`` and what is below them, which know a
+:class:`Runner` only by its methods. Needs the extra ``beam``; nothing else imports Apache Beam.
+
+A module that makes a pipeline has a function (or a frozen dataclass with ``__call__``) that takes a
 ``beam.Pipeline`` and returns the PCollection whose elements are wanted, and calls
 
-    run_pipeline(functools.partial(my_steps, shards, options), Runner("DirectRunner", arguments))
+    run_pipeline(functools.partial(my_steps, shards, options), runner)
 
 What is handed over is pickled: functions and classes of modules, no lambdas (those may be inside,
 as steps). The elements come back as a list in no order; they should be few and small. Steps are
@@ -15,6 +17,8 @@ A :class:`tfod.errors.TfodError` that a step raises comes out of ``run_pipeline`
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfod.errors import TfodError, how_to_install
 
@@ -22,6 +26,35 @@ from tfod.errors import TfodError, how_to_install
 if importlib.util.find_spec("apache_beam") is None:
     raise TfodError(f"--runner needs Apache Beam; {how_to_install('beam')}")
 
-from tfod.beam.run import Runner, run_pipeline
+from tfod.beam.run import PipelineRunner, run_pipeline
+
+if TYPE_CHECKING:
+    from tfod.check.compare_records import Examination
+    from tfod.check.plan import Plan
+    from tfod.shards.create.output import MadeSet, PlannedSet
+    from tfod.shards.create.tally import Tally
+    from tfod.shards.rearrange.reshard import CopiedSubset, Subset
 
 __all__ = ["Runner", "run_pipeline"]
+
+
+class Runner(PipelineRunner):
+    """Where a pipeline runs, and what the commands ask of it."""
+
+    def examine(self, plan: Plan) -> Examination:
+        """Do all the work of a check."""
+        from tfod.beam.check import examine_on_beam
+
+        return examine_on_beam(plan, self)
+
+    def make_sets(self, planned: Sequence[PlannedSet], tally: Tally, work: str) -> list[MadeSet]:
+        """Make the shards of sets in a work folder."""
+        from tfod.beam.create import make_on_beam
+
+        return make_on_beam(planned, tally, work, self)
+
+    def copy_subsets(self, subsets: Sequence[Subset], work: str) -> list[CopiedSubset]:
+        """Write the shards of subsets into a work folder."""
+        from tfod.beam.reshard import copy_on_beam
+
+        return copy_on_beam(subsets, work, self)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfod.beam import Runner, run_pipeline
+from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.check.compare_records import Examination
 from tfod.check.examined import Instructions
@@ -54,7 +54,7 @@ class _Job:
     keeps_rows: bool
 
 
-def examine_on_beam(plan: Plan, runner: Runner) -> Examination:
+def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Examination:
     """Do all the work.
 
     Raises:
@@ -85,7 +85,7 @@ def examine_on_beam(plan: Plan, runner: Runner) -> Examination:
     return found
 
 
-def _for_workers(work: Work, runner: Runner) -> Work:
+def _for_workers(work: Work, runner: PipelineRunner) -> Work:
     """The same by a path that does not depend on the working directory."""
     if isinstance(work, ShardWork):
         location = _reachable(work.shard.location, runner)
@@ -95,7 +95,7 @@ def _for_workers(work: Work, runner: Runner) -> Work:
     return work
 
 
-def _reachable(location: Location, runner: Runner) -> Location:
+def _reachable(location: Location, runner: PipelineRunner) -> Location:
     is_copy = not location.remote and os.path.abspath(location.name) != os.path.abspath(
         location.path
     )

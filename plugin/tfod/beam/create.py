@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfod.beam.run import Runner, run_pipeline
-from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
-from tfod.shards.create.output import PlannedSet, make_record
+from tfod.beam.errors import errors_in_utf8, require_here, require_shared
+from tfod.beam.run import PipelineRunner, run_pipeline
+from tfod.shards.create.output import MadeSet, PlannedSet, make_record
 from tfod.shards.create.tally import Tally
 from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 12  # items that are held before they go into files
 _Numbered = tuple[int, Any]
-
-
-@dataclass(frozen=True)
-class Made:
-    """A set whose shards lie in the work folder.
-
-    Attributes:
-        files: paths of the shards, in order.
-        images, objects: how many of them are in it.
-    """
-
-    files: tuple[str, ...]
-    images: int
-    objects: int
 
 
 @dataclass(frozen=True)
@@ -63,8 +49,8 @@ class _Done:
 
 
 def make_on_beam(
-    planned: Sequence[PlannedSet], tally: Tally, work: str, runner: Runner
-) -> list[Made]:
+    planned: Sequence[PlannedSet], tally: Tally, work: str, runner: PipelineRunner
+) -> list[MadeSet]:
     """Make the shards of sets in the work folder.
 
     Args:
@@ -87,7 +73,7 @@ def make_on_beam(
         require_here(one.file, one.size)
         tally.merge(one.tally)
     return [
-        Made(
+        MadeSet(
             tuple(task.file for task in some),
             sum(done[task.file].images for task in some),
             sum(done[task.file].objects for task in some),

@@ -18,8 +18,8 @@ import uuid
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.beam.causes import innermost_cause, missing_job_server, tfod_error_in, without_step
-from tfod.beam.messages import (
+from tfod.beam.errors import innermost_cause, missing_job_server, tfod_error_in, without_step
+from tfod.beam.run import (
     A_WORKER_DIED,
     OUTCOME_FILE,
     REQUEST_FILE,
@@ -88,7 +88,7 @@ def _run(request: Request, folder: str) -> list[Any]:
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 
-    from tfod.beam.result_file import ResultFile
+    from tfod.beam.job_steps import ResultFile, deal_by_groups
 
     runner, options = make_runner(request.runner, request.arguments)
     FileSystems.set_options(options)
@@ -97,8 +97,6 @@ def _run(request: Request, folder: str) -> list[Any]:
         pipeline = beam.Pipeline(runner, options)
         result.take(request.build(pipeline))
         if request.runner == PYSPARK:
-            from tfod.beam.on_spark import deal_by_groups
-
             deal_by_groups(pipeline)
         _wait(pipeline.run())
         return result.read()

@@ -16,49 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.beam.run import Runner, run_pipeline
-from tfod.beam.sharing import errors_in_utf8, require_here, require_shared
+from tfod.beam.errors import errors_in_utf8, require_here, require_shared
+from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.errors import TfodError
 from tfod.shards.rearrange.cuts import Cut, cuts
 from tfod.shards.rearrange.record_table import RecordTable, Surveyed, survey
+from tfod.shards.rearrange.reshard import CopiedSubset, Subset
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 _AT_ONCE = 1 << 16  # records whose places a worker holds
-
-
-@dataclass(frozen=True)
-class Subset:
-    """Records that are to be written as shards of their own.
-
-    Attributes:
-        name: of the subset.
-        shards: that hold the records.
-        layout: how many shards of what size.
-        shuffle: a seed; None keeps the order.
-    """
-
-    name: str
-    shards: Sequence[str]
-    layout: ShardLayout
-    shuffle: int | None = None
-
-
-@dataclass(frozen=True)
-class Copied:
-    """A subset whose shards lie in the work folder.
-
-    Attributes:
-        records: how many there are.
-        files: paths of the shards, in order.
-    """
-
-    records: int
-    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +72,9 @@ class _Task:
     cut: Cut
 
 
-def copy_on_beam(subsets: Sequence[Subset], work: str, runner: Runner) -> list[Copied]:
+def copy_on_beam(
+    subsets: Sequence[Subset], work: str, runner: PipelineRunner
+) -> list[CopiedSubset]:
     """Write the shards of subsets into the work folder.
 
     Raises:
@@ -122,12 +94,12 @@ def copy_on_beam(subsets: Sequence[Subset], work: str, runner: Runner) -> list[C
         first += len(subset.shards)
     _copy([task for some in tasks for task in some], runner)
     return [
-        Copied(count, tuple(task.file for task in some))
+        CopiedSubset(count, tuple(task.file for task in some))
         for count, some in zip(records, tasks, strict=True)
     ]
 
 
-def _survey(shards: Sequence[str], work: str, runner: Runner) -> list[Surveyed]:
+def _survey(shards: Sequence[str], work: str, runner: PipelineRunner) -> list[Surveyed]:
     found = dict(run_pipeline(functools.partial(_survey_steps, shards, work), runner))
     for number in found:
         require_here(os.path.join(work, f"bounds-{number}"))
@@ -184,7 +156,7 @@ def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_
     ]
 
 
-def _copy(tasks: Sequence[_Task], runner: Runner) -> None:
+def _copy(tasks: Sequence[_Task], runner: PipelineRunner) -> None:
     written = dict(run_pipeline(functools.partial(_copy_steps, tasks), runner))
     for task in tasks:
         require_here(task.file, written[task.number])

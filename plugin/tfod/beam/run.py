@@ -21,31 +21,71 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tfod.beam.messages import (
-    A_WORKER_DIED,
-    LOG_FILE,
-    OUTCOME_FILE,
-    REQUEST_FILE,
-    UNSAID,
-    WORKER_DIED,
-    Died,
-    Failed,
-    Request,
-    Succeeded,
-)
 from tfod.beam.runners import is_on_this_machine, known_runner
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
+REQUEST_FILE = "request.pickle"
+OUTCOME_FILE = "outcome.pickle"
+LOG_FILE = "beam.log"
+WORKER_DIED = 86
+"""Exit status of the process that runs a pipeline when a worker of it died."""
+UNSAID = 87
+"""Exit status of that process when it cannot write down what came out."""
+A_WORKER_DIED = "a worker process died"
 _ATTEMPTS = 3
 _SECONDS_TO_CANCEL = 5
 _ROOM = 512 << 10
 
 
 @dataclass(frozen=True)
-class Runner:
+class Request:
+    """The pipeline to run.
+
+    Attributes:
+        build: what makes it.
+        runner: Beam's name of the runner.
+        arguments: Beam's own options.
+        folder: the current one, which paths in the options start from.
+    """
+
+    build: Callable[[Any], Any]
+    runner: str
+    arguments: tuple[str, ...]
+    folder: str
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """What came out."""
+
+    elements: list[Any]
+
+
+@dataclass(frozen=True)
+class Died:
+    """A process ended before its time, and what it did has to be done again."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why nothing came out, in one line.
+
+    Attributes:
+        message: the line.
+        unforeseen: whether what Beam had to say may help to understand it.
+    """
+
+    message: str
+    unforeseen: bool = False
+
+
+@dataclass(frozen=True)
+class PipelineRunner:
     """Where a pipeline runs.
 
     Attributes:
@@ -66,7 +106,7 @@ class Runner:
 
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: Runner
+    build: Callable[[beam.Pipeline], beam.PCollection[Any]], runner: PipelineRunner
 ) -> list[Any]:
     """Run the pipeline that ``build`` makes; return the elements of the PCollection it returns.
 

@@ -1,4 +1,4 @@
-"""Annotations that a shard was made from: Pascal VOC, CVAT's XML or COCO, in one shape.
+"""Annotations that a shard was made from, in one shape, whatever format they have.
 
 Boxes are in pixels, ``xmin, ymin, xmax, ymax``, as the source has them.
 """
@@ -6,22 +6,14 @@ Boxes are in pixels, ``xmin, ymin, xmax, ymax``, as the source has them.
 from __future__ import annotations
 
 import functools
-import os
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tfod.convert.coco import CocoFile, numbers, quoted, read_coco, real_number, scalar, sound_coco
-from tfod.convert.safe_xml import is_zip, read_head, root_tag
-from tfod.errors import TfodError
 from tfod.tfrecord.naming import safe_relative_path, split_extension
-
-_LEADING_SPACE = 1024
 
 
 @dataclass(frozen=True)
@@ -99,105 +91,3 @@ class Annotations:
             by_stem[split_extension(base)[0]].append(place)
         indexes = (by_path, by_base, by_stem)
         return tuple({name: tuple(at) for name, at in index.items()} for index in indexes)
-
-
-def load_annotations(path: str) -> Annotations:
-    """Load annotations; what they are is told by their content.
-
-    Args:
-        path: a folder of Pascal VOC XML (subfolders count), one such file, CVAT's XML or its zip,
-            or a COCO JSON of instances.
-
-    Raises:
-        TfodError: it cannot be read, or is something else.
-    """
-    from tfod.check.annotations_xml import load_cvat, load_voc
-
-    if Path(path).is_dir():
-        return _load_folder(path)
-    if is_zip(path):
-        return load_cvat(path)
-    start = read_head(path, _LEADING_SPACE).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] in (b"{", b"["):
-        return _load_coco(path)
-    # Beside "<": the marks that UTF-16 starts with.
-    if start[:1] == b"<" or start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        if root_tag(path) == "annotation":
-            return load_voc(path, [path])
-        return load_cvat(path)
-    raise TfodError(
-        f"{path} is neither XML nor JSON; give a folder of Pascal VOC XML, CVAT's "
-        "annotations.xml, or a COCO JSON"
-    )
-
-
-def _load_folder(folder: str) -> Annotations:
-    from tfod.check.annotations_xml import load_cvat, load_voc
-
-    files = sorted(
-        os.path.join(parent, name)
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith((".xml", ".json")) and not name.startswith(".")
-    )
-    xml = [file for file in files if file.lower().endswith(".xml")]
-    if len(xml) == 1 and root_tag(xml[0]) == "annotations":
-        return load_cvat(xml[0])
-    if xml:
-        return load_voc(folder, xml)
-    if len(files) == 1:
-        return _load_coco(files[0])
-    found = f"{len(files)} JSON files; name one" if files else "no XML and no JSON file"
-    raise TfodError(f"{folder} holds {found}; give a folder of Pascal VOC XML or one file")
-
-
-def _load_coco(path: str) -> Annotations:
-    found = read_coco(path, ("category_id", "bbox"))
-    with sound_coco(path):
-        names = {scalar(one, "id"): str(one.get("name", one["id"])) for one in found.categories}
-        listed = {scalar(one, "id") for one in found.images}
-    return _from_coco(found, names, listed)
-
-
-def _from_coco(found: CocoFile, names: dict[Any, str], listed: set[Any]) -> Annotations:
-    without_box = homeless = 0
-    boxes: dict[Any, list[list[float]]] = {key: [] for key in listed}
-    classes: dict[Any, list[str]] = {key: [] for key in listed}
-    for image, members in found.annotations.items():
-        boxed = [one for one in members if one.get("bbox")]
-        without_box += len(members) - len(boxed)
-        if image not in listed:
-            homeless += len(boxed)
-            continue
-        with sound_coco(f"{found.path}, image {quoted(image)}"):
-            boxes[image] = [_corners(one["bbox"]) for one in boxed]
-            ids = [scalar(one, "category_id") for one in boxed]
-        classes[image] = [names.get(one, str(one)) for one in ids]
-    images = []
-    for one in found.images:
-        key = one["id"]
-        with sound_coco(f"{found.path}, image {quoted(key)}"):
-            sides = [real_number(one.get(side) or 0, side) for side in ("height", "width")]
-            size = int(sides[0]), int(sides[1])
-            name = str(scalar(one, "file_name"))
-        images.append(SourceImage.make(name, size, boxes[key], classes[key]))
-    counts = {
-        "annotations without bbox": without_box,
-        "annotations of images that are not listed": homeless,
-    }
-    return Annotations(found.path, tuple(images), notes=not_compared(found.path, counts))
-
-
-def _corners(bbox: Any) -> list[float]:
-    x, y, width, height = numbers(bbox, 4, "bbox")
-    corners = [x, y, x + width, y + height]
-    if not np.isfinite(corners).all():
-        raise ValueError(f"bbox {bbox} is not finite")
-    return corners
-
-
-def not_compared(source: str, counts: dict[str, int]) -> tuple[str, ...]:
-    """Sentences about what a comparison leaves out."""
-    return tuple(
-        f"{source}: {count} {what} are not compared" for what, count in counts.items() if count
-    )

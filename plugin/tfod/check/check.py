@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tfod.check.annotations import Annotations
 from tfod.check.archive import ArchiveLimits
@@ -29,11 +29,14 @@ from tfod.check.task import Task
 from tfod.check.work import Progress, numbered_sets
 from tfod.tfrecord.remote import patience
 
-if TYPE_CHECKING:
-    from tfod.beam import Runner
-
-
 _NO_IMAGES = "the others are no images, or announce many more pixels than they have bytes"
+
+
+class Runner(Protocol):
+    """Does the work elsewhere than in this process: :class:`tfod.beam.Runner`."""
+
+    def examine(self, plan: Plan) -> Examination:
+        """Do all the work."""
 
 
 @dataclass(frozen=True)
@@ -202,9 +205,7 @@ class _Run:
         """Do all the work; rows for which memory is too small go into the folder."""
         if self._options.runner is None:
             return examine_here(self._plan, self._options.jobs, progress, folder)
-        from tfod.beam.check import examine_on_beam
-
-        return examine_on_beam(self._plan, self._options.runner)
+        return self._options.runner.examine(self._plan)
 
     def judge(self, examination: Examination) -> JudgedDataset:
         """Bring together what the work came to."""

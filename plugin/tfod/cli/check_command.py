@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
-from tfod.check.annotations import load_annotations
+from tfod.check.annotation_files import load_annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
 from tfod.check.decoding import MOST_DECODED, read_most_decoded

@@ -19,10 +19,10 @@ from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts
 from tfod.check.rule_names import require_rule_names
 from tfod.check.rules.registry import all_rules
+from tfod.check.rules.repairs import INEVITABLE
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.changes import Change
-from tfod.shards.repair.table import INEVITABLE
 from tfod.tfrecord.writer import AtomicFile
 
 EXIT_REPAIRED = 0

@@ -31,9 +31,9 @@ from tfod.check.reporters.wording import (
     unnamed_key,
 )
 from tfod.check.rules.registry import Rule
+from tfod.check.rules.repairs import REPAIRED, handlings
 from tfod.check.samples import Sample
 from tfod.errors import TfodError, how_to_install
-from tfod.shards.repair.table import REPAIRED, handlings
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -14,8 +14,7 @@ from tfod.check.finding import Severity
 from tfod.check.receivers import ANY, CVAT
 from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
-from tfod.shards.repair.run import Options
-from tfod.shards.repair.table import REPAIRED
+from tfod.check.rules.repairs import MAX_DROPPED, REPAIRED
 
 _MOST_STEPS = 3
 _OPTION = re.compile(r"--(?:pixel-)?columns=[a-z=,]*[a-z]")
@@ -173,7 +172,7 @@ def _counts(report: Report, name: str, failing: Set[str]) -> Counter[str]:
 
 def _is_much(repaired: Mapping[str, int], codes: Set[str], of: int) -> bool:
     """Whether a repair that leaves out so many is refused without ``--max-dropped``."""
-    return sum(repaired.get(code, 0) for code in codes) > Options.max_dropped * of
+    return sum(repaired.get(code, 0) for code in codes) > MAX_DROPPED * of
 
 
 def _is_of(shard: str, name: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from tfod.check.profiles.profile import READY, Policy
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import FAMILIES, Rule
-from tfod.shards.repair.table import REPAIRED, handlings
+from tfod.check.rules.repairs import REPAIRED, handlings
 
 WIDTH = 80
 _REPAIR = "tfod repair:"

@@ -14,7 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,13 +39,10 @@ from tfod.shards.create.coco_keypoints import KeypointFile, read_keypoints
 from tfod.shards.create.coco_masks import draw_segmentation
 from tfod.shards.create.frames import Frame, frame_of
 from tfod.shards.create.images import read_image
-from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Refusal, Tally
 from tfod.tfrecord.naming import safe_relative_path
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 """How many files the script writes for each set, at most."""

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from tfod.convert.detection_csv import CsvImage, DetectionCsv, read_detection_csv
 from tfod.detection.detection import Detection
@@ -23,13 +22,10 @@ from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import count_other_size, frame_of
 from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map
-from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
 from tfod.tfrecord.naming import safe_relative_path
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 
 def create_from_csv(

@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,12 +22,9 @@ from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import frame_of
 from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 DONT_CARE = "dontcare"
 CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)

@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.image import FORMAT_OF_EXTENSION
@@ -23,12 +23,9 @@ from tfod.shards.create.frames import frame_of
 from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import choose_label_map, shipped_label_map
 from tfod.shards.create.open_images_csv import BoxRow, ImageRows, LabelRow, box_rows, label_rows
-from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 NUM_SHARDS = 100
 _EXTENSION = ".jpg"  # of every image of Open Images

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tfod.detection.detection import Detection
 from tfod.detection.detection_encoder import encode_detection
@@ -20,9 +20,6 @@ from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.shards import numbered_file_names
 from tfod.tfrecord.writer import ShardSetWriter
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 
 class CompleteShard(NamedTuple):
@@ -74,6 +71,29 @@ class PlannedSet:
     def name_files(self, count: int) -> list[str]:
         """Names for so many files."""
         return numbered_file_names(self.name, count)
+
+
+@dataclass(frozen=True)
+class MadeSet:
+    """A set whose shards lie in the work folder.
+
+    Attributes:
+        files: paths of the shards, in order.
+        images, objects: how many of them are in it.
+    """
+
+    files: tuple[str, ...]
+    images: int
+    objects: int
+
+
+class Runner(Protocol):
+    """Makes the shards of sets elsewhere than in this process: :class:`tfod.beam.Runner`."""
+
+    def make_sets(
+        self, planned: Sequence[PlannedSet], tally: Tally, work: str
+    ) -> Sequence[MadeSet]:
+        """Make the shards in the work folder; the tally gets what was odd with their records."""
 
 
 @dataclass(frozen=True)
@@ -224,10 +244,8 @@ def _write_on_beam(
     runner: Runner,
 ) -> list[CreatedSet]:
     """Have the records of all sets written."""
-    from tfod.beam.create import make_on_beam  # loads Apache Beam
-
     created = []
-    for one, made in zip(planned, make_on_beam(planned, tally, work.path, runner), strict=True):
+    for one, made in zip(planned, runner.make_sets(planned, tally, work.path), strict=True):
         shards = output.add_finished(one.name, made.files, one.name_files)
         created.append(CreatedSet(one.path, tuple(shards.paths()), made.images, made.objects))
     return created

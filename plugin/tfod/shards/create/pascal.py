@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfod.convert.voc import VOC_ANNOTATIONS, VocObject, read_voc
 from tfod.detection.detection import Detection
@@ -23,13 +23,10 @@ from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.frames import count_other_size, frame_of
 from tfod.shards.create.images import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.shards.create.output import Created, PlannedSet, Verify, write_sets
+from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.pascal_images import ImageFinder
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
-
-if TYPE_CHECKING:
-    from tfod.beam import Runner
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"

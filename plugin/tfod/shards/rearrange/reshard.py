@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from tfod.tfrecord.shards import (
     subset_of_stem,
 )
 
-if TYPE_CHECKING:
-    from tfod.beam import Runner
-
 
 @dataclass(frozen=True)
 class Resharded:
@@ -52,6 +49,43 @@ class Resharded:
     paths: tuple[str, ...]
     label_maps: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Records that are to be written as shards of their own.
+
+    Attributes:
+        name: of the subset.
+        shards: that hold the records.
+        layout: how many shards of what size.
+        shuffle: a seed; None keeps the order.
+    """
+
+    name: str
+    shards: Sequence[str]
+    layout: ShardLayout
+    shuffle: int | None = None
+
+
+@dataclass(frozen=True)
+class CopiedSubset:
+    """A subset whose shards lie in the work folder.
+
+    Attributes:
+        records: how many there are.
+        files: paths of the shards, in order.
+    """
+
+    records: int
+    files: tuple[str, ...]
+
+
+class Runner(Protocol):
+    """Writes shards elsewhere than in this process: :class:`tfod.beam.Runner`."""
+
+    def copy_subsets(self, subsets: Sequence[Subset], work: str) -> Sequence[CopiedSubset]:
+        """Write the shards of subsets into the work folder."""
 
 
 def reshard(
@@ -80,7 +114,7 @@ def reshard(
             ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
             (NEP 19), so that they are the same everywhere.
         overwrite: replace shards of the same subsets in the folder.
-        runner: lets workers of Apache Beam do it (:mod:`tfod.beam.reshard`); the bytes are the
+        runner: lets workers of Apache Beam do it (:class:`tfod.beam.Runner`); the bytes are the
             same. They need source and folder under the same paths.
 
     Raises:
@@ -141,12 +175,10 @@ def _copy_on_beam(
     runner: Runner,
 ) -> dict[str, int]:
     """Have all subsets written; return how many records each has."""
-    from tfod.beam.reshard import Subset, copy_on_beam  # loads Apache Beam
-
     subsets = [
         Subset(one.subset, _by_full_path(one.paths), _fill_in(layout, one), shuffle) for one in sets
     ]
-    copied = copy_on_beam(subsets, work.path, runner)
+    copied = runner.copy_subsets(subsets, work.path)
     for one, done in zip(sets, copied, strict=True):
         out.add_finished(one.subset, done.files, functools.partial(_names, one))
     return {one.subset: done.records for one, done in zip(sets, copied, strict=True)}

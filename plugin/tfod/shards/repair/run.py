@@ -27,6 +27,7 @@ from tfod.check.row_blocks import RowBlock, RowCollector
 from tfod.check.row_store import RowStore, scratch_folder
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import all_rules
+from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRED
 from tfod.check.sampling import profile_of
 from tfod.check.shard_walk import WalkedShard, walk_shards
 from tfod.check.sources import Inventory, take_inventory
@@ -39,7 +40,6 @@ from tfod.shards.repair.changes import Change, Tally
 from tfod.shards.repair.label_maps import map_from_uses
 from tfod.shards.repair.layout import LABEL_MAP, Layout
 from tfod.shards.repair.shard import Orders, ShardRepair
-from tfod.shards.repair.table import INEVITABLE, REPAIRED
 from tfod.tfrecord.index import INDEX_EXTENSION
 from tfod.tfrecord.publishing import publish_together, recover
 from tfod.tfrecord.shard_sources import require_content
@@ -76,7 +76,7 @@ class Options:
     overwrite: bool = False
     report: str | None = None
     columns: ColumnOrder | None = None
-    max_dropped: float = 0.05
+    max_dropped: float = MAX_DROPPED
 
     def codes(self, policy: Policy) -> frozenset[str]:
         """The rules whose findings are to be repaired."""

@@ -1,19 +1,21 @@
-"""The last step of every pipeline: the elements go into one file, which this machine reads.
+"""What is added to every pipeline: a last step that writes the result, and what PySpark lacks.
 
-The file has its name only when it is complete, and a step that is done twice writes it twice.
-It is written with Beam's own FileSystems: what a runner's ``--temp_location`` may be, workers can
-reach with those.
+The elements go into one file, which this machine reads. It has its name only when it is complete,
+and a step that is done twice writes it twice. It is written with Beam's own FileSystems: what a
+runner's ``--temp_location`` may be, workers can reach with those.
 """
 
 from __future__ import annotations
 
 import pickle
+import random
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.pipeline import AppliedPTransform, PTransformOverride
 
 from tfod.errors import TfodError
 
@@ -86,3 +88,36 @@ def _write(group: tuple[bytes, Iterable[bytes]], path: str) -> None:
             f"{path}: the result cannot be written ({error.strerror or error}); make room there, "
             "or name another folder with --temp_location"
         ) from None
+
+
+def deal_by_groups(pipeline: beam.Pipeline) -> None:
+    """Put groups with random keys where elements are to be dealt anew: PySparkRunner needs it."""
+    pipeline.replace_all([_ReshuffleOverride()])
+
+
+class _ReshuffleOverride(PTransformOverride):
+    def matches(self, applied_ptransform: AppliedPTransform) -> bool:
+        return isinstance(applied_ptransform.transform, beam.Reshuffle)
+
+    def get_replacement_transform_for_applied_ptransform(
+        self, applied_ptransform: AppliedPTransform
+    ) -> beam.PTransform:
+        return _Dealing()
+
+
+class _Dealing(beam.PTransform):
+    def expand(self, input_or_inputs: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        return (
+            input_or_inputs
+            | "by chance" >> beam.Map(_with_chance)
+            | beam.GroupByKey()
+            | "elements" >> beam.FlatMap(_elements)
+        )
+
+
+def _with_chance(element: Any) -> tuple[int, Any]:
+    return random.getrandbits(32), element
+
+
+def _elements(group: tuple[int, Iterable[Any]]) -> Iterable[Any]:
+    return group[1]

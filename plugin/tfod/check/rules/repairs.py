@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tfod.check.rules.registry import all_rules
+
+MAX_DROPPED = 0.05
+"""A repair is refused where a larger share of the objects or the records would be removed."""
+
 
 class Extent(enum.Enum):
     """How much of what a rule finds is repaired."""
@@ -151,8 +156,6 @@ _FAMILIES_LEFT: Mapping[str, str] = {
 
 def handlings() -> dict[str, Handling]:
     """What is done about each rule, in the order of the rules."""
-    from tfod.check.rules.registry import all_rules
-
     said = {code: Handling(Extent.NOT, text) for code, text in _NOT.items()}
     said |= {code: Handling(Extent.PARTLY, text) for code, text in _PARTLY.items()}
     said |= {code: Handling(Extent.WHOLLY, text) for code, text in _WHOLLY.items()}
@@ -171,8 +174,6 @@ INEVITABLE: Final = frozenset(
 
 def markdown_tables() -> str:
     """The table as the page about repairs has it: a part for each extent."""
-    from tfod.check.rules.registry import all_rules
-
     rules, parts = all_rules(), []
     for extent in Extent:
         rows = [
