@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.finding import Place
-from tfod.check.reporters.drawn import LONGEST, draw_image
+from tfod.check.reporters.drawing import LONGEST, draw_image
 from tfod.check.samples import Sample
 
 from tests.image_kinds import saved

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.reporters.fonts import can_show
+from tfod.check.reporters.drawing import can_show
 from tfod.check.sources import take_inventory
 from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.detection.png import encode_mask_png
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
-from tfod.shards.sheet.colours import class_colour, spelled
-from tfod.shards.sheet.paint import HEIGHT, WIDTH
+from tfod.shards.sheet.page import HEIGHT, WIDTH
+from tfod.shards.sheet.tile import class_colour, spelled
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode

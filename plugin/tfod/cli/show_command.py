@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from tfod.check.amounts import plural
 from tfod.check.profiles.file import load_profile
+from tfod.check.reporters.drawing import can_show
 from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.fonts import can_show
 from tfod.check.sources import take_inventory
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page

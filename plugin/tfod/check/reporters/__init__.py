@@ -1,6 +1,6 @@
 """The report for people and machines: text, JSON, HTML and JUnit XML."""
 
-from tfod.check.reporters.drawn import draw_image
+from tfod.check.reporters.drawing import draw_image
 from tfod.check.reporters.html import AFTER_HEAD, render_body, render_html, report_css
 from tfod.check.reporters.json_report import render_json
 from tfod.check.reporters.junit import render_junit

@@ -1,67 +1,112 @@
-"""Sample images of the HTML report: a thumbnail and its boxes over it, in one SVG."""
+"""Images with their boxes: as SVG over a thumbnail, or drawn into the pixels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tfod.check.reporters.escaping import shortened_name
-from tfod.check.samples import Sample, thumbnail
+from tfod.check.samples import (
+    JPEG_QUALITY,
+    Sample,
+    shown_aspect,
+    shrunk,
+    thumbnail,
+    why_no_image,
+)
 
-_UNIT = 1000.0
-"""Width of an image in the units of the overlay."""
-FARTHEST = 0.25
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
+    Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
+
+Colour: TypeAlias = tuple[int, int, int]
+"""Red, green, blue."""
+MOST_DRAWN = 200
+REACH = 0.25
 """How far outside its image a box is drawn, as a part of the image; farther ones end there."""
+UNIT = 1000.0
+"""Width of an image in the units of its SVG."""
+LONGEST = 1280
+"""Pixels of the longer side of a drawn image, at most."""
+_SHORTEST = 640
+"""Pixels of the longer side of a drawn image, at least: lines and names need room."""
 _AIR = 0.03
 """Room around boxes that reach outside, so that their lines are seen."""
-_TINY = 0.025
-"""A box smaller than this part of the image gets a ring around it."""
-TALLEST = 12.0
-"""Height of an image of a report at most, rem."""
-MOST_DRAWN = 200
+_TINY, _TINY_PIXELS = 0.025, 16
+"""A box that is smaller, as a part of the image or in pixels, gets a ring around it."""
+_TALLEST, _USUAL_WIDTH, _LETTER = 12.0, 20.0, 0.8
+"""Height of an image and of its names, and the width of most images in a report, rem."""
 _MOST_NAMED = 24
-_USUAL_WIDTH = 20.0
-"""Of an image on the page, rem."""
-_LETTER = 0.8
-"""Height of the names in an image, rem."""
+_GREY, _WHITE, _BLACK = (138, 143, 152), (255, 255, 255), (16, 20, 24)
+_RED, _BLUE = (227, 0, 27), (127, 212, 255)
+
+
+def drawn_boxes(sample: Sample, reach: float = REACH) -> tuple[np.ndarray, list[int]]:
+    """Boxes of a sample as they are drawn.
+
+    Args:
+        sample: the sample.
+        reach: how far outside the image, as a part of it, a box is drawn; farther ones end there.
+
+    Returns:
+        All boxes, shape (n, 4), normalized, the smaller coordinate first, and the numbers of those
+        to draw: with no NaN among them, not too many, the offending ones last.
+    """
+    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
+    known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
+    numbers = sorted(known, key=lambda one: one not in sample.offending)
+    upright = np.sort(boxes.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+    return np.clip(upright, -reach, 1 + reach), numbers[:MOST_DRAWN][::-1]
+
+
+def extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
+    """The image and all that reaches outside: left, top, right, bottom, normalized."""
+    corners = np.vstack((boxes, (0.0, 0.0, 1.0, 1.0)))
+    left, top = (one - _AIR * (one < 0) for one in corners[:, :2].min(axis=0).tolist())
+    right, bottom = (one + _AIR * (one > 1) for one in corners[:, 2:].max(axis=0).tolist())
+    return left, top, right, bottom
+
+
+def _name(sample: Sample, number: int) -> str:
+    return sample.classes[number] if number < len(sample.classes) else ""
+
+
+# As SVG
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A box as drawn: SVG path, class as tooltip, and a ring ``x, y`` if it is hard to see.
+    """A box as an SVG path, with a tooltip, and a ring ``x, y`` if it is hard to see."""
 
-    ``number`` is the object's; ``top`` is its upper edge: x, y, x in
-    units of the overlay.
-    """
-
-    number: int
     path: str
     label: str
     offending: bool
+    colour: str
     ring: tuple[float, float] | None
-    top: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Tag:
-    """A name written into an image; ``end`` says that the text ends at ``x``.
+    """A class written into an image; ``end`` says that the text ends at ``x``."""
 
-    ``number`` is the object's; ``x, y`` are in units of the overlay.
-    """
-
-    number: int
     text: str
     x: float
     y: float
     end: bool
     offending: bool
+    colour: str
 
 
 @dataclass(frozen=True)
 class Card:
-    """A sample as the page shows it.
+    """A sample as a page shows it.
 
     Attributes:
         sample: what is shown.
@@ -72,9 +117,11 @@ class Card:
         width, height: of the SVG at most, rem.
         marks: boxes, the offending ones last, on top of the others.
         tags: the classes of the boxes, unless they are too many.
-        letter: height of the tags, in units of the overlay.
+        letter: height of the tags, in units of the SVG.
         undrawn: boxes that are too many, or not finite.
         link: where a larger image is; empty for none.
+        masks: ``data:`` URI of an image of the masks; empty for none.
+        points: keypoints: x, y, colour, and whether they are filled.
     """
 
     sample: Sample
@@ -83,120 +130,241 @@ class Card:
     image_height: float
     width: float
     height: float
-    marks: tuple[Mark, ...]
-    tags: tuple[Tag, ...]
+    marks: Sequence[Mark]
+    tags: Sequence[Tag]
     letter: float
     undrawn: int
     link: str
+    masks: str = ""
+    points: Sequence[tuple[float, float, str, bool]] = ()
 
 
 def make_card(
-    sample: Sample, link: str = "", *, most_named: int = _MOST_NAMED, tallest: float = TALLEST
+    sample: Sample,
+    link: str = "",
+    *,
+    colours: Sequence[str] = (),
+    most_named: int = _MOST_NAMED,
+    tallest: float = _TALLEST,
 ) -> Card:
-    """Prepare a sample for the page.
+    """Prepare a sample for a page.
 
     Args:
         sample: what to show.
         link: where a larger image is.
+        colours: of each box; without them red of the offending ones and blue of the others.
         most_named: boxes of an image whose classes are written beside them; where there are more,
             only those of the offending ones are.
         tallest: height of the image at most, rem.
     """
     small = thumbnail(sample)
-    boxes, drawn = drawn_boxes(sample, reach=FARTHEST)
-    left, top, right, bottom = extent(boxes[drawn])
-    wide, high = right - left, bottom - top
-    height = _UNIT / small.aspect
-    view_box = " ".join(
-        f"{one:.0f}" for one in (left * _UNIT, top * height, wide * _UNIT, high * height)
-    )
-    width = tallest * small.aspect * wide / high
-    letter = _LETTER * wide * _UNIT / min(_USUAL_WIDTH, width)
-    marks = tuple(_marks(sample, boxes, drawn, height))
-    sides = (left * _UNIT, top * height, right * _UNIT)
+    boxes, drawn = drawn_boxes(sample)
+    height = UNIT / small.aspect
+    scale = (UNIT, height, UNIT, height)
+    left, top, right, bottom = np.multiply(extent(boxes[drawn]), scale).tolist()
+    wide = right - left
+    width = tallest * wide / (bottom - top)
+    letter = _LETTER * wide / min(_USUAL_WIDTH, width)
+    marks, tags = [], []
+    for number in drawn:
+        x1, y1, x2, y2 = (boxes[number] * scale).tolist()
+        name, bad = _name(sample, number), number in sample.offending
+        colour = colours[number] if colours else ""
+        is_tiny = bad and max(x2 - x1, y2 - y1) < _TINY * UNIT
+        marks.append(
+            Mark(
+                f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z",
+                f"object {number}" + (f": {name}" if name else ""),
+                bad,
+                colour,
+                ((x1 + x2) / 2, (y1 + y2) / 2) if is_tiny else None,
+            )
+        )
+        if name and (bad or len(drawn) <= most_named):
+            # Above the box's corner, or within it where there is no room.
+            end = x1 > left + 0.7 * wide
+            x = min(x2, right - letter / 2) if end else max(x1, left + letter / 2)
+            y = y1 + 1.1 * letter if y1 - 1.3 * letter < top else y1 - 0.35 * letter
+            tags.append(Tag(shortened_name(name), x, y, end, bad, colour))
     return Card(
         sample=sample,
         uri=small.uri,
-        view_box=view_box,
+        view_box=f"{left:.0f} {top:.0f} {wide:.0f} {bottom - top:.0f}",
         image_height=height,
         width=width,
         height=tallest,
         marks=marks,
-        tags=tuple(_tags(sample, marks, letter, sides, most_named)),
+        tags=tags,
         letter=letter,
         undrawn=len(boxes) - len(drawn),
         link=link,
     )
 
 
-def drawn_boxes(sample: Sample, reach: float) -> tuple[np.ndarray, list[int]]:
-    """Boxes of a sample as they are drawn.
+# Into the pixels
 
-    Args:
-        sample: the sample.
-        reach: how far outside the image, as a part of it, a box is drawn; farther ones end there.
+
+@dataclass(frozen=True)
+class Outline:
+    """A box to draw into an image: left, top, right and bottom in pixels, and how it looks."""
+
+    box: tuple[float, float, float, float]
+    colour: Colour
+    width: int = 2
+    rim: Colour = _WHITE
+    rim_width: int = 4
+    name: str = ""
+    ringed: bool = False
+
+
+def draw_image(sample: Sample) -> bytes:
+    """Draw the boxes of a sample into its image.
+
+    The offending ones are red, with a white rim and their classes; the others are light blue. An
+    image that does not decode is a grey field. Boxes that reach outside end at the edge.
 
     Returns:
-        All boxes, shape (n, 4), normalized, and the numbers of those to draw: with no NaN among
-        them, not too many, the offending ones last.
+        A JPEG; its pixels are as they are stored: EXIF orientation is not applied.
+
+    Raises:
+        TfodError: Pillow is not installed.
     """
-    boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
-    known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
-    numbers = sorted(known, key=lambda one: one not in sample.offending)
-    return np.clip(boxes, -reach, 1 + reach), numbers[:MOST_DRAWN][::-1]
+    small = shrunk(sample, LONGEST)
+    aspect = shown_aspect(sample, small)
+    longest = max(_SHORTEST, *small.image.size) if small else _SHORTEST
+    size = round(longest * min(aspect, 1)), round(longest / max(aspect, 1))
+    canvas = small.image.resize(size) if small else blank_field(size, why_no_image(sample))
+    boxes, numbers = drawn_boxes(sample, reach=0.0)
+    pixels = (boxes * np.tile(np.array(size) - 1, 2)).tolist()
+
+    def outline(number: int) -> Outline:
+        if number not in sample.offending:
+            return Outline(pixels[number], _BLUE, rim=_BLACK)
+        name = f"{number} {shortened_name(_name(sample, number))}".rstrip()
+        return Outline(pixels[number], _RED, 4, _WHITE, 7, name, ringed=True)
+
+    draw_outlines(canvas, map(outline, numbers), 16)
+    file = io.BytesIO()
+    canvas.save(file, "JPEG", quality=JPEG_QUALITY)
+    return file.getvalue()
 
 
-def extent(boxes: np.ndarray) -> tuple[float, float, float, float]:
-    """The image and all that reaches outside: left, top, right, bottom, normalized."""
-    if not len(boxes):
-        return 0.0, 0.0, 1.0, 1.0
-    x, y = boxes[:, 0::2], boxes[:, 1::2]
-    low = [min(0.0, float(side.min())) for side in (x, y)]
-    high = [max(1.0, float(side.max())) for side in (x, y)]
-    low = [one - _AIR if one < 0 else one for one in low]
-    high = [one + _AIR if one > 1 else one for one in high]
-    return low[0], low[1], high[0], high[1]
+def blank_field(size: tuple[int, int], words: str) -> Image.Image:
+    """What stands for an image that cannot be shown."""
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", size, _GREY)
+    ImageDraw.Draw(image).text(
+        (size[0] / 2, size[1] * 0.92),
+        words,
+        fill=_WHITE,
+        font=font_for(words, max(9, min(20, size[0] // 14))),
+        anchor="mm",
+    )
+    return image
 
 
-def _marks(sample: Sample, boxes: np.ndarray, drawn: list[int], height: float) -> Iterator[Mark]:
-    for number in drawn:
-        # Inverted ones are drawn, too.
-        x1, x2 = sorted(boxes[number, 0::2] * _UNIT)
-        y1, y2 = sorted(boxes[number, 1::2] * height)
-        name = sample.classes[number] if number < len(sample.classes) else ""
-        tiny = max(x2 - x1, y2 - y1) < _TINY * _UNIT
-        offending = number in sample.offending
-        yield Mark(
-            number=number,
-            path=f"M{x1:.1f} {y1:.1f}H{x2:.1f}V{y2:.1f}H{x1:.1f}Z",
-            label=f"object {number}" + (f": {name}" if name else ""),
-            offending=offending,
-            ring=((x1 + x2) / 2, (y1 + y2) / 2) if offending and tiny else None,
-            top=(x1, y1, x2),
-        )
+def draw_outlines(canvas: Image.Image, outlines: Iterable[Outline], letter: int) -> None:
+    """Draw boxes, each a line in the middle of a wider one, and then their names.
+
+    Args:
+        canvas: what to draw into, RGB.
+        outlines: the boxes.
+        letter: height of the names in pixels.
+    """
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(canvas)
+    named = []
+    for one in outlines:
+        left, top, right, bottom = one.box
+        lines = ((one.rim, one.rim_width), (one.colour, one.width))
+        if one.ringed and max(right - left, bottom - top) < _TINY_PIXELS:
+            x, y = (left + right) / 2, (top + bottom) / 2
+            for colour, width in lines:
+                far = _TINY_PIXELS * 1.5 + width / 2
+                draw.ellipse((x - far, y - far, x + far, y + far), outline=colour, width=width)
+        for colour, width in lines:
+            half = width // 2  # Pillow draws an outline inwards
+            around = (left - half, top - half, right + half, bottom + half)
+            draw.rectangle(around, outline=colour, width=width)
+        if one.name:
+            named.append(one)
+    for one in named:
+        _write_name(draw, one, letter, canvas.size)
 
 
-def _tags(
-    sample: Sample,
-    marks: tuple[Mark, ...],
-    letter: float,
-    sides: tuple[float, float, float],
-    most_named: int,
-) -> Iterator[Tag]:
-    """The class of each box above its corner, or within it where there is no room."""
-    left, top, right = sides
-    for mark in marks:
-        name = sample.classes[mark.number] if mark.number < len(sample.classes) else ""
-        if not name or (len(marks) > most_named and not mark.offending):
-            continue
-        x, y, far = mark.top
-        end = x > left + 0.7 * (right - left)
-        inside = y - 1.3 * letter < top
-        yield Tag(
-            number=mark.number,
-            text=shortened_name(name),
-            x=min(far, right - letter / 2) if end else max(x, left + letter / 2),
-            y=y + 1.1 * letter if inside else y - 0.35 * letter,
-            end=end,
-            offending=mark.offending,
-        )
+def _write_name(
+    draw: ImageDraw.ImageDraw, outline: Outline, letter: int, size: tuple[int, int]
+) -> None:
+    """Above its box, or within it where there is no room above."""
+    font = font_for(outline.name, letter)
+    left, top, right, bottom = draw.textbbox((0, 0), outline.name, font=font)
+    wide, high = right - left + 10, bottom - top + 8
+    x = max(0.0, min(outline.box[0] - 3, size[0] - wide))
+    y = outline.box[1] - 3 - high
+    if y < 0:
+        y = max(0.0, min(outline.box[1] + 4, size[1] - high))
+    draw.rectangle((x, y, x + wide, y + high), fill=outline.colour, outline=_WHITE)
+    draw.text((x + 5 - left, y + 4 - top), outline.name, fill=_WHITE, font=font)
+
+
+# Fonts of this machine
+
+_SCRIPTS = (
+    *("Arabic", "Hebrew", "Devanagari", "Bengali", "Tamil", "Telugu", "Thai", "Georgian"),
+    *("Armenian", "Ethiopic", "Khmer", "Lao", "Myanmar", "Sinhala", "Gujarati", "Kannada"),
+)
+_FONTS = (
+    "DejaVuSans.ttf",  # Latin, Greek, Cyrillic, Arabic, and many signs
+    *("NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc", "wqy-microhei.ttc", "wqy-zenhei.ttc"),
+    *("DroidSansFallbackFull.ttf", "Arial Unicode.ttf", "PingFang.ttc", "AppleSDGothicNeo.ttc"),
+    *("segoeui.ttf", "msyh.ttc", "malgun.ttf", "Nirmala.ttf", "LeelawUI.ttf"),  # Windows
+    *(f"NotoSans{script}-Regular.ttf" for script in _SCRIPTS),
+    "unifont.otf",
+)
+"""The first that has all letters of a text is taken, so the usual ones are first."""
+_NO_CHARACTER = "\U0010ffff"
+
+
+def font_for(text: str, size: int) -> Font:
+    """The first font with all letters of a text, of so many pixels.
+
+    Where no font has them it is the first font, which shows boxes in their place
+    (:func:`can_show` says so); where this machine has none of the fonts, Pillow's own.
+    """
+    font = _load(_font_name(text) or _FONTS[0], size) or _load("", size)
+    assert font is not None  # Pillow's own is always there
+    return font
+
+
+def can_show(text: str) -> bool:
+    """Whether one font here has all letters of a text."""
+    return text.isascii() or _font_name(text) is not None
+
+
+def _font_name(text: str) -> str | None:
+    if text.isascii():
+        return _FONTS[0]
+    letters = dict.fromkeys(text)
+    return next((name for name in _FONTS if all(_has(name, one) for one in letters)), None)
+
+
+@cache
+def _load(name: str, size: int) -> Font | None:
+    """A font of this machine, or Pillow's own where no name is given; None if it is absent."""
+    from PIL import ImageFont
+
+    with contextlib.suppress(OSError):
+        return ImageFont.truetype(name, size) if name else ImageFont.load_default(size)
+    return None
+
+
+@cache
+def _has(name: str, letter: str) -> bool:
+    """A letter that a font lacks looks as what is no character at all."""
+    font = _load(name, 16)
+    if font is None or letter.isspace():
+        return font is not None
+    shown, nothing = font.getmask(letter), font.getmask(_NO_CHARACTER)
+    return (shown.size, bytes(shown)) != (nothing.size, bytes(nothing))

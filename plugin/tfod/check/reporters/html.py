@@ -13,11 +13,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.amounts import plural
-from tfod.check.finding import Finding
+from tfod.check.finding import Finding, Severity
 from tfod.check.report import REPORT_VERSION, Report
 from tfod.check.reporters import charts
-from tfod.check.reporters.by_image import by_image
-from tfod.check.reporters.drawing import make_card
+from tfod.check.reporters.drawing import Card, make_card
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.next_steps import next_steps
@@ -40,35 +39,30 @@ if TYPE_CHECKING:
 
 AFTER_HEAD = "<!-- after the head -->"
 """Stands in a body after the verdict; what a page offers to do next may take its place."""
-_OPEN_CARDS = 4
-_OPEN_ROWS = 5
-_MOST_ROWS = 200
-_OPEN_BARS = 25
-_MOST_BARS = 500
-_OPEN_SOURCES = 10
-_MOST_SOURCES = 1000
-_MOST_LINES = 3
-_MOST_IMAGES = 200
+_OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
+_MOST_ROWS, _MOST_BARS, _MOST_SOURCES, _MOST_IMAGES, _MOST_LINES = 200, 500, 1000, 200, 3
 
 
 @dataclass(frozen=True)
-class _Section:
-    """A rule's findings as the page shows them: some at once, more on demand, the rest counted."""
+class _Entry:
+    """An image, or a file where no image is concerned, with what was found in it.
 
-    group: Group
-    open: tuple[Finding, ...]
-    folded: tuple[Finding, ...]
-    rest: str
-    repair: str
+    Attributes:
+        name: what people know it by.
+        where: file, record and byte.
+        lines: of each rule its first finding, its title and how many there are, severest first.
+        card: the image with its boxes; None where it is not shown.
+    """
+
+    name: str
+    where: str
+    lines: Sequence[tuple[Finding, str, int]] = ()
+    card: Card | None = None
 
     @property
-    def shows(self) -> dict[str, bool]:
-        """The columns that are not empty."""
-        names = ("shard", "record", "offset", "item")
-        return {
-            name: any(getattr(one, name) not in (None, "") for one in (*self.open, *self.folded))
-            for name in names
-        }
+    def severity(self) -> Severity | None:
+        """Of the worst; None where nothing was found."""
+        return self.lines[0][0].severity if self.lines else None
 
 
 def render_html(
@@ -89,16 +83,11 @@ def render_html(
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
-    return _render("report.html", report, group_findings(report, rules), samples, on_page=on_page)
+    cards = [make_card(one) for one in samples]
+    return _render("report.html", report, group_findings(report, rules), cards, on_page=on_page)
 
 
-def render_body(
-    report: Report,
-    samples: Sequence[Sample] = (),
-    *,
-    rules: Mapping[str, Rule] | None = None,
-    links: Sequence[str] = (),
-) -> str:
+def render_body(report: Report, samples: Sequence[Sample] = (), links: Sequence[str] = ()) -> str:
     """Write a report as a part of another page, whose ``<h1>`` it brings.
 
     That page needs :func:`report_css`, and from its policy only ``img-src data:`` besides.
@@ -106,14 +95,13 @@ def render_body(
     Args:
         report: the report.
         samples: images to show.
-        rules: see :func:`render_html`.
         links: where larger images of the samples are.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
-    groups = group_findings(report, rules)
-    return _render("body.html", report, groups, samples, links, on_page=True)
+    cards = list(map(make_card, samples, links or [""] * len(samples)))
+    return _render("body.html", report, group_findings(report), cards, on_page=True)
 
 
 def report_css() -> str:
@@ -122,17 +110,10 @@ def report_css() -> str:
 
 
 def _render(
-    name: str,
-    report: Report,
-    groups: Sequence[Group],
-    samples: Sequence[Sample],
-    links: Sequence[str] = (),
-    *,
-    on_page: bool,
+    name: str, report: Report, groups: Sequence[Group], cards: Sequence[Card], *, on_page: bool
 ) -> str:
-    links = links or [""] * len(samples)
-    cards = [make_card(one, link) for one, link in zip(samples, links, strict=True)]
-    found = by_image(report.findings, groups, cards)
+    in_files, images, sound = _entries(report.findings, groups, cards)
+    statistics = report.statistics
     return render_template(
         name,
         report=report,
@@ -142,11 +123,13 @@ def _render(
         decoded=decoded(report),
         next_steps=next_steps(report),
         sections=_sections(groups),
-        files=_folded(found.files, _OPEN_ROWS, _MOST_IMAGES),
-        images=_folded(found.images, _OPEN_CARDS, _MOST_IMAGES),
-        sound=found.sound,
+        files=_folded(in_files, _OPEN_ROWS, _MOST_IMAGES),
+        images=_folded(images, _OPEN_CARDS, _MOST_IMAGES),
+        sound=sound,
         advice=page_advice if on_page else str,
-        charts=_charts(report),
+        charts=charts,
+        classes=_folded(charts.class_bars(statistics), _OPEN_BARS, _MOST_BARS),
+        image_sizes=_folded(charts.size_bars(statistics), _OPEN_ROWS * 2, _MOST_BARS),
         sources=_folded(report.sources, _OPEN_SOURCES, _MOST_SOURCES),
         report_version=REPORT_VERSION,
         most_lines=_MOST_LINES,
@@ -179,39 +162,64 @@ def _templates() -> Environment:
         # Control characters are spelled out wherever a text is written.
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    environment.filters.update(number=_number, size=size, plural=plural, unnamed_key=unnamed_key)
+    environment.filters.update(
+        number="{:,}".format, size=size, plural=plural, unnamed_key=unnamed_key
+    )
     return environment
 
 
-def _sections(groups: Sequence[Group]) -> list[_Section]:
-    repairs = handlings()
-    sections = []
+def _entries(
+    findings: Sequence[Finding], groups: Sequence[Group], cards: Sequence[Card]
+) -> tuple[list[_Entry], list[_Entry], list[_Entry]]:
+    """What concerns no image, images with findings (the severest first), images without any."""
+    titles = {group.code: group.title for group in groups}
+    shown = {(card.sample.place.shard, card.sample.place.record): card for card in cards}
+    gathered: dict[tuple[str, int | None], list[Finding]] = {}
+    for one in findings:
+        gathered.setdefault((one.shard, one.record), []).append(one)
+    in_files, images = [], []
+    for (shard, record), found in gathered.items():
+        by_code: dict[str, list[Finding]] = {}
+        for one in sorted(found, key=lambda one: -one.severity.rank):
+            by_code.setdefault(one.code, []).append(one)
+        lines = [(same[0], titles[code] or same[0].message, len(same))
+                 for code, same in by_code.items()]  # fmt: skip
+        if record is None:
+            in_files.append(_Entry(shard, "", lines))
+        else:
+            name = next((one.item for one in found if one.item), f"record {record}")
+            images.append(_Entry(name, found[0].where, lines, shown.get((shard, record))))
+    in_files.sort(key=lambda one: -one.lines[0][0].severity.rank)
+    images.sort(key=lambda one: (-one.lines[0][0].severity.rank, one.card is None))
+    sound = [
+        _Entry(card.sample.place.item or "", f"{shard}, record {record}", (), card)
+        for (shard, record), card in shown.items()
+        if (shard, record) not in gathered
+    ]
+    return in_files, images, sound
+
+
+def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
+    """A rule's findings: some that are seen at once, more on demand, the rest counted."""
+    repairs, sections = handlings(), []
     for group in groups:
         chosen = group.examples(_OPEN_ROWS)
         others = [one for one in group.findings if not any(one is other for other in chosen)]
-        folded = others[: _MOST_ROWS - len(chosen)]
+        listed = [*chosen, *others[: _MOST_ROWS - len(chosen)]]
         sections.append(
-            _Section(
-                group=group,
-                open=tuple(chosen),
-                folded=tuple(folded),
-                rest=group.rest([*chosen, *folded]),
-                repair=repairs[group.code].sentence if group.code in REPAIRED else "",
-            )
+            {
+                "group": group,
+                "open": chosen,
+                "folded": listed[len(chosen) :],
+                "rest": group.rest(listed),
+                "repair": repairs[group.code].sentence if group.code in REPAIRED else "",
+                "shows": {
+                    name: any(getattr(one, name) not in (None, "") for one in listed)
+                    for name in ("shard", "record", "offset", "item")
+                },
+            }
         )
     return sections
-
-
-def _charts(report: Report) -> dict[str, object]:
-    statistics = report.statistics
-    return {
-        "classes": _folded(charts.classes(statistics), _OPEN_BARS, _MOST_BARS),
-        "image_sizes": _folded(charts.image_sizes(statistics), _OPEN_ROWS * 2, _MOST_BARS),
-        "boxes_in_image": charts.boxes_in_image(statistics),
-        "centres": charts.centres(statistics),
-        "sizes": charts.sizes(statistics),
-        "side": charts.SIDE,
-    }
 
 
 def _folded(things: Sequence[object], first: int, most: int) -> dict[str, object]:
@@ -224,7 +232,3 @@ def _folded(things: Sequence[object], first: int, most: int) -> dict[str, object
         "left": max(0, len(things) - most),
         "total": len(things),
     }
-
-
-def _number(value: int) -> str:
-    return f"{value:,}"

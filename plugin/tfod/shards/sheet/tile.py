@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import colorsys
 import io
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
-from tfod.check.reporters.drawing import FARTHEST, MOST_DRAWN
-from tfod.check.reporters.drawn import Colour
+from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sample_reading import read_name, read_sample
 from tfod.check.samples import Sample, fits_into_memory
@@ -24,7 +26,6 @@ from tfod.detection.image import sniff_format
 from tfod.detection.label_map import LabelMap
 from tfod.errors import RecordError
 from tfod.example.example import Example
-from tfod.shards.sheet.colours import class_colour
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -33,6 +34,9 @@ _CHANNELS = ("channels", "depth", "image/channels")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MASK_OPACITY = 110
 _MOST_LABELS = 6
+_GOLDEN, _FIRST_HUE, _SATURATIONS = 0.6180339887498949, 0.36, (0.78, 0.6, 0.95)
+_LUMINANCE = 0.17
+"""Of a class's colour; white on it has a contrast of 4.8 to 1, WCAG 2.2 asks for 4.5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +127,7 @@ def _notes(sample: Sample) -> Iterator[str]:
     no_number = np.isnan(boxes).any(axis=1)
     with np.errstate(invalid="ignore"):
         inverted = ~no_number & (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
-        far = ~no_number & ((boxes < -FARTHEST) | (boxes > 1 + FARTHEST)).any(axis=1)
+        far = ~no_number & ((boxes < -REACH) | (boxes > 1 + REACH)).any(axis=1)
     drawn = len(boxes) - int(no_number.sum())
     for count, what in (
         (int(no_number.sum()), "not a number, not drawn"),
@@ -214,3 +218,38 @@ def _decoded(mask: PngMask) -> np.ndarray | None:
     except Exception:  # whatever decoders raise on broken bytes
         return None
     return pixels if pixels.ndim == 2 else pixels[..., 0]
+
+
+# A colour for each class, the same in every run, on which white letters can be read
+
+
+def class_colour(name: str, label: int | None) -> Colour:
+    """The colour of a class: by its id, whose neighbours differ most, or by its name."""
+    return _colour(label if label is not None else zlib.crc32(name.encode("utf-8", "replace")))
+
+
+@cache
+def _colour(place: int) -> Colour:
+    # Steps of the golden ratio never come near an earlier hue.
+    hue = (_FIRST_HUE + place * _GOLDEN) % 1
+    saturation = _SATURATIONS[place // 8 % len(_SATURATIONS)]
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        lightness = (low + high) / 2
+        rgb = colorsys.hls_to_rgb(hue, lightness, saturation)
+        low, high = (low, lightness) if _luminance(rgb) > _LUMINANCE else (lightness, high)
+    red, green, blue = (round(255 * part) for part in colorsys.hls_to_rgb(hue, low, saturation))
+    return red, green, blue
+
+
+def _luminance(rgb: tuple[float, float, float]) -> float:
+    """Relative luminance of sRGB, as WCAG defines it."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def spelled(colour: Colour) -> str:
+    """``#d1242f``."""
+    return "#{:02x}{:02x}{:02x}".format(*colour)
