@@ -24,7 +24,7 @@ from tfod.check.report import Report
 from tfod.check.reporters import render_json, render_text
 from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.shards.rearrange.index_file import write_indexes
+from tfod.shards.index import write_indexes
 from tfod.tfrecord.index import split_by_index
 from tfod.tfrecord.writer import write_records
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from tfod.beam import Runner
 from tfod.beam.errors import errors_in_utf8, require_here, require_shared
+from tfod.beam.record_table import cuts
 from tfod.cli.main import main
 from tfod.errors import ShardError, TfodError
-from tfod.shards.rearrange.cuts import cuts
-from tfod.shards.rearrange.reshard import reshard
+from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.output_folder import OutputExistsError
 from tfod.tfrecord.shard_layout import ShardLayout

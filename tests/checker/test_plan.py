@@ -15,7 +15,7 @@ from tfod.check.row_store import RowStore
 from tfod.check.sources import take_inventory
 from tfod.check.tally import Tally
 from tfod.check.work import ShardWork, Work, do_work, number_of, place_of
-from tfod.shards.rearrange.index_file import write_indexes
+from tfod.shards.index import write_indexes
 from tfod.tfrecord.headers import split_shard
 from tfod.tfrecord.writer import write_records
 

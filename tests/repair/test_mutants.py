@@ -14,7 +14,7 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.profiles.file import load_profile
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import INEVITABLE, REPAIRED, Extent, handlings, markdown_tables
+from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
@@ -27,7 +27,6 @@ from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes" / "repair.md"
-HANDLINGS = handlings()
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
 _LEFT_OUT = ("ZIP", "TSK", "FID", "TFR012", "TFR013", "EXA011", "BOX013", "SET006", "SET007")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
@@ -92,11 +91,11 @@ def test_repaired(mutant: Mutant, folder: Path, tmp_path: Path) -> None:
     assert files(source) == before
     left = checked(output, mutant)
     assert Counter(outcome.remaining.counts.by_code) == left
-    assert not left.keys() & {c for c, one in HANDLINGS.items() if one.extent is Extent.WHOLLY}
-    if HANDLINGS[mutant.code].extent is Extent.PARTLY and mutant.fires:
+    assert not left.keys() & REPAIRED_WHOLLY.keys()
+    if mutant.code in REPAIRED_PARTLY and mutant.fires:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
         assert (mutant.code in outcome.tally.by_code) != (mutant.name in UNCERTAIN)
-    if mutant.fires and HANDLINGS[mutant.code].extent is Extent.NOT and mutant.code != "IMG003":
+    if mutant.fires and mutant.code not in REPAIRS and mutant.code != "IMG003":
         assert mutant.code in left  # repair does not decode
     assert Counter(one["code"] for one in changes) == outcome.tally.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
@@ -164,18 +163,21 @@ def values(example: Example, key: str) -> list[Any]:
     return found
 
 
-def test_every_rule_is_in_the_table_once_and_on_the_page() -> None:
-    assert list(HANDLINGS) == list(all_rules())
-    assert {code for code, one in HANDLINGS.items() if one.extent is not Extent.NOT} == REPAIRED
+def test_every_rule_is_on_the_page_once() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert markdown_tables() in page, markdown_tables()
-    for code, one in HANDLINGS.items():
-        assert one.sentence.endswith(".") and "\n" not in one.sentence
-        rows = [line for line in page.splitlines() if line.startswith(f"| {code} ")]
-        assert len(rows) == (0 if code[:3] in _LEFT_OUT else 1)
+    parts = [page.partition(head)[2].partition("\n#")[0] for head in
+             ("### Repaired\n", "### Where it is certain\n", "### Left to a person\n")]  # fmt: skip
+    listed = [part.splitlines() for part in parts]
+    for code, rule in all_rules().items():
+        sentences = (REPAIRED_WHOLLY.get(code), REPAIRED_PARTLY.get(code))
+        for sentence, lines in zip(sentences, listed, strict=False):
+            row = f"| {code} | {rule.title} | {sentence} |"
+            assert (row in lines) == (sentence is not None), row
+        left = [line for line in listed[2] if line.startswith((f"| {code} |", f"| {code[:3]} |"))]
+        assert len(left) == (code not in REPAIRS), code
 
 
 def test_what_the_table_says_is_repaired_has_somebody_who_does_it() -> None:
     elsewhere = {*INEVITABLE, "TFR009", "EXA001", "IMG010", "NAM002", "LAB001", "LAB015",
                  "BOX012", "BOX013"}  # fmt: skip
-    assert {code for code, _ in all_menders()} | elsewhere == REPAIRED
+    assert {code for code, _ in all_menders()} | elsewhere == REPAIRS.keys()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.repairs import REPAIRED
+from tfod.check.rules.repairs import REPAIRS
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detection_encoder import encode_detection
@@ -56,7 +56,7 @@ FLAT = (0.5, 0.5, 0.5, 0.75)
 def mended(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list[str]]:
     """A record after its repair, and the codes of what was done."""
     draft = Draft(Example.from_bytes(payload), TF, label_map)
-    changes = mend(draft, REPAIRED)
+    changes = mend(draft, frozenset(REPAIRS))
     return draft.payload(), [one.code for one in changes]
 
 
@@ -229,7 +229,7 @@ def test_the_area_of_another_profile_goes_with_its_object() -> None:
     field_mapping = replace(TF.field_mapping, area="pixels", annotation_id="number")
     before = with_features([BAD, CAT_BOX], {"pixels": [1.0, 2.0], "number": [7, 8]})
     draft = Draft(Example.from_bytes(before), replace(TF, field_mapping=field_mapping), MAP)
-    assert [one.code for one in mend(draft, REPAIRED)] == ["BOX002"]
+    assert [one.code for one in mend(draft, frozenset(REPAIRS))] == ["BOX002"]
     after = Example.from_bytes(draft.payload())
     assert after.floats("pixels").tolist() == [2.0] and after.ints("number") == [8]
 
@@ -401,7 +401,7 @@ def test_masks_of_numbers_that_fit_the_image_alone_do_not_hold_its_size() -> Non
 def test_a_required_feature_is_never_removed() -> None:
     empty = rewrite_example(Example.from_bytes(record()), {keys.FILENAME: b"\x0a\x00"})
     draft = Draft(Example.from_bytes(empty), READY["cvat"], MAP)
-    assert mend(draft, REPAIRED) == [] and draft.payload() == empty
+    assert mend(draft, frozenset(REPAIRS)) == [] and draft.payload() == empty
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
-from tfod.check.rules.repairs import Extent, handlings
+from tfod.check.rules.repairs import REPAIRED_WHOLLY
 from tfod.shards.repair import Options, repair
 from tfod.tfrecord.records import read_records
 
@@ -22,7 +22,7 @@ RESULT = (*SOUND[:3], record("d.jpg"))
 PLAIN = shard(*SOUND)
 PACKED = gzip.compress(PLAIN, mtime=0)
 TF = Options(READY["tf_detection_api"], max_dropped=1.0)
-WHOLLY = {code for code, one in handlings().items() if one.extent is Extent.WHOLLY}
+WHOLLY = REPAIRED_WHOLLY.keys()
 
 
 @settings(max_examples=60)

@@ -177,7 +177,7 @@ def test_memory_is_flat(large: Path, tmp_path: Path) -> None:
     """15 MB of records; what the process takes besides its modules is a few buffers."""
     code = (
         "import resource, sys; from tfod.cli.main import main\n"
-        "from tfod.shards.rearrange.reshard import reshard\n"
+        "from tfod.shards.reshard import reshard\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"main(['reshard', {str(large)!r}, '-o', {str(tmp_path)!r}, *sys.argv[1:]])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

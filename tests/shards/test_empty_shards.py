@@ -9,11 +9,11 @@ import pytest
 import tfod
 from tfod.cli.main import main
 from tfod.errors import ShardError
-from tfod.shards.rearrange.index_file import write_indexes
-from tfod.shards.rearrange.merge import merge
-from tfod.shards.rearrange.reshard import reshard
-from tfod.shards.rearrange.split import split
+from tfod.shards.index import write_indexes
+from tfod.shards.merge import merge
 from tfod.shards.repair import repair
+from tfod.shards.reshard import reshard
+from tfod.shards.split import split
 from tfod.tfrecord.shards import find_shards
 from tfod.training.training_input import shards_to_read
 

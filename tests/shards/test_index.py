@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.shards.rearrange.index_file import write_indexes
+from tfod.shards.index import write_indexes
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.headers import ShardPart, split_shard
 from tfod.tfrecord.index import split_by_index

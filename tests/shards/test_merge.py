@@ -17,7 +17,7 @@ from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, read_labe
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
 from tfod.example.rewrite import rewrite_example
-from tfod.shards.rearrange.merge import Merged, merge
+from tfod.shards.merge import Merged, merge
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import write_records
 

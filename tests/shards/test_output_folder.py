@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tfod.cli.main import main
-from tfod.shards.rearrange.reshard import reshard
+from tfod.shards.reshard import reshard
 from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder
 from tfod.tfrecord.publishing import JOURNAL, InterruptedWriteError, WriteError, recover
 from tfod.tfrecord.shard_layout import ShardLayout

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.shards.rearrange.reshard import reshard
+from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfod import read_detections
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
-from tfod.shards.rearrange.reshard import reshard
-from tfod.shards.rearrange.split import parse_parts, split
-from tfod.shards.rearrange.stratification import LabelCounts, stratify
+from tfod.shards.reshard import reshard
+from tfod.shards.split import parse_parts, split
+from tfod.shards.stratification import LabelCounts, stratify
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.writer import write_records
 
@@ -198,7 +198,7 @@ def test_a_shard_that_changes_meanwhile_is_noticed(
 ) -> None:
     records = [encode(record(n, "x")) for n in range(6)]
     write_records(tmp_path / "in", "s", records)
-    from tfod.shards.rearrange import split as splitting
+    from tfod.shards import split as splitting
 
     def deal(*arguments: Any) -> list[int]:
         write_records(tmp_path / "in", "s", records[:count])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfod.check.plan import Plan
     from tfod.shards.create.output import MadeSet, PlannedSet
     from tfod.shards.create.tally import Tally
-    from tfod.shards.rearrange.reshard import CopiedSubset, Subset
+    from tfod.shards.reshard import CopiedSubset, Subset
 
 __all__ = ["Runner", "run_pipeline"]
 

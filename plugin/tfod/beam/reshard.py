@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfod.beam.errors import errors_in_utf8, require_here, require_shared
+from tfod.beam.record_table import Cut, RecordTable, Surveyed, cuts, survey
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.errors import TfodError
-from tfod.shards.rearrange.cuts import Cut, cuts
-from tfod.shards.rearrange.record_table import RecordTable, Surveyed, survey
-from tfod.shards.rearrange.reshard import CopiedSubset, Subset
+from tfod.shards.reshard import CopiedSubset, Subset
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import AtomicFile, RecordWriter
 
@@ -141,7 +140,7 @@ def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_
     order = None
     sizes = table.sizes()
     if subset.shuffle is not None:
-        # As tfod.shards.rearrange.reshard has it.
+        # As tfod.shards.reshard has it.
         numbers = np.random.RandomState(subset.shuffle).permutation(table.records)
         order = f"{prefix}-order.npy"
         np.save(order, numbers.astype(np.int64))

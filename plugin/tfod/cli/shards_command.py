@@ -165,7 +165,7 @@ def _layout(options: argparse.Namespace) -> ShardLayout:
 
 
 def _reshard(options: argparse.Namespace) -> int:
-    from tfod.shards.rearrange.reshard import reshard
+    from tfod.shards.reshard import reshard
 
     done = reshard(
         [*options.sources, *options.more],
@@ -183,7 +183,7 @@ def _reshard(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from tfod.shards.rearrange.merge import merge
+    from tfod.shards.merge import merge
 
     done = merge(
         [*options.sources, *options.more],
@@ -216,7 +216,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _split(options: argparse.Namespace) -> int:
-    from tfod.shards.rearrange.split import parse_parts, split
+    from tfod.shards.split import parse_parts, split
 
     sources, parts = _sources_and_parts([*options.sources, *options.more])
     done = split(
@@ -253,7 +253,7 @@ def _sources_and_parts(arguments: Sequence[str]) -> tuple[Sequence[str], Sequenc
 
 
 def _index(options: argparse.Namespace) -> int:
-    from tfod.shards.rearrange.index_file import write_indexes
+    from tfod.shards.index import write_indexes
 
     for path, count in write_indexes(
         [*options.sources, *options.more], options.output, overwrite=options.overwrite

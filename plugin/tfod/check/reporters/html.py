@@ -30,7 +30,7 @@ from tfod.check.reporters.wording import (
     unnamed_key,
 )
 from tfod.check.rules.registry import Rule
-from tfod.check.rules.repairs import REPAIRED, handlings
+from tfod.check.rules.repairs import REPAIRS
 from tfod.check.samples import Sample
 from tfod.errors import TfodError, how_to_install
 
@@ -201,7 +201,7 @@ def _entries(
 
 def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
     """A rule's findings: some that are seen at once, more on demand, the rest counted."""
-    repairs, sections = handlings(), []
+    sections = []
     for group in groups:
         chosen = group.examples(_OPEN_ROWS)
         others = [one for one in group.findings if not any(one is other for other in chosen)]
@@ -212,7 +212,7 @@ def _sections(groups: Sequence[Group]) -> list[dict[str, object]]:
                 "open": chosen,
                 "folded": listed[len(chosen) :],
                 "rest": group.rest(listed),
-                "repair": repairs[group.code].sentence if group.code in REPAIRED else "",
+                "repair": REPAIRS.get(group.code, ""),
                 "shows": {
                     name: any(getattr(one, name) not in (None, "") for one in listed)
                     for name in ("shard", "record", "offset", "item")

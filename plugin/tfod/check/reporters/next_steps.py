@@ -14,7 +14,7 @@ from tfod.check.finding import Severity
 from tfod.check.receivers import ANY, CVAT
 from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
-from tfod.check.rules.repairs import MAX_DROPPED, REPAIRED
+from tfod.check.rules.repairs import MAX_DROPPED, REPAIRS
 
 _MOST_STEPS = 3
 _OPTION = re.compile(r"--(?:pixel-)?columns=[a-z=,]*[a-z]")
@@ -66,7 +66,7 @@ def _after_invalid(report: Report) -> Iterator[Step]:
         yield one.step(number, len(repairs))
     counts = {code: report.counts.by_code.get(code, 0) for code in codes}
     repaired = sum(sum(one.repaired.values()) for one in repairs)
-    told = sum(counts[code] for code in of_files if code not in REPAIRED)
+    told = sum(counts[code] for code in of_files if code not in REPAIRS)
     if not is_one and repaired + told < sum(counts.values()):
         which = "the others" if repaired or of_files else "these"
         yield Step(
@@ -136,7 +136,7 @@ def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
     """What can be repaired: for each dataset, or where it is not a folder, each of its files."""
     for dataset in report.datasets:
         sources = {name: _counts(report, name, failing) for name in dataset.sources}
-        hit = [name for name, counts in sources.items() if counts.keys() & REPAIRED]
+        hit = [name for name, counts in sources.items() if counts.keys() & REPAIRS]
         together = len(hit) > 1 and all(_is_in(dataset.name, name) for name in hit)
         options = _columns(report, dataset, hit) if "BOX013" in failing else None
         whole = sum((sources[name] for name in hit), Counter[str]())
@@ -146,7 +146,7 @@ def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
                 if options:
                     yield _Repair(name, sum(counts.values()), counts, options)
                 continue
-            repaired = {code: count for code, count in counts.items() if code in REPAIRED}
+            repaired = {code: count for code, count in counts.items() if code in REPAIRS}
             inverted = _has_many_inverted(report, dataset, name if not together else "")
             if inverted:
                 repaired.pop("BOX006", None)

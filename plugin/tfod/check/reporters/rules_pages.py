@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from tfod.check.profiles.profile import READY, Policy
 from tfod.check.receivers import RECEIVERS
 from tfod.check.rules.registry import FAMILIES, Rule
-from tfod.check.rules.repairs import REPAIRED, handlings
+from tfod.check.rules.repairs import REPAIRS
 
 WIDTH = 80
 _REPAIR = "tfod repair:"
@@ -40,8 +40,8 @@ def full_text(rule: Rule) -> str:
     """All that is told about a rule, in 80 columns."""
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
     parts = [("Why", rule.why), ("Fix", rule.fix), ("Source", rule.source)]
-    if rule.code in REPAIRED:
-        parts.insert(2, ("Repair", f"{_REPAIR} {handlings()[rule.code].sentence}"))
+    if rule.code in REPAIRS:
+        parts.insert(2, ("Repair", f"{_REPAIR} {REPAIRS[rule.code]}"))
     if changes := profile_changes(rule):
         parts.append(("Profiles", ", ".join(f"{said} in {name}" for name, said in changes)))
     if changes := receiver_changes(rule):
@@ -115,8 +115,8 @@ def _family_page(family: str, rules: list[Rule]) -> str:
         lines.append(f"**{_markdown(rule.title)}** ({rule.severity.value})")
         lines.append(_markdown(rule.why))
         lines.append(f"What to do: {_markdown(rule.fix)}")
-        if rule.code in REPAIRED:
-            lines.append(f"`{_REPAIR[:-1]}`: {_markdown(handlings()[rule.code].sentence)}")
+        if rule.code in REPAIRS:
+            lines.append(f"`{_REPAIR[:-1]}`: {_markdown(REPAIRS[rule.code])}")
         if changes := profile_changes(rule):
             listed = ", ".join(f"{said} in `{name}`" for name, said in changes)
             lines.append(f"Profiles: {listed}.")

@@ -27,7 +27,7 @@ from tfod.check.row_blocks import RowBlock, RowCollector
 from tfod.check.row_store import RowStore, scratch_folder
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRED
+from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sampling import profile_of
 from tfod.check.shard_walk import WalkedShard, walk_shards
 from tfod.check.sources import Inventory, take_inventory
@@ -84,7 +84,7 @@ class Options:
         for rule in all_rules().values():
             names = {rule.code, rule.family}
             asked = self.only is None or names & self.only
-            if rule.code in REPAIRED and asked and not names & self.skip:
+            if rule.code in REPAIRS and asked and not names & self.skip:
                 found |= {rule.code} if policy.severity(rule) is not None else set()
         return frozenset(found)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import functools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.records import RecordBatch, read_record_batches, shard_compression
 from tfod.tfrecord.remote import folder_of
 from tfod.tfrecord.shards import ShardSet
+from tfod.tfrecord.writer import AtomicFile
 
 if TYPE_CHECKING:
     from tfod.example.columns import ExampleBatch
@@ -118,3 +121,29 @@ def _some(missing: Sequence[str]) -> str:
     if len(missing) == 1:
         return f"{missing[0]} is"
     return f"{len(missing):,} shards ({missing[0]}, …) are"
+
+
+def unpack(shard: str, place: str) -> array.array[int]:
+    """Write the plain records of a shard to a file; return their bounds."""
+    bounds = array.array("q", [0])
+    file = AtomicFile(*os.path.split(place))
+    try:
+        for batch in sound_batches(shard):
+            first, last = batch.framed_spans[[0, -1]].tolist()
+            file.write(memoryview(batch.buffer)[first[0] : sum(last)])
+            bounds.frombytes((batch.offsets + batch.framed_spans[:, 1]).tobytes())
+        file.publish(os.path.basename(place))
+    finally:
+        file.discard()
+    return bounds
+
+
+def raise_damage(shard: str) -> None:
+    """Raise what the careful walk through a shard says of it.
+
+    Raises:
+        ShardError: always.
+    """
+    for _ in sound_batches(shard):
+        pass
+    raise ShardError("was changed while it was read", shard=shard, fix="try again")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfod.errors import ShardError
-from tfod.shards.rearrange.sound_shards import compression_of, sound_batches
+from tfod.shards.inputs import compression_of, sound_batches
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.index import INDEX_EXTENSION
 from tfod.tfrecord.output_folder import OutputExistsError

@@ -15,15 +15,14 @@ from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.columns import ExampleBatch
-from tfod.shards.rearrange.equal_values import EqualValues
-from tfod.shards.rearrange.record_classes import RecordErrors, bytes_of, named_classes
-from tfod.shards.rearrange.sound_shards import (
+from tfod.shards.inputs import (
     missing_shards,
     one_label_map,
     sound_batches,
     sound_examples,
 )
-from tfod.shards.rearrange.stratification import LabelCounts, stratify
+from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of, named_classes
+from tfod.shards.stratification import LabelCounts, stratify
 from tfod.tfrecord.label_files import LABELS_FILE
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.tfrecord.remote import name_of

@@ -15,10 +15,9 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
-from tfod.shards.rearrange.equal_values import EqualValues
-from tfod.shards.rearrange.merged_classes import MergedClasses
-from tfod.shards.rearrange.record_classes import RecordErrors, bytes_of
-from tfod.shards.rearrange.sound_shards import missing_shards, sound_examples
+from tfod.shards.inputs import missing_shards, sound_examples
+from tfod.shards.merged_classes import MergedClasses
+from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of
 from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.shard_sources import find_all_shards

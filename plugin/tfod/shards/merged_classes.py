@@ -14,13 +14,13 @@ from tfod.errors import LabelMapError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import int64_feature
 from tfod.example.wire import Kind
-from tfod.shards.rearrange.record_classes import (
+from tfod.shards.inputs import several_label_maps
+from tfod.shards.record_classes import (
     CLASS_KEYS,
     RecordErrors,
     column_of,
     named_classes,
 )
-from tfod.shards.rearrange.sound_shards import several_label_maps
 from tfod.tfrecord.label_files import LabelMapFinder
 
 _AS_IT_WAS = -(1 << 62)  # no label map has this id

@@ -1,4 +1,5 @@
-"""Where each record of many shards is, so that any process may fetch any of them.
+"""Where each record of many shards is, so that any process may fetch any of them, and which go
+into which new shard.
 
 Plain shards stay where they are. Others (compressed ones, those in a zip, remote ones) are unpacked
 into the work folder first, since nobody can jump to a record of them.
@@ -9,17 +10,17 @@ from __future__ import annotations
 import array
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.errors import ShardError
-from tfod.shards.rearrange.sound_shards import compression_of, sound_batches
+from tfod.shards.inputs import compression_of, raise_damage, sound_batches, unpack
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.headers import split_shard
 from tfod.tfrecord.opening import read_at
 from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import AtomicFile
 
 _HEADER, _FOOTER = 12, 4
@@ -79,35 +80,9 @@ def _bounds(shard: str) -> array.array[int]:
         return bounds
     for one in split_shard(shard, 1):
         if one.records != 1:
-            say_what_is_wrong(shard)
+            raise_damage(shard)
         bounds.append(one.stop)
     return bounds
-
-
-def unpack(shard: str, place: str) -> array.array[int]:
-    """Write the plain records of a shard to a file; return their bounds."""
-    bounds = array.array("q", [0])
-    file = AtomicFile(*os.path.split(place))
-    try:
-        for batch in sound_batches(shard):
-            first, last = batch.framed_spans[[0, -1]].tolist()
-            file.write(memoryview(batch.buffer)[first[0] : sum(last)])
-            bounds.frombytes((batch.offsets + batch.framed_spans[:, 1]).tobytes())
-        file.publish(os.path.basename(place))
-    finally:
-        file.discard()
-    return bounds
-
-
-def say_what_is_wrong(shard: str) -> None:
-    """Raise what the careful walk through a shard says of it.
-
-    Raises:
-        ShardError: always.
-    """
-    for _ in sound_batches(shard):
-        pass
-    raise ShardError("was changed while it was read", shard=shard, fix="try again")
 
 
 def _bounds_file(number: int) -> str:
@@ -172,7 +147,7 @@ class RecordTable:
                 payload = framed[_HEADER:-_FOOTER]
                 stored = int.from_bytes(framed[-_FOOTER:], "little")
                 if masked_crc32c(payload) != stored or _length(framed) != len(payload):
-                    say_what_is_wrong(self._shards[shard].shard)
+                    raise_damage(self._shards[shard].shard)
                 yield framed
 
     def _rows(self) -> np.ndarray:
@@ -204,7 +179,7 @@ class _OpenFiles:
         one = self._shards[number]
         handle = self._handles[number] = os.open(one.place, os.O_RDONLY | _BINARY)
         if os.fstat(handle).st_size != one.bytes:
-            say_what_is_wrong(one.shard)
+            raise_damage(one.shard)
         if len(self._handles) > _MOST_OPEN:
             os.close(self._handles.popitem(last=False)[1])
         return handle
@@ -212,3 +187,48 @@ class _OpenFiles:
 
 def _length(framed: bytes) -> int:
     return int.from_bytes(framed[:8], "little")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The records of one shard: every ``step``-th place from ``start`` up to ``stop``."""
+
+    start: int
+    stop: int
+    step: int = 1
+
+
+def cuts(layout: ShardLayout, records: int, sizes: Iterable[np.ndarray]) -> Sequence[Cut]:
+    """The shards of a subset, as :class:`~tfod.tfrecord.writer.ShardSetWriter` makes them.
+
+    Args:
+        layout: a number of shards, or their size.
+        records: how many there are.
+        sizes: the bytes of each with header and footer, in the order in which they are written, in
+            blocks; only looked at for shards of a size.
+    """
+    if layout.shard_size is None:
+        turns = max(1, min(layout.num_shards or 1, records))
+        return [Cut(first, records, turns) for first in range(turns)]
+    starts = [0, *_starts(sizes, layout.shard_size)]
+    return [Cut(*span) for span in zip(starts, [*starts[1:], records], strict=True)]
+
+
+def _starts(sizes: Iterable[np.ndarray], most: int) -> Iterable[int]:
+    """The places at which another shard begins, which would be larger than ``most`` otherwise."""
+    place = filled = 0
+    for block in sizes:
+        ends = np.cumsum(block)
+        taken = before = 0
+        while taken < len(block):
+            fitting = int(np.searchsorted(ends, before + most - filled, side="right"))
+            if fitting == taken and not filled:
+                fitting += 1  # larger than a shard: it gets one of its own
+            if fitting < len(block):
+                yield place + fitting
+                filled = 0
+            else:
+                filled += int(ends[-1]) - before
+            taken = fitting
+            before = int(ends[taken - 1]) if taken else 0
+        place += len(block)

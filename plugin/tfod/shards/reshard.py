@@ -11,13 +11,13 @@ from typing import Protocol
 
 import numpy as np
 
-from tfod.shards.rearrange.record_table import unpack
-from tfod.shards.rearrange.sound_shards import (
+from tfod.shards.inputs import (
     compression_of,
     missing_shards,
     naming_repair,
     one_label_map,
     sound_batches,
+    unpack,
 )
 from tfod.tfrecord.finished_shards import WorkFolder
 from tfod.tfrecord.output_folder import OutputFolder

@@ -1,1 +1,0 @@
-"""The daily chores of shards: other numbers of them, one label map, parts, an index."""
