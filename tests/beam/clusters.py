@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.commands import wait_until
+
 _REPOSITORY = Path(__file__).parents[2]
-_SECONDS_TO_START = 60
 
 
 @contextlib.contextmanager
@@ -101,14 +101,6 @@ def _parent(pid: int) -> int:
         # Behind the name, which may hold anything: state, parent.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait for something that comes; fails when it does not."""
-    end = time.monotonic() + _SECONDS_TO_START
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
 
 
 def free_port() -> int:

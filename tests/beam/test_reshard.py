@@ -25,8 +25,9 @@ from tfod.tfrecord.output_folder import OutputExistsError
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import write_records
 
-from tests.beam.clusters import children_of, command_of, wait_until
+from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct
+from tests.commands import wait_until
 from tests.shards.shards import files_in
 
 TWO_WORKERS = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]

@@ -22,8 +22,9 @@ from tfod.beam.runners import make_runner
 from tfod.errors import TfodError
 
 from tests.beam import steps
-from tests.beam.clusters import children_of, command_of, free_port, wait_until
+from tests.beam.clusters import children_of, command_of, free_port
 from tests.beam.conftest import direct
+from tests.commands import wait_until
 
 SUMS = [("remainder 0", 4, 18), ("remainder 1", 3, 12), ("remainder 2", 3, 15)]
 

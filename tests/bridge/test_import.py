@@ -20,6 +20,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.bridge.conftest import Ran, Run, jpeg, shape
 from tests.bridge.stub_server import PASSWORD, USER, Fault, StubServer
+from tests.commands import TIMEOUT
 from tests.conftest import encode, image, objects
 
 pytest.importorskip("cvat_sdk")
@@ -492,7 +493,7 @@ class TestInterrupted:
         def interrupt() -> None:
             processes[0].send_signal(signal.SIGINT)
             # Its answer would otherwise be there before the signal.
-            processes[0].wait(30)
+            processes[0].wait(TIMEOUT)
 
         stub.faults = [Fault(method, pattern, cut_before=True, call=interrupt)]
         command = ["cvat", "import", "task", "1", str(make_zip(record()))]
@@ -507,7 +508,7 @@ class TestInterrupted:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         processes.append(process)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 130
         assert says in err
         assert "Traceback" not in err

@@ -25,6 +25,7 @@ from tfod.check.finding import Severity
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import TIMEOUT
 from tests.conftest import encode, image, objects
 
 Check = Callable[..., tuple[int, str, str]]
@@ -376,7 +377,7 @@ def test_interrupt(tmp_path: Path) -> None:
     while process.poll() is None and len(children.read_text().split()) < 3:
         time.sleep(0.05)  # until both workers, and the tracker of their resources, are there
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, err, out) == (130, "tfod: interrupted\n", "")
 
 
@@ -415,7 +416,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path: Path, number: int) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
     assert list(temporary.iterdir()) == []
 
@@ -450,7 +451,7 @@ def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
     with contextlib.suppress(OSError):
         while part := os.read(parent, 65536):
             parts.append(part)
-    process.wait(30)
+    process.wait(TIMEOUT)
     os.close(parent)
     return b"".join(parts)
 

@@ -16,6 +16,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detection_encoder import encode_detection
 from tfod.tfrecord.writer import ShardSetWriter
 
+from tests.commands import TIMEOUT
 from tests.create.conftest import VOC, Run, by_filename
 from tests.renames import at_rename, fail
 
@@ -97,7 +98,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         [sys.executable, "-c", FULL, "create", *map(str, PASCAL), "--output_path", str(out)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
     )
     assert ran.returncode == 2 and ran.stderr.count("\n") == 1
     assert "cannot be written (File too large)" in ran.stderr
@@ -127,7 +128,7 @@ def test_interrupted(voc: Path, tmp_path: Path) -> None:
         time.sleep(0.01)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130 and said == "tfod: interrupted\n"
     assert not out.exists()
 
@@ -206,4 +207,4 @@ def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
         "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
         "assert not heavy & sys.modules.keys(), sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT)

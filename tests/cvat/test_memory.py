@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import TIMEOUT
 from tests.cvat.test_registration import SERVERS, python_path
 
 FRAMES, SIZE = 2000, 50_000
@@ -65,7 +66,7 @@ def test_an_export_holds_one_image_at_a_time(tmp_path: Path, double: str) -> Non
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

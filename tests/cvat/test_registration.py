@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import TIMEOUT
 from tests.cvat.conftest import DOUBLE
 
 SERVERS = ["2.15"] if metadata.version("datumaro").startswith("0.") else ["2.15", "2.73"]
@@ -50,7 +51,7 @@ def run(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, s
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -205,7 +206,7 @@ def test_nonsense_as_base_settings_is_named() -> None:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode != 0

@@ -11,6 +11,8 @@ import pytest
 from datumaro.components.environment import Environment
 from tfod.datumaro import activation
 
+from tests.commands import TIMEOUT
+
 PLUGIN = Path(__file__).parents[2] / "plugin"
 
 
@@ -20,7 +22,7 @@ def python(code: str, *flags: str, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

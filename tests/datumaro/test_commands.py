@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from datumaro.components.dataset import Dataset
 
+from tests.commands import TIMEOUT
 from tests.conftest import image, objects
 from tests.datumaro.conftest import content
 
@@ -38,7 +39,7 @@ def run(*command: str, folder: Path, code: int = 0) -> str:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=300,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == code, done.stdout

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tfod.tfrecord.remote import PATIENCE, set_patience
 
+from tests.commands import TIMEOUT
 from tests.conftest import require
 from tests.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server
 
@@ -127,7 +128,7 @@ def threads_end() -> Iterator[Callable[[], None]]:
     before = set(threading.enumerate())
 
     def wait() -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + TIMEOUT
         while left := [
             one
             for one in threading.enumerate()

@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.commands import TIMEOUT
 from tests.conftest import free_port
 
 NAMES_OF_A_PAGE = 20
@@ -55,7 +56,7 @@ class S3Server:
         return f"http://127.0.0.1:{self.port}"
 
     def wait(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + TIMEOUT
         while True:
             assert self.process.poll() is None, "moto's server has ended"
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):

@@ -19,6 +19,7 @@ from tfod.check.sources import take_inventory
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import TIMEOUT
 from tests.conftest import encode, frame, image, objects
 from tests.remote.conftest import Bucket
 from tests.remote.servers import Web
@@ -83,7 +84,7 @@ def apart(bucket: Bucket) -> Run:
             env=bucket.environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=TIMEOUT,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

@@ -24,6 +24,7 @@ from tfod.tfrecord.records import read_record_batches, read_records
 from tfod.tfrecord.remote import list_remote, set_patience
 from tfod.tfrecord.remote_stream import RemoteReadError, RemoteStream
 
+from tests.commands import TIMEOUT
 from tests.conftest import encode, frame, image
 from tests.remote.conftest import Bucket, bucket_on
 from tests.remote.servers import NAMES_OF_A_PAGE, Proxy, Web, s3_server
@@ -254,9 +255,9 @@ def test_other_processes_read_too(bucket: Bucket, method: str) -> None:
     child = context.Process(target=_digest, args=(url, bucket.proxy.url, answers))
     child.start()
     try:
-        assert answers.get(timeout=60) == hashlib.sha256(data).hexdigest()
+        assert answers.get(timeout=TIMEOUT) == hashlib.sha256(data).hexdigest()
     finally:
-        child.join(30)
+        child.join(TIMEOUT)
         child.kill()
 
 
@@ -311,18 +312,18 @@ def stuck(bucket: Bucket) -> Iterator[Any]:
 
 
 def test_a_process_ends_though_a_thread_is_stuck(stuck: Any) -> None:
-    out, errors = stuck(5.0).communicate(timeout=60)  # the first answer has to come in time
+    out, errors = stuck(5.0).communicate(timeout=TIMEOUT)  # the first answer has to come in time
     assert "no byte came for 5 s" in out and errors == ""
 
 
 def test_ctrl_c_is_heard_while_a_server_is_silent(bucket: Bucket, stuck: Any) -> None:
     process = stuck(600)
-    end = time.monotonic() + 30
+    end = time.monotonic() + TIMEOUT
     while bucket.line.sent < 2 * MIB:
         assert time.monotonic() < end
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
@@ -345,13 +346,13 @@ def test_a_check_by_several_ends_while_a_server_is_silent(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + TIMEOUT
         while bucket.line.sent < 12 * MIB:
             assert time.monotonic() < end
             time.sleep(0.05)
         time.sleep(1.5)  # until all that came is examined
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=TIMEOUT)
         assert process.returncode == 128 + number
     finally:
         process.kill()

@@ -20,6 +20,7 @@ from tfod.cli.main import main
 from tfod.shards.repair import repair
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import TIMEOUT
 from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, png, record, shard, with_boxes
 
 BAD_SUM = record(sha256="x")
@@ -297,7 +298,7 @@ def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
 
     process = start([str(source), "-o", str(tmp_path / "out" / "deep")], preexec_fn=limit)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 2 and "cannot be written (File too large)" in said
     assert said.count("\n") == 1
     assert files(source) == before and os.listdir(tmp_path) == ["in"]
@@ -321,7 +322,7 @@ def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     process = start(arguments, preexec_fn=limit)
-    said, err = process.communicate(timeout=60)
+    said, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, said, err.count("\n")) == (2, "", 1)
     assert "tfod-repair-report: cannot be written (File too large)" in err
     assert os.listdir(tmp_path) == ["in"]

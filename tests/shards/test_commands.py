@@ -15,6 +15,7 @@ import pytest
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
+from tests.commands import TIMEOUT
 from tests.conftest import encode, image, objects
 from tests.shards.shards import files_in, payloads
 
@@ -143,7 +144,7 @@ def test_stopped_in_the_middle_it_leaves_what_was_there(
     while process.poll() is None and not _written_aside(tmp_path):
         time.sleep(0.002)
     process.send_signal(number)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=TIMEOUT)
     assert process.returncode == code, error
     assert error == ("tfod: interrupted\n" if number == signal.SIGINT else "")
     assert files_in(tmp_path) == before

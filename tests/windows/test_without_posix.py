@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import TIMEOUT
 from tests.mutants.sound import LABEL_MAP, png, record, shard
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environment,
-        timeout=300,
+        timeout=TIMEOUT,
     )  # fmt: skip
 
 
