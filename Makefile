@@ -2,14 +2,23 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-PIP = -m pip install --quiet --disable-pip-version-check
+# Without bytecode, which is written for what is used when it is used.
+PIP = -m pip install --quiet --disable-pip-version-check --no-compile
+# NOT_SLOW= runs the slow tests, too.
+NOT_SLOW = -m "not slow"
+PYTEST = -m pytest -q --durations=15 $(NOT_SLOW)
 # What an installation is made from: newer ones make it anew.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-STAGES = check fuzz-kernel test-new test-others
+# The other Pythons from 3.10 to 3.13; the oldest is that of test-lowest.
+PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13)
+PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 
-.PHONY: serve demo test check fuzz-kernel test-new test-others test-cvat-2.15 test-old coverage test-lowest \
-	test-pythons test-spark benchmarks docs clean
+STAGES = environments check test-new test-others
+
+.PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 coverage \
+	test-lowest test-spark benchmarks docs clean
+.PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
 	$(BIN)/tfod serve
@@ -26,8 +35,20 @@ test:
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi; \
 	echo "make test: every stage passed ($(STAGES))"
 
+# With the tests that are marked as slow.
+test-all:
+	$(MAKE) --no-print-directory test NOT_SLOW=
+
+# All that the tests are run in.
+environments:
+	$(MAKE) --no-print-directory -k -j2 $(VENV)/test.installed .venv-datumaro-0.3/installed .venv-lowest/installed \
+		$(PYTHONS:%=.venv-py%/installed)
+
+check:
+	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
+
 # Style and types, and what only Rust sees of the kernel.
-check: $(VENV)/test.installed
+lint: $(VENV)/test.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -41,19 +62,23 @@ fuzz-kernel: $(VENV)/test.installed
 
 # Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed
-	$(BIN)/python -m pytest -n auto --dist loadfile tests
+	$(BIN)/python $(PYTEST) -n auto --dist worksteal tests
 
-# The other lines, bounds and Pythons, two at a time; what each has printed comes at its end.
+# The other lines, bounds and Pythons, two at a time, with a few examples of each property; what each
+# has printed comes at its end.
+test-others: export HYPOTHESIS_PROFILE = few
+test-others: export PYTEST_ADDOPTS = -p no:cacheprovider
 test-others:
-	$(MAKE) --no-print-directory -k -j2 -O test-old test-cvat-2.15 test-pythons test-lowest
+	$(MAKE) --no-print-directory -k -j2 -O test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest \
+		$(PYTHONS:%=test-python-%)
 
 # CVAT's servers between the lines.
 test-cvat-2.15: $(VENV)/test.installed
-	CVAT_DOUBLE=2.15 $(BIN)/python -m pytest -q tests/cvat
+	CVAT_DOUBLE=2.15 $(BIN)/python $(PYTEST) tests/cvat
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
-test-old: .venv-datumaro-0.3/installed
-	.venv-datumaro-0.3/bin/python -m pytest tests/datumaro tests/cvat
+test-old-%: .venv-datumaro-0.3/installed
+	.venv-datumaro-0.3/bin/python $(PYTEST) tests/$*
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
 test-spark: .venv-spark/installed
@@ -63,7 +88,7 @@ test-spark: .venv-spark/installed
 # half as long again.
 coverage: $(VENV)/test.installed .venv-datumaro-0.3/installed
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m coverage run -m pytest -n auto --dist loadfile tests
+	$(BIN)/python -m coverage run -m pytest -n auto --dist worksteal tests
 	.venv-datumaro-0.3/bin/python -m coverage run -m pytest tests/datumaro tests/cvat
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --include 'plugin/*' --fail-under 95
@@ -71,11 +96,11 @@ coverage: $(VENV)/test.installed .venv-datumaro-0.3/installed
 
 # The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
 test-lowest: .venv-lowest/installed
-	.venv-lowest/bin/python -m pytest tests/core tests/kernel
+	.venv-lowest/bin/python $(PYTEST) tests/core tests/kernel
 
-# The core and the kernel on every other Python from 3.10 to 3.13 that this machine has.
-test-pythons:
-	tests/every_python tests/core tests/kernel
+# The core and the kernel on another Python.
+test-python-%: .venv-py%/installed
+	! test -x .venv-py$*/bin/python || .venv-py$*/bin/python $(PYTEST) tests/core tests/kernel
 
 # The site, in build/docs/index.html; the rules' pages are written from the code. A warning is an error.
 docs: $(VENV)/test.installed
@@ -118,9 +143,17 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 .venv-lowest/installed: pyproject.toml tests/lowest.txt
-	$$(tests/find_python 3.10 || echo $(PYTHON)) -m venv .venv-lowest
+	$(call PYTHON_OF,3.10) -m venv .venv-lowest
 	.venv-lowest/bin/python $(PIP) -r tests/lowest.txt
 	.venv-lowest/bin/python $(PIP) --no-deps -e .
+	touch $@
+
+# Empty where this machine does not have the Python.
+.venv-py%/installed: pyproject.toml
+	mkdir -p .venv-py$*
+	if python=$$(tests/find_python $*); then $$python -m venv .venv-py$* && \
+		.venv-py$*/bin/python $(PIP) -e . 'pytest>=8' 'hypothesis>=6.100' Pillow; \
+	else echo "Python $* is not on this machine: not tested"; fi
 	touch $@
 
 clean:

@@ -11,14 +11,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.tfrecord.writer import RecordWriter, write_records
 
-# No deadlines: machines are noisy. The same examples in each CI run; others on every desk.
-settings.register_profile("desk", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+_SHARES = {"few": 0.1, "default": 1.0, "thorough": 20.0}
+_SHARE = _SHARES[os.environ.get("HYPOTHESIS_PROFILE", "default")]
+
+
+def examples(count: int) -> settings:
+    """The settings of a property that needs another number of examples than the usual 100.
+
+    ``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many, ``few`` a tenth: what is tried on
+    every Python and every line of Datumaro has been tried once with all of them.
+    """
+    return settings(max_examples=max(1, round(count * _SHARE)))
+
+
+# No deadlines: machines are noisy. The same examples in each CI run; others on every desk. The
+# examples of a test may share its folder.
+settings.register_profile(
+    "tfod",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=max(1, round(100 * _SHARE)),
+)
+settings.load_profile("tfod")
 CORPUS = Path(__file__).with_name("corpus")
 _used_shards: set[str] = set()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.archive_contents import Contents, look_through
@@ -27,7 +27,7 @@ from tfod.tfrecord.records import read_record_stream
 from tfod.tfrecord.writer import write_records
 from tfod.tfrecord.zip_directory import printable
 
-from tests.conftest import encode, image, objects
+from tests.conftest import encode, examples, image, objects
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
@@ -654,7 +654,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(changes=_CHANGES, cut=st.floats(0, 1), zip64=st.booleans())
 def test_mutations_end_in_findings(
     tmp_path_factory: pytest.TempPathFactory,
@@ -673,7 +673,7 @@ def test_mutations_end_in_findings(
     check_zip(path, bytes(data[:end]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     files=st.dictionaries(
         st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)

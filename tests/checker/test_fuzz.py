@@ -15,7 +15,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
@@ -24,6 +24,7 @@ from tfod.check.report import Report
 from tfod.check.reporters import render_html, render_junit, render_text
 from tfod.tfrecord.records import masked_crc32c
 
+from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard
 from tests.zip_forge import Item, forge
 
@@ -37,7 +38,7 @@ HEAD, FOOT = 12, 4
 _SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 _VALIDATOR = jsonschema.Draft202012Validator(_SCHEMA)
 _known: set[frozenset[str]] = set()
-quick = settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = examples(250)
 
 
 def check(folder: Path, name: str, data: bytes, **options: Any) -> Report:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.check.finding import Severity
@@ -24,7 +24,7 @@ from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
-from tests.conftest import image, objects
+from tests.conftest import examples, image, objects
 
 ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
 
@@ -562,7 +562,7 @@ class TestPython:
         assert load_profile(write(tmp_path, "p.py", source)).features
         assert not (tmp_path / "trace").exists()
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @examples(60)
     @given(st.binary(max_size=60))
     def test_any_bytes(self, tmp_path: Path, data: bytes) -> None:
         for name in ("p.py", "p.yaml", "p.json"):
@@ -615,7 +615,7 @@ profiles = st.builds(
 
 
 class TestWriting:
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @examples(60)
     @given(profile=profiles)
     def test_written_profiles_read_back_equal(self, tmp_path: Path, profile: Profile) -> None:
         text = profile_to_yaml(profile)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection import keys
 from tfod.detection.columns import Detections
@@ -27,7 +27,7 @@ from tfod.example.example import (
 from tfod.example.wire import Kind
 from tfod.tfrecord.records import read_record_batch_stream
 
-from tests.conftest import encode, frame, image, objects
+from tests.conftest import encode, examples, frame, image, objects
 
 ENCODERS: Mapping[Kind, Any] = {
     Kind.BYTES: bytes_feature,
@@ -225,7 +225,7 @@ def said(detections: Detections, row: int) -> Any:
 
 
 class TestDetections:
-    @settings(max_examples=60)
+    @examples(60)
     @given(st.lists(payloads(), max_size=5), st.sampled_from(MAPPINGS))
     def test_a_batch_says_of_each_record_what_it_says_alone(
         self, records: list[bytes], mapping: FieldMapping

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.headers import HeaderFinder, find_headers, split_shard
 from tfod.tfrecord.records import is_record_header, masked_crc32c, read_record_stream, read_records
 
-from tests.conftest import frame
+from tests.conftest import examples, frame
 
 PAYLOADS = [bytes([number]) * (30 + 7 * number) for number in range(6)]
 
@@ -154,7 +154,7 @@ def test_claims_allocate_nothing() -> None:
         tracemalloc.stop()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_any_damage_is_told_and_nothing_sound_is_changed(data: st.DataObject) -> None:
     shard = bytearray(frame(*PAYLOADS))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.convert.detection_csv import (
     COLUMNS,
@@ -198,7 +198,6 @@ images = st.lists(
 
 
 class TestWriting:
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(written=images)
     def test_what_is_written_is_read(self, tmp_path: Path, written: tuple) -> None:
         path = tmp_path / "x.csv"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import RecordError
 from tfod.example.example import (
@@ -16,7 +16,7 @@ from tfod.example.example import (
 )
 from tfod.example.wire import Kind
 
-from tests.conftest import encode
+from tests.conftest import encode, examples
 
 keys = st.text(min_size=1, max_size=30)
 int64s = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40)
@@ -140,7 +140,7 @@ def test_views_do_not_copy_and_know_their_place_in_the_file() -> None:
     assert example.file_offset(start) == 12 + start
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
     try:

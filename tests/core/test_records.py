@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.tfrecord.records import (
@@ -21,7 +21,7 @@ from tfod.tfrecord.records import (
 )
 from tfod.tfrecord.window import LARGEST_BUFFER
 
-from tests.conftest import frame
+from tests.conftest import examples, frame
 
 payload_lists = st.lists(st.binary(max_size=300), max_size=8)
 
@@ -176,7 +176,7 @@ def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None
     assert error.fix
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:

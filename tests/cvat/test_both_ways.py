@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvat.apps.engine.models import Annotations, Task
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from tfod.check.check import Options, check
@@ -22,6 +22,7 @@ from tfod.check.receivers import CVAT
 from tfod.check.sources import take_inventory
 from tfod.cvat.client.export import ExportOptions, convert_export
 
+from tests.conftest import examples
 from tests.cvat.images_format import cvat_for_images
 from tests.cvat.tasks import (
     BOXES,
@@ -98,7 +99,7 @@ def runs_of(bits: list[bool]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=60)
+@examples(60)
 @given(drawn=st.lists(shapes(), max_size=6))
 def test_what_is_exported_is_valid_for_cvat_and_comes_back(
     tmp_path_factory: pytest.TempPathFactory, name: str, drawn: list[dict[str, Any]]

@@ -13,9 +13,10 @@ import cvat
 import pytest
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Job, Task
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.cvat.tasks import (
     BOXES,
     HEIGHT,
@@ -131,7 +132,7 @@ some_box = st.builds(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(shapes=st.lists(some_box, max_size=8))
 def test_any_boxes_come_back(
     tmp_path_factory: pytest.TempPathFactory, shapes: list[dict[str, Any]]

@@ -14,7 +14,7 @@ import pytest
 import tfod
 from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Frame, Task
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.receivers import CVAT
@@ -22,7 +22,7 @@ from tfod.check.report import Report
 from tfod.check.task import load_task
 
 from tests.changed_records import SOUND, changed_shards, sound_record
-from tests.conftest import encode, image, objects
+from tests.conftest import encode, examples, image, objects
 from tests.conftest import frame as shard_of
 from tests.cvat.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
@@ -111,7 +111,7 @@ def test_sound_records(name: str, tmp_path: Path, temp_root: Path) -> None:
     assert_one_verdict_of(shard_of(sound_record(name)), tmp_path, temp_root)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(name=st.sampled_from(OF_DETECTION), data=st.data())
 def test_changed_records(name: str, data: st.DataObject, tmp_path: Path, temp_root: Path) -> None:
     assert_one_verdict_of(data.draw(changed_shards(name)), tmp_path, temp_root)

@@ -7,11 +7,12 @@ from typing import Any
 
 from datumaro.components.annotation import AnnotationType, Bbox, LabelCategories
 from datumaro.components.dataset import Dataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.datumaro import lines
 from tfod.datumaro.lines import DatasetItem
 
+from tests.conftest import examples
 from tests.datumaro.conftest import content, labels_of
 
 letters = st.characters(exclude_categories=("Cs", "Cc"))
@@ -79,7 +80,7 @@ def _looks_like_pixels(data: bytes, height: int, width: int) -> bool:
     return len(data) in (height * width, height * width * 3, height * width * 4)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     source=datasets(),
     compression=st.sampled_from(["none", "gzip", "zlib"]),

@@ -14,7 +14,7 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Finding
@@ -27,6 +27,7 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.shard_file import close_files
 
 from tests.changed_records import SOUND, changed_shards, is_of_attributes, sound_record
+from tests.conftest import examples
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.sound import shard
@@ -169,7 +170,7 @@ def test_sound_records(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SOUND)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_changed_records(name: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

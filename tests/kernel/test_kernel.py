@@ -14,7 +14,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.kernel import (
     WHY_NOT_COMPILED,
@@ -30,7 +30,7 @@ from tfod.kernel import (
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 from tfod.tfrecord.records import masked_crc32c
 
-from tests.conftest import CORPUS, encode, frame, image, objects
+from tests.conftest import CORPUS, encode, examples, frame, image, objects
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Content, Link
 
@@ -148,20 +148,20 @@ def records(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(records(), max_size=6))
 def test_the_reference_agrees(payloads: list[bytes]) -> None:
     both(payloads)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.binary(max_size=60), max_size=4))
 def test_the_reference_agrees_on_anything(payloads: list[bytes]) -> None:
     both(payloads)
 
 
 @pytest.mark.tensorflow
-@settings(max_examples=600)
+@examples(600)
 @given(records())
 def test_protobuf_agrees(payload: bytes) -> None:
     """What it refuses is malformed; what it reads is in the columns, but for what is unusual."""
@@ -204,7 +204,7 @@ def same_as_tensorflow(payloads: list[bytes]) -> None:
 
 
 @pytest.mark.tensorflow
-@settings(max_examples=200)
+@examples(200)
 @given(records())
 def test_tensorflow_parses_what_has_no_problem(payload: bytes) -> None:
     same_as_tensorflow([payload])
@@ -354,7 +354,7 @@ def test_every_problem_by_name() -> None:
 NUMBERS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=300), st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.data())
 def test_the_reference_agrees_on_spans(
     buffer: bytes, numbers: list[tuple[int, int]], data: st.DataObject

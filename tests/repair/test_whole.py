@@ -8,13 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.repairs import REPAIRED_WHOLLY
 from tfod.shards.repair import Options, repair
 from tfod.tfrecord.records import read_records
 
+from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard
 
 SOUND = (record(), other(), record("c.jpg", encoded=jpeg(quality=50)), record("d.jpg", sha256="x"))
@@ -25,7 +26,7 @@ TF = Options(READY["tf_detection_api"], max_dropped=1.0)
 WHOLLY = REPAIRED_WHOLLY.keys()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, len(PACKED) - 1), st.integers(1, 255)), max_size=4),
     st.integers(0, len(PLAIN)),

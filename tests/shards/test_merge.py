@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod import decode_detection, read_detections
 from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
@@ -21,7 +21,7 @@ from tfod.shards.merge import Merged, merge
 from tfod.tfrecord.shard_layout import ShardLayout
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, image, objects
+from tests.conftest import encode, examples, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 BOX = (0.1, 0.2, 0.3, 0.4)
@@ -264,7 +264,7 @@ sets = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(sets, min_size=1, max_size=3))
 def test_every_object_keeps_its_class(
     found: list[tuple[dict[str, int], str, list[list[str]]]],

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
@@ -21,7 +21,7 @@ from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.shards import find_shards, parse_shard_name, similar_file_names
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import frame
+from tests.conftest import examples, frame
 from tests.shards.shards import files_in, payloads, subsets_of
 
 SETS = (
@@ -86,7 +86,7 @@ def test_tensorflow_reads_what_came_out(corpus: Path, figures: Any, tmp_path: Pa
         assert (boxes, images > 1_000_000) == (figures["blood-cells/test.record"]["boxes"], True)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.binary(max_size=60), min_size=1, max_size=25),
     st.integers(1, 6),
@@ -111,7 +111,7 @@ def test_any_records_over_any_numbers_of_shards(
         assert dealt == source
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(1, 900))
 def test_shards_of_a_size_are_full_and_in_order(sizes: list[int], most: int) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod import read_detections
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
@@ -20,7 +20,7 @@ from tfod.shards.stratification import LabelCounts, stratify
 from tfod.tfrecord.shard_layout import OptionError, ShardLayout
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, image, objects
+from tests.conftest import encode, examples, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 THREE = {"train": 0.7, "val": 0.2, "test": 0.1}
@@ -213,7 +213,7 @@ def test_a_shard_that_changes_meanwhile_is_noticed(
     assert not (tmp_path / "out").exists()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.lists(st.sampled_from("abcd"), max_size=5), min_size=3, max_size=30),
     st.lists(st.integers(1, 9), min_size=1, max_size=3),

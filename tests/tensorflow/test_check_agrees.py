@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.batch import Expectation
 from tfod.check.check import Options, check_sources
@@ -34,6 +34,7 @@ from tfod.kernel.reference import MalformedError
 from tfod.tensorflow import feature_description
 from tfod.tfrecord.records import RecordBatch, read_records
 
+from tests.conftest import examples
 from tests.mutants import sound
 from tests.mutants.make import write_mutants
 from tests.mutants.sound import entry, field
@@ -255,7 +256,7 @@ def _right(spec: FeatureSpec) -> bytes:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data())
 def test_on_odd_spellings(name: str, data: st.DataObject) -> None:
     payload = data.draw(odd_payloads(PROFILES[name]))
@@ -263,7 +264,7 @@ def test_on_odd_spellings(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ["tf_detection_api", "cvat", "odd"])
-@settings(max_examples=300)
+@examples(300)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(max_size=3)), max_size=3),
     cut=st.integers(0, 1 << 16),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
 from tfod.detection.detection_encoder import encode_detection
@@ -28,11 +28,11 @@ from tfod.tensorflow import compression_type, dataset, feature_description
 from tfod.tfrecord.records import read_record_stream, read_records
 from tfod.tfrecord.writer import write_records
 
+from tests.conftest import examples
 from tests.core.test_detection import detections
 from tests.core.test_example import byte_lists, floats, int64s, keys
 
 COMPRESSIONS = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
-shared_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def read_by_tensorflow(path: Any, compression: str = "") -> list[bytes]:
@@ -41,7 +41,6 @@ def read_by_tensorflow(path: Any, compression: str = "") -> list[bytes]:
 
 class TestFraming:
     @pytest.mark.parametrize("ours", COMPRESSIONS)
-    @shared_folder
     @given(payloads=st.lists(st.binary(max_size=2000), min_size=1, max_size=10))
     def test_tensorflow_reads_ours(self, tmp_path: Path, ours: str, payloads: list[bytes]) -> None:
         (path,) = write_records(tmp_path, "s", payloads, compression=ours)
@@ -49,7 +48,6 @@ class TestFraming:
         assert compression_type(path) == COMPRESSIONS[ours]
 
     @pytest.mark.parametrize("theirs", COMPRESSIONS.values())
-    @shared_folder
     @given(payloads=st.lists(st.binary(max_size=2000), min_size=1, max_size=10))
     def test_we_read_theirs(self, tmp_path: Path, theirs: str, payloads: list[bytes]) -> None:
         path = str(tmp_path / "s.record")
@@ -140,7 +138,7 @@ class TestExamples:
             else:
                 assert example.byte_strings(key) == values
 
-    @settings(max_examples=400)
+    @examples(400)
     @given(st.binary(max_size=40))
     def test_what_we_take_for_an_example_protobuf_does_too(self, data: bytes) -> None:
         try:
@@ -156,7 +154,7 @@ class TestExamples:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40)
 @given(meant=detections())
 def test_detections_parse_under_the_profile(
     tmp_path: Path, compression: str, meant: Detection

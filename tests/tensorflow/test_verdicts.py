@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.decoding import read_most_decoded
@@ -28,6 +28,7 @@ from tfod.training.tensorflow.detections import DetectionDecoder, Wanted
 from tfod.training.training_input import ClassIds
 
 from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
+from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, shard
 from tests.tensorflow.test_check_agrees import payloads_of_mutants
 
@@ -114,7 +115,7 @@ def test_sound_records(tmp_path: Path, decode: object) -> None:
     assert_one_verdict(payloads, tmp_path, decode)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_changed_records(data: st.DataObject, decode: object) -> None:
     names = data.draw(st.lists(st.sampled_from(OF_DETECTION), min_size=1, max_size=5))
