@@ -259,7 +259,7 @@ def _left(outcome: Outcome) -> Iterator[str]:
     for group in groups:
         if group.severity.rank == 0:
             continue
-        yield f"{group.heading}" + (f" ({group.extent})" if group.total > 1 else "")
+        yield group.heading
         shown = group.examples(_SHOWN)
         for finding in shown:
             yield f"  {' '.join(place_parts(finding))}:"

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tfod.check.amounts import plural
 from tfod.check.finding import Finding, Severity
 from tfod.check.report import Report
-from tfod.check.reporters.wording import count_in
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|'[^']*'|\"[^\"]*\"|-?\d[\d.,]*(?:e[+-]?\d+)?")
+"""Numbers and quoted texts in a message."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,16 @@ class Group:
 
     @property
     def heading(self) -> str:
-        """Code, severity and title in a line."""
-        return f"{self.code} {self.severity.value}" + (f": {self.title}" if self.title else "")
-
-    @property
-    def extent(self) -> str:
-        """How many, and in how many files: ``212 in 6 shards``."""
-        return count_in(self.total, self.places if self.total > 1 else 0, self._place)
+        """Code, severity and title in a line, and how many there are: ``(212 in 6 shards)``."""
+        title = f": {self.title}" if self.title else ""
+        extent = f" ({self._in_places(self.total, self.places)})" if self.total > 1 else ""
+        return f"{self.code} {self.severity.value}{title}{extent}"
 
     def examples(self, most: int) -> list[Finding]:
         """Listed findings that differ most in what they say, in the report's order."""
         shapes: dict[tuple[str, str], int] = {}
         for number, finding in enumerate(self.findings):
-            shapes.setdefault((finding.fix, shape(finding.message)), number)
+            shapes.setdefault((finding.fix, _VARYING.sub("#", finding.message)), number)
         chosen = list(shapes.values())[:most]
         others = (number for number in range(len(self.findings)) if number not in chosen)
         chosen += [number for number, _ in zip(others, range(most - len(chosen)), strict=False)]
@@ -68,13 +66,13 @@ class Group:
             # A shard whose only finding is shown has no more.
             names = [one.shard for one in shown]
             places = sum(count > names.count(shard) for shard, count in self.by_shard.items())
-        return "and " + count_in(left, places, self._place, "more")
+        return f"and {self._in_places(left, places, ' more')}"
 
-    @property
-    def _place(self) -> str:
-        """Findings without a record may be about label maps or entries of an archive."""
+    def _in_places(self, count: int, places: int, what: str = "") -> str:
+        # Findings without a record may be about label maps or entries of an archive.
         in_records = any(one.record is not None for one in self.findings)
-        return "shard" if in_records or not self.findings else "file"
+        noun = "shard" if in_records or not self.findings else "file"
+        return f"{count:,}{what}" + (f" in {plural(places, noun)}" if places else "")
 
 
 def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> list[Group]:
@@ -88,17 +86,23 @@ def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> l
     listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
     for finding in report.findings:
         listed.setdefault(finding.code, []).append(finding)
-    shards = _shards_of_codes(report)
+    shards: dict[str, dict[str, int]] = {}
+    for shard, by_code in report.counts.by_shard.items():
+        for code, count in by_code.items():
+            shards.setdefault(code, {})[shard] = count
     groups = [
         _group(report, code, findings, known.get(code), shards.get(code, {}))
         for code, findings in listed.items()
     ]
-    return sorted(groups, key=_order)
-
-
-def shape(message: str) -> str:
-    """A message without its numbers and quoted texts: what repeats have in common."""
-    return _VARYING.sub("#", message)
+    families = [*FAMILIES]
+    return sorted(
+        groups,
+        key=lambda one: (
+            -one.severity.rank,
+            families.index(one.code[:3]) if one.code[:3] in families else len(families),
+            one.code,
+        ),
+    )
 
 
 def _group(
@@ -108,39 +112,18 @@ def _group(
     rule: Rule | None,
     by_shard: Mapping[str, int],
 ) -> Group:
-    severity = report.severities.get(code)
-    if severity is None and findings:
-        severity = findings[0].severity
-    if severity is None:
-        severity = rule.severity if rule else Severity.ERROR
+    usual = rule.severity if rule else Severity.ERROR
     fixes = {one.fix: None for one in findings}
     is_usual = rule and (rule.fix in fixes or len(fixes) != 1)
-    fix = rule.fix if rule and is_usual else next(iter(fixes), "")
     return Group(
         code=code,
-        severity=severity,
+        severity=report.severities.get(code) or (findings[0].severity if findings else usual),
         title=rule.title if rule else "",
         why=rule.why if rule else "",
         source=rule.source if rule else "",
-        fix=fix,
+        fix=rule.fix if rule and is_usual else next(iter(fixes), ""),
         total=max(report.counts.by_code.get(code, 0), len(findings)),
         places=report.counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
         findings=findings,
         by_shard=by_shard,
     )
-
-
-def _shards_of_codes(report: Report) -> dict[str, dict[str, int]]:
-    """Findings by rule and shard."""
-    found: dict[str, dict[str, int]] = {}
-    for shard, by_code in report.counts.by_shard.items():
-        for code, count in by_code.items():
-            found.setdefault(code, {})[shard] = count
-    return found
-
-
-def _order(group: Group) -> tuple[int, int, str]:
-    families = list(FAMILIES)
-    family = group.code[:3]
-    place = families.index(family) if family in families else len(families)
-    return -group.severity.rank, place, group.code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tfod.check.amounts import plural
@@ -46,37 +46,32 @@ def _after_valid(report: Report) -> Iterator[Step]:
             "TFRecord 1.0 and this file."
         )
     elif report.receiver == ANY.name:
-        yield Step("It is fit to be read. To know whether CVAT takes it, check it for CVAT.")
+        yield Step("It can be read. To know whether CVAT imports it, check it for CVAT.")
     else:
         yield Step("Train on it: point the trainer at the shards and at their label map.")
     if report.counts.by_severity.get(Severity.WARNING):
-        yield Step("Look at the warnings below; they stop nobody, but may not be what you want.")
+        yield Step("Look at the warnings below; they stop nothing, but may not be what you want.")
 
 
 def _after_invalid(report: Report) -> Iterator[Step]:
     failing = [one for one in report.findings if one.severity.rank >= report.fail_on.rank]
-    codes = {one.code for one in failing}
+    counts = {one.code: report.counts.by_code.get(one.code, 0) for one in failing}
     fixes = {one.code: one.fix for one in reversed(failing)}
     is_one = len({one.fix for one in failing}) == 1
-    of_files = [code for code in dict.fromkeys(one.code for one in failing) if _is_of_files(code)]
+    # No annotation tool can fix what is about files as a whole.
+    of_files = [one for one in counts if one[:3] in ("ZIP", "TFR", "SET") or one == "EXA010"]
     for code in list(fixes)[:1] if is_one else of_files[:_MOST_STEPS]:
         yield Step(fixes[code])
-    repairs = [one for one in _repairs(report, codes) if one.repaired]
+    repairs = [one for one in _repairs(report, counts.keys()) if one.repaired]
     for number, one in enumerate(repairs[:_MOST_STEPS]):
         yield one.step(number, len(repairs))
-    counts = {code: report.counts.by_code.get(code, 0) for code in codes}
     repaired = sum(sum(one.repaired.values()) for one in repairs)
-    told = sum(counts[code] for code in of_files if code not in REPAIRS)
-    if not is_one and repaired + told < sum(counts.values()):
+    listed = sum(counts[code] for code in of_files if code not in REPAIRS)
+    if not is_one and repaired + listed < sum(counts.values()):
         which = "the others" if repaired or of_files else "these"
         yield Step(
             f"Fix {which} where the images were annotated, then export again and check again."
         )
-
-
-def _is_of_files(code: str) -> bool:
-    """Whether a rule is about files as a whole, which no annotation tool can mend."""
-    return code.startswith(("ZIP", "TFR", "SET")) or code == "EXA010"
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ class _Repair:
         repaired: how many of them are repaired, by code.
         columns: the options of an order of columns, where that is what is to be repaired.
         inverted: whether it has more inverted boxes than a repair takes for slips.
-        removes_much: whether so much is left out that a repair asks before.
+        removes_much: whether a repair refuses without ``--max-dropped``, so much is left out.
     """
 
     name: str
@@ -107,19 +102,17 @@ class _Repair:
         options = "".join(f" {one}" for one in self.columns[:1]) + " --skip BOX006" * self.inverted
         more = of - _MOST_STEPS if number == _MOST_STEPS - 1 else 0
         return Step(
-            f"{what}{self._columns_text() if self.columns else self._text()}"
-            + (f" Likewise for {more:,} more." if more > 0 else ""),
+            what + self._text() + (f" Likewise for {more:,} more." if more > 0 else ""),
             f"tfod repair {shlex.quote(visible(self.name))} {output}{options}",
         )
 
-    def _columns_text(self) -> str:
-        others = f"; {' or '.join(self.columns[1:])} fits as well" if self.columns[1:] else ""
-        return (
-            "The columns of the boxes look mixed up: repair a copy with them in this order, and "
-            f"look at the boxes with tfod show{others}."
-        )
-
     def _text(self) -> str:
+        if self.columns:
+            others = f"; {' or '.join(self.columns[1:])} fits as well" if self.columns[1:] else ""
+            return (
+                "The columns of the boxes look mixed up: repair a copy with them in this order, "
+                f"and look at the boxes with tfod show{others}."
+            )
         lost = sum(count for code, count in self.repaired.items() if code in _LOST)
         fixed = sum(self.repaired.values()) - lost
         which = "all of this" if fixed == self.total else f"up to {fixed:,} of the {self.total:,}"
@@ -134,77 +127,77 @@ class _Repair:
 
 def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
     """What can be repaired: for each dataset, or where it is not a folder, each of its files."""
+    shards = _shards_of_sources(report)
     for dataset in report.datasets:
-        sources = {name: _counts(report, name, failing) for name in dataset.sources}
-        hit = [name for name, counts in sources.items() if counts.keys() & REPAIRS]
-        together = len(hit) > 1 and all(_is_in(dataset.name, name) for name in hit)
-        options = _columns(report, dataset, hit) if "BOX013" in failing else None
-        whole = sum((sources[name] for name in hit), Counter[str]())
-        for name in [dataset.name] if together else hit:
-            counts = whole if together else sources[name]
+        found = {name: _total(shards.get(name, {}).values(), failing) for name in dataset.sources}
+        hit = [name for name, counts in found.items() if counts.keys() & REPAIRS]
+        folder = "" if dataset.name == "." else f"{dataset.name.rstrip('/')}/"
+        together = len(hit) > 1 and all(name.startswith(folder) for name in hit)
+        in_hit = {shard for name in hit for shard in shards[name]}
+        options = _columns(report, dataset, in_hit) if "BOX013" in failing else None
+        parts = {dataset.name: hit} if together else {name: [name] for name in hit}
+        for name, sources in parts.items():
+            counts = sum((found[one] for one in sources), Counter[str]())
             if options is not None:
                 if options:
-                    yield _Repair(name, sum(counts.values()), counts, options)
+                    yield _Repair(name, counts.total(), counts, options)
                 continue
             repaired = {code: count for code, count in counts.items() if code in REPAIRS}
-            inverted = _has_many_inverted(report, dataset, name if not together else "")
+            of = dataset.sources if together else sources
+            inverted = _has_many_inverted(
+                dataset,
+                [one.get("BOX006", 0) for source in of for one in shards.get(source, {}).values()],
+            )
             if inverted:
                 repaired.pop("BOX006", None)
             lost = sum(repaired.get(code, 0) for code in _LOST)  # which are not read, nor counted
+            objects = sum(repaired.get(code, 0) for code in _WITHOUT_OBJECTS)
             yield _Repair(
                 name,
-                sum(counts.values()),
+                counts.total(),
                 repaired,
                 inverted=inverted,
-                removes_much=_is_much(repaired, _LOST, dataset.counts.records + lost)
-                or _is_much(repaired, _WITHOUT_OBJECTS, dataset.counts.boxes),
+                removes_much=lost > MAX_DROPPED * (dataset.counts.records + lost)
+                or objects > MAX_DROPPED * dataset.counts.boxes,
             )
 
 
-def _counts(report: Report, name: str, failing: Set[str]) -> Counter[str]:
-    """The findings that fail in a file, by code; names of a zip's shards begin with its name."""
-    found: Counter[str] = Counter()
+def _shards_of_sources(report: Report) -> dict[str, dict[str, Mapping[str, int]]]:
+    """The findings by code of each shard of each file; a zip's shards begin with its name."""
+    names = {name for dataset in report.datasets for name in dataset.sources}
+    found: dict[str, dict[str, Mapping[str, int]]] = {}
     for shard, counts in report.counts.by_shard.items():
-        if _is_of(shard, name):
-            found.update({code: count for code, count in counts.items() if code in failing})
+        name = shard
+        while name not in names and ":" in name:
+            name = name.rpartition(":")[0]
+        found.setdefault(name, {})[shard] = counts
     return found
 
 
-def _is_much(repaired: Mapping[str, int], codes: Set[str], of: int) -> bool:
-    """Whether a repair that leaves out so many is refused without ``--max-dropped``."""
-    return sum(repaired.get(code, 0) for code in codes) > MAX_DROPPED * of
+def _total(shards: Iterable[Mapping[str, int]], failing: Set[str]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for counts in shards:
+        total.update({code: count for code, count in counts.items() if code in failing})
+    return total
 
 
-def _is_of(shard: str, name: str) -> bool:
-    return shard == name or shard.startswith(f"{name}:")
-
-
-def _is_in(folder: str, name: str) -> bool:
-    return folder == "." or name.startswith(f"{folder.rstrip('/')}/")
-
-
-def _columns(report: Report, dataset: DatasetReport, hit: Sequence[str]) -> Sequence[str] | None:
+def _columns(report: Report, dataset: DatasetReport, shards: Set[str]) -> Sequence[str] | None:
     """The options that BOX013 names; empty where they are not those of all shards, None without."""
-    said = [
+    options = [
         tuple(_OPTION.findall(one.message))
         for one in report.findings
-        if one.code == "BOX013" and any(_is_of(one.shard, name) for name in hit)
+        if one.code == "BOX013" and one.shard in shards
     ]
-    if not said:
+    if not options:
         return None
-    return said[0] if len(said) == dataset.counts.shards and len(set(said)) == 1 else ()
+    same = len(options) == dataset.counts.shards and len(set(options)) == 1
+    return options[0] if same else ()
 
 
-def _has_many_inverted(report: Report, dataset: DatasetReport, name: str) -> bool:
+def _has_many_inverted(dataset: DatasetReport, counts: Sequence[int]) -> bool:
     """Whether ``tfod repair`` may refuse them: too many of a shard, or of all, to be slips."""
-    shards = {
-        shard: counts.get("BOX006", 0)
-        for shard, counts in report.counts.by_shard.items()
-        if (_is_of(shard, name) if name else any(_is_of(shard, one) for one in dataset.sources))
-    }
-    if dataset.counts.shards == 1:
-        return is_many(sum(shards.values()), dataset.counts.boxes)
     # How many boxes a shard of several has is not in the report.
-    return any(count > MOST_SLIPS for count in shards.values()) or is_many(
-        sum(shards.values()), dataset.counts.boxes
+    several = dataset.counts.shards != 1
+    return (several and max(counts, default=0) > MOST_SLIPS) or is_many(
+        sum(counts), dataset.counts.boxes
     )

@@ -1,4 +1,4 @@
-"""The report as text for a terminal: the verdict, then what to mend."""
+"""The report as text for a terminal: the verdict, then what to fix."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from tfod.check.reporters.wording import (
     amounts,
     decoded,
     place_parts,
-    tally,
+    totals,
     verdict,
 )
 from tfod.check.rules.registry import Rule
 
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_COLORS = {
-    Severity.ERROR: "\x1b[1;31m",
-    Severity.WARNING: "\x1b[1;33m",
-    Severity.INFO: "\x1b[1;36m",
-}
-_VALID = "\x1b[1;32m"
+_RED, _YELLOW, _CYAN, _GREEN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"
+_COLORS = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.INFO: _CYAN}
 
 
 def render_text(
@@ -45,59 +41,52 @@ def render_text(
         rules: where titles and fixes come from; all rules by default.
     """
     groups = group_findings(report, rules)
-    lines = list(_head(report, width))
+    profile = report.profile
+    reason = f" ({profile.reason})" if profile.reason else ""
+    head = [
+        f"{verdict(report)}: {totals(report)}",
+        f"Checked: {amounts(report.counts)}",
+        f"Decoded: {decoded(report)}",
+        f"Profile: {visible(profile.name + reason)}",
+    ]
+    lines = [line for one in head for line in _wrap(one.split(" "), width, 0, 2)]
     if color:
-        lines[0] = _paint(lines[0], verdict(report), _paint_of(report.valid))
+        lines[0] = _paint(lines[0], verdict(report), _GREEN if report.valid else _RED)
     if len(report.datasets) > 1:
-        lines += _datasets(report, width, color)
+        lines.append("Datasets:")
+    for one in report.datasets if len(report.datasets) > 1 else ():
+        word = "VALID" if one.valid else "INVALID"
+        words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
+        first, *others = _wrap(words, width, 2, 4)
+        if color:
+            first = _paint(first, word, _GREEN if one.valid else _RED)
+        lines += [first, *others]
     for group in groups:
-        extent = f" ({group.extent})" if group.total > 1 else ""
-        heading = list(_wrap(f"{group.heading}{extent}".split(" "), width, 0, 2))
+        heading = list(_wrap(group.heading.split(" "), width, 0, 2))
+        fix = list(
+            _wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4) if group.fix else ()
+        )
         if color:
             mark = f"{group.code} {group.severity.value}"
             heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
-        lines += ["", *heading, *_examples(group, width, examples)]
-        if group.fix:
-            fix = list(_wrap(["Fix:", *visible(group.fix).split(" ")], width, 2, 4))
-            if color:
-                fix[0] = _paint(fix[0], "Fix:", _BOLD)
-            lines += fix
+            fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
+        lines += ["", *heading, *_examples(group, width, examples), *fix]
     if groups:
         hint = f"More about a rule: tfod rules {groups[0].code}"
         lines += ["", _paint(hint, hint, _DIM) if color else hint]
     return "\n".join(lines) + "\n"
 
 
-def _head(report: Report, width: int) -> Iterator[str]:
-    yield from _wrap([f"{verdict(report)}:", *tally(report).split()], width, 0, 2)
-    yield from _wrap(["Checked:", *amounts(report.counts).split()], width, 0, 2)
-    yield from _wrap(["Decoded:", *decoded(report).split()], width, 0, 2)
-    profile = report.profile
-    reason = f" ({profile.reason})" if profile.reason else ""
-    yield from _wrap(["Profile:", *visible(profile.name + reason).split(" ")], width, 0, 2)
-
-
-def _datasets(report: Report, width: int, color: bool) -> Iterator[str]:
-    """The verdict on each dataset, and what it was judged by."""
-    yield "Datasets:"
-    for one in report.datasets:
-        word = "VALID" if one.valid else "INVALID"
-        words = [word, f"{visible(one.name)}:", *about_dataset(one).split(" ")]
-        first, *others = _wrap(words, width, 2, 4)
-        yield _paint(first, word, _paint_of(one.valid)) if color else first
-        yield from others
-
-
 def _examples(group: Group, width: int, most: int) -> Iterator[str]:
     """Examples of a rule's findings: where, and below it what. The same words are said once."""
     shown = group.examples(most)
-    places: dict[tuple[str, str], list[Finding]] = {}
+    by_words: dict[tuple[str, str], list[Finding]] = {}
     for finding in shown:
-        places.setdefault((visible(finding.message), finding.fix), []).append(finding)
-    for (message, fix), findings in places.items():
-        for number, finding in enumerate(findings, 1):
+        by_words.setdefault((visible(finding.message), finding.fix), []).append(finding)
+    for (message, fix), findings in by_words.items():
+        for finding in findings:
             place = list(place_parts(finding))
-            if place and number == len(findings):
+            if place and finding is findings[-1]:
                 place[-1] += ":"
             yield from _wrap(place, width, 2, 6)
         indent = 4 if place else 2  # nothing to be below of
@@ -110,23 +99,21 @@ def _examples(group: Group, width: int, most: int) -> Iterator[str]:
 
 
 def _wrap(words: Iterable[str], width: int, indent: int, hanging: int) -> Iterator[str]:
-    """Set words in lines. No word is broken; one that is too long gets a line of its own."""
-    line, used = " " * indent, indent
-    empty = True
+    """Set words in lines. No word is broken; one that is too long gets a line of its own.
+
+    ``textwrap`` counts characters, of which some take two cells of a terminal and some none.
+    """
+    line: list[str] = []
+    used = indent - 1
     for word in words:
         size = columns(word)
-        if not empty and used + 1 + size > width:
-            yield line
-            line, used, empty = " " * hanging, hanging, True
-        line += word if empty else f" {word}"
-        used += size if empty else size + 1
-        empty = False
-    if not empty:
-        yield line
-
-
-def _paint_of(valid: bool) -> str:
-    return _VALID if valid else _COLORS[Severity.ERROR]
+        if line and used + 1 + size > width:
+            yield " " * indent + " ".join(line)
+            line, indent, used = [], hanging, hanging - 1
+        line.append(word)
+        used += 1 + size
+    if line:
+        yield " " * indent + " ".join(line)
 
 
 def _paint(line: str, part: str, paint: str) -> str:

@@ -29,19 +29,11 @@ _UNITS = ("kB", "MB", "GB", "TB")
 
 
 def size(count: int | None) -> str:
-    """Bytes as people say them."""
-    if count is None:
-        return ""
-    if count < 1000:
-        return f"{count} B"
+    """Bytes for people: ``1.2 MB``; nothing for None."""
+    if count is None or count < 1000:
+        return "" if count is None else f"{count} B"
     power = min((len(str(count)) - 1) // 3, len(_UNITS))
     return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
-
-
-def count_in(count: int, places: int, noun: str, what: str = "") -> str:
-    """``211 more in 6 shards``; without places only the count."""
-    counted = f"{count:,} {what}".rstrip()
-    return f"{counted} in {plural(places, noun)}" if places else counted
 
 
 def verdict(report: Report) -> str:
@@ -72,8 +64,8 @@ def headline(report: Report) -> str:
         total = max(counts.records + len(lost & images), len(images))
         return f"{refused}{numbers} in {least}{len(images):,} of {plural(total, 'image')}"
     if len(failing) == 1:
-        said = _in_short(failing[0])
-        return refused + said if refused else said[:1].upper() + said[1:]
+        message = _in_short(failing[0])
+        return refused + message if refused else message[:1].upper() + message[1:]
     return f"{refused}{numbers}"
 
 
@@ -82,8 +74,8 @@ def _in_short(finding: Finding) -> str:
     names = finding.value
     if finding.code != "EXA010" or not isinstance(names, list) or len(names) <= _KEYS_IN_HEADLINE:
         return finding.message
-    said, are, _ = finding.message.partition(" features are ")
-    return f"{said}{are}{', '.join(map(str, names[:_KEYS_IN_HEADLINE]))}, …"
+    text, are, _ = finding.message.partition(" features are ")
+    return f"{text}{are}{', '.join(map(str, names[:_KEYS_IN_HEADLINE]))}, …"
 
 
 def _for_whom(report: Report) -> str:
@@ -100,12 +92,12 @@ def besides(report: Report) -> str:
     return "; ".join(part for part in (also, fails) if part)
 
 
-def tally(report: Report) -> str:
+def totals(report: Report) -> str:
     """``2 errors, 1 warning, 0 infos``, and which level fails if it is not errors.
 
     Of several datasets how many are valid comes first; a folder that holds none is not.
     """
-    found = by_severity(report.counts)
+    found = _by_severity(report.counts)
     every = len(report.datasets) + report.counts.by_code.get("SET007", 0)
     if every > 1:
         valid = sum(one.valid for one in report.datasets)
@@ -114,8 +106,7 @@ def tally(report: Report) -> str:
     return found if level is Severity.ERROR else f"{found} ({level.value}s fail, too)"
 
 
-def by_severity(counts: Counts) -> str:
-    """``2 errors, 1 warning, 0 infos``."""
+def _by_severity(counts: Counts) -> str:
     return ", ".join(plural(counts.by_severity.get(one, 0), one.value) for one in SEVEREST_FIRST)
 
 
@@ -128,7 +119,7 @@ def amounts(counts: Counts) -> str:
 
 def about_dataset(dataset: DatasetReport) -> str:
     """What is known of one of several datasets, behind its verdict and its name."""
-    found = f"{by_severity(dataset.counts)}; {amounts(dataset.counts)}; profile "
+    found = f"{_by_severity(dataset.counts)}; {amounts(dataset.counts)}; profile "
     found += visible(dataset.profile.name)
     maps = [visible(one) for one in dataset.label_maps]
     if not maps:
@@ -155,22 +146,22 @@ def place_parts(finding: Finding) -> Iterator[str]:
 
     ``train.record,`` ``record 12,`` ``byte 4096,`` ``image/encoded`` ``(000012.jpg)``
     """
-    parts = [visible(finding.shard)] if finding.shard else []
-    if finding.record is not None:
-        parts.append(f"record {finding.record}")
-    if finding.offset is not None:
-        parts.append(f"byte {finding.offset}")
-    key = unnamed_key(finding)
-    if key:
-        parts.append(key)
-    for number, part in enumerate(parts, 1):
-        yield part + ("," if number < len(parts) else "")
+    parts = [
+        visible(finding.shard),
+        "" if finding.record is None else f"record {finding.record}",
+        "" if finding.offset is None else f"byte {finding.offset}",
+        unnamed_key(finding),
+    ]
+    *first, last = [part for part in parts if part] or [""]
+    yield from (f"{part}," for part in first)
+    if last:
+        yield last
     if finding.item and finding.item != finding.shard:
         yield f"({visible(finding.item)})"
 
 
 def page_advice(text: str) -> str:
-    """Advice for whoever reads it on the service's page, where there are no options to pass."""
+    """Advice for readers of the service's page, who have no options to pass."""
     for said, on_page in _ON_THE_PAGE.items():
         text = text.replace(said, on_page)
     return text
