@@ -90,7 +90,7 @@ def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
 
     told = ["--report", tmp_path / "changes.json", f"{option}={said}"]
     status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out", *told)
-    assert status == 0 and "BOX013 mended" in out and "(40)" in out
+    assert status == 0 and "BOX013 fixed" in out and "(40)" in out
     wanted = np.array([divided(box) for box in true])
     np.testing.assert_allclose(boxes_of(tmp_path / "out"), wanted, atol=1e-6)
     changes = json.loads((tmp_path / "changes.json").read_text())["changes"]
@@ -207,7 +207,7 @@ def test_a_few_inverted_boxes_are_slips(
     assert "BOX013" not in run(capsys, "check", source)[1]
     status, out, err = run(capsys, "repair", source, "-o", tmp_path / "out")
     if not refused:
-        assert status == 0 and "BOX006 mended: box is inverted (3)" in out
+        assert status == 0 and "BOX006 fixed: box is inverted (3)" in out
         np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
         return
     assert status == 2 and "4 of 40 boxes are inverted, which are too many for slips" in err
@@ -299,7 +299,7 @@ def test_many_objects_are_not_removed_unless_insisted(
     assert not (tmp_path / "out").exists()
     status, out, _ = run(capsys, "repair", source, "--dry-run")
     assert status == 2 and "Refused without --dry-run: 6 of 100 objects (6 %)" in out
-    assert "BOX007 mended: box without area (6)" in out
+    assert "BOX007 fixed: box without area (6)" in out
     status, out, _ = run(capsys, "repair", source, "-o", tmp_path / "out", "--max-dropped", 6)
     assert status == 0 and "6 objects dropped" in out
 

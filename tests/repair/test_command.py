@@ -42,7 +42,7 @@ def files(path: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A shard with a record to mend, one to drop and one that is sound."""
+    """A shard with a record to fix, one to drop and one that is sound."""
     broken = flip(shard(BAD_SUM, record("c.jpg", encoded=jpeg(quality=50)), other()),
                   len(frame(BAD_SUM)) + 100)  # fmt: skip
     return folder(tmp_path / "in", {"train.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
@@ -74,7 +74,7 @@ def test_what_it_says_and_writes(
     said = capsys.readouterr().out
     assert said.startswith("2 changes made: 1 record changed, 1 dropped\n")
     assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in said
-    assert "\nTFR004 mended: checksum of the data is wrong\n" in said
+    assert "\nTFR004 fixed: checksum of the data is wrong\n" in said
     assert f"  {source}/train.tfrecord, record 1, byte {len(frame(BAD_SUM))}:\n" in said
     assert said.endswith("\nNothing is left to decide.\n")
     assert files(source) == before
@@ -110,7 +110,7 @@ def test_what_is_left_is_named_with_status_1(
     source = folder(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
     assert run(source, "-o", tmp_path / "out") == 1
     said = capsys.readouterr().out
-    assert "IMG008 mended" in said and "\nLeft for you to decide" in said
+    assert "IMG008 fixed" in said and "\nLeft for you to decide" in said
     assert "LAB006 error: class is not in the label map\n" in said
     assert f"  {tmp_path}/out/a.tfrecord, record 0, byte 0, image/object/class/text" in said
 
@@ -130,7 +130,7 @@ def test_many_changes_are_counted_and_few_are_shown(
     folder(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
     run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
     said = capsys.readouterr().out
-    assert "BOX004 mended: box reaches beyond the image (1,200)\n" in said
+    assert "BOX004 fixed: box reaches beyond the image (1,200)\n" in said
     assert said.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in said
     report = json.loads((tmp_path / "r.json").read_text())
     assert len(report["changes"]) == report["counts"]["by_code"]["BOX004"] == 1200
@@ -274,7 +274,7 @@ def test_standard_input_is_refused(
 
 
 def large(path: Path) -> Path:
-    """Two shards of some megabytes each, all of whose records are to be mended."""
+    """Two shards of some megabytes each, all of whose records are to be fixed."""
     noise = os.urandom(200_000)
     for part in (0, 1):
         records = (record(f"{part}-{n}.png", encoded=png() + noise, sha256="x") for n in range(40))

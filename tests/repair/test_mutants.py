@@ -19,7 +19,7 @@ from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.menders import all_menders
+from tfod.shards.repair.fixes import FIXES
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.shards import find_shards
 
@@ -94,13 +94,13 @@ def test_repaired(mutant: Mutant, folder: Path, tmp_path: Path) -> None:
     assert not left.keys() & REPAIRED_WHOLLY.keys()
     if mutant.code in REPAIRED_PARTLY and mutant.fires:
         assert (mutant.code in left) == (mutant.name in UNCERTAIN)
-        assert (mutant.code in outcome.tally.by_code) != (mutant.name in UNCERTAIN)
+        assert (mutant.code in outcome.changes.by_code) != (mutant.name in UNCERTAIN)
     if mutant.fires and mutant.code not in REPAIRS and mutant.code != "IMG003":
         assert mutant.code in left  # repair does not decode
-    assert Counter(one["code"] for one in changes) == outcome.tally.by_code
+    assert Counter(one["code"] for one in changes) == outcome.changes.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
     again, _ = repaired(mutant, str(output), tmp_path / "again")
-    assert not again.tally.by_code and files(tmp_path / "again") == files(output)
+    assert not again.changes.by_code and files(tmp_path / "again") == files(output)
 
 
 def the_rest_is_as_it_was(
@@ -180,4 +180,4 @@ def test_every_rule_is_on_the_page_once() -> None:
 def test_what_the_table_says_is_repaired_has_somebody_who_does_it() -> None:
     elsewhere = {*INEVITABLE, "TFR009", "EXA001", "IMG010", "NAM002", "LAB001", "LAB015",
                  "BOX012", "BOX013"}  # fmt: skip
-    assert {code for code, _ in all_menders()} | elsewhere == REPAIRS.keys()
+    assert {code for code, _ in FIXES} | elsewhere == REPAIRS.keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +24,9 @@ from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.draft import Draft
-from tfod.shards.repair.label_maps import map_from_uses
-from tfod.shards.repair.menders import mend
+from tfod.shards.repair.class_fixes import label_map_of
+from tfod.shards.repair.fixes import fix_record
+from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.records import read_records
 from tfod.tfrecord.writer import write_records
 
@@ -53,11 +52,11 @@ BAD = (math.nan, 0.0, 0.5, 0.5)
 FLAT = (0.5, 0.5, 0.5, 0.75)
 
 
-def mended(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list[str]]:
+def fixed(payload: bytes, label_map: LabelMap | None = MAP) -> tuple[bytes, list[str]]:
     """A record after its repair, and the codes of what was done."""
-    draft = Draft(Example.from_bytes(payload), TF, label_map)
-    changes = mend(draft, frozenset(REPAIRS))
-    return draft.payload(), [one.code for one in changes]
+    edited = EditedRecord(Example.from_bytes(payload), TF, label_map)
+    changes = fix_record(edited, frozenset(REPAIRS))
+    return edited.payload(), [one.code for one in changes]
 
 
 def detected(payload: bytes) -> Detection:
@@ -102,7 +101,7 @@ def test_an_object_goes_with_all_its_lists(gone: int) -> None:
     boxes = [CAT_BOX, DOG_BOX, (0.125, 0.125, 0.25, 0.25)]
     whole = full(boxes)
     boxes[gone] = BAD if gone == 1 else FLAT
-    payload, done = mended(encode_detection(replace(whole, boxes=np.array(boxes, "<f4"))))
+    payload, done = fixed(encode_detection(replace(whole, boxes=np.array(boxes, "<f4"))))
     assert done == ["BOX002" if gone == 1 else "BOX007"]
     kept = [number for number in range(3) if number != gone]
     found = detected(payload)
@@ -128,7 +127,7 @@ def test_masks_of_numbers_and_names_of_points_said_once() -> None:
         keys.KEYPOINT_Y: [0.1, 0.2, 0.3, 0.4],
         keys.KEYPOINT_TEXT: ["nose", "tail"],
     }
-    payload, done = mended(with_boxes([BAD, CAT_BOX], **more))
+    payload, done = fixed(with_boxes([BAD, CAT_BOX], **more))
     assert done == ["BOX002"]
     found = Example.from_bytes(payload)
     assert np.array_equal(found.floats(keys.MASK), masks[1].reshape(-1))
@@ -137,7 +136,7 @@ def test_masks_of_numbers_and_names_of_points_said_once() -> None:
 
 
 def test_the_last_object_leaves_empty_lists() -> None:
-    payload, _ = mended(with_boxes([BAD]))
+    payload, _ = fixed(with_boxes([BAD]))
     found = detected(payload)
     assert not len(found.boxes) and not found.class_text and not found.class_label
 
@@ -155,31 +154,31 @@ def test_the_last_object_leaves_empty_lists() -> None:
 )
 def test_an_object_stays_where_a_list_cannot_be_shared_out(more: dict[str, Any]) -> None:
     before = with_boxes([CAT_BOX, BAD], **more)
-    assert mended(before) == (before, [])
+    assert fixed(before) == (before, [])
 
 
 def test_a_repeated_object_goes_only_if_it_is_the_same_in_all() -> None:
     flags = {"image/object/difficult": [0, 0, 1]}
-    payload, done = mended(with_boxes([CAT_BOX, CAT_BOX, CAT_BOX], **flags))
+    payload, done = fixed(with_boxes([CAT_BOX, CAT_BOX, CAT_BOX], **flags))
     assert done == ["BOX009"]
     assert detected(payload).attributes == {"difficult": [0, 1]}
 
 
 def test_clipped_boxes_and_those_of_which_nothing_is_left() -> None:
     boxes = [(-0.05, 0.5, 0.5, 1.5), (1.05, 0.5, 1.08, 0.75), (0.25, -1.5, 0.5, -1.25)]
-    payload, done = mended(with_boxes(boxes))
+    payload, done = fixed(with_boxes(boxes))
     assert sorted(done) == ["BOX003", "BOX003", "BOX004"]
     assert detected(payload).boxes.tolist() == [[0.0, 0.5, 0.5, 1.0]]
     # What float32 makes of 1 is nobody's defect.
     near = with_boxes([(0.0, 0.0, float(np.nextafter(np.float32(1), np.float32(2))), 1.0)])
-    assert mended(near) == (near, [])
+    assert fixed(near) == (near, [])
 
 
 def test_boxes_stay_where_the_size_is_in_doubt() -> None:
     """They may have been divided by the other one, which stays for the next who looks at them."""
     doubtful = with_boxes([(0.25, 0.25, 0.5, 1.5)], width=WIDTH + 1)
-    assert mended(doubtful) == (doubtful, [])
-    assert mended(with_boxes([CAT_BOX], width=WIDTH + 1))[1] == ["IMG006"]
+    assert fixed(doubtful) == (doubtful, [])
+    assert fixed(with_boxes([CAT_BOX], width=WIDTH + 1))[1] == ["IMG006"]
 
 
 def with_features(boxes: list[tuple[float, ...]], more: dict[str, Any], **changes: Any) -> bytes:
@@ -195,15 +194,15 @@ def test_objects_whose_own_attributes_differ_are_two() -> None:
         own = {"objects": {"0": {"track_id": first}, "1": {"track_id": second}}}
         return with_features([CAT_BOX, CAT_BOX], {keys.EXTRA_ATTRIBUTES: json.dumps(own)})
 
-    assert mended(tracks(1, 2)) == (tracks(1, 2), [])
-    payload, done = mended(tracks(1, 1))
+    assert fixed(tracks(1, 2)) == (tracks(1, 2), [])
+    payload, done = fixed(tracks(1, 1))
     assert done == ["BOX009"] and len(detected(payload).boxes) == 1
     absent = {"absent": {"1": ["difficult"]}}
     apart = with_features([CAT_BOX, CAT_BOX], {keys.EXTRA_ATTRIBUTES: json.dumps(absent)})
-    assert mended(apart) == (apart, [])
+    assert fixed(apart) == (apart, [])
     for broken in ("{", "[]", '{"objects": 1}'):
         odd = with_features([CAT_BOX, CAT_BOX], {keys.EXTRA_ATTRIBUTES: broken})
-        assert mended(odd) == (odd, [])
+        assert fixed(odd) == (odd, [])
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ def test_objects_whose_own_attributes_differ_are_two() -> None:
 )
 def test_lists_that_may_be_over_the_objects_keep_them(more: dict[str, Any], is_left: bool) -> None:
     before = with_features([CAT_BOX, BAD], more)
-    payload, done = mended(before)
+    payload, done = fixed(before)
     assert done == ([] if is_left else ["BOX002"])
     assert payload == before if is_left else len(detected(payload).boxes) == 1
 
@@ -228,43 +227,43 @@ def test_lists_that_may_be_over_the_objects_keep_them(more: dict[str, Any], is_l
 def test_the_area_of_another_profile_goes_with_its_object() -> None:
     field_mapping = replace(TF.field_mapping, area="pixels", annotation_id="number")
     before = with_features([BAD, CAT_BOX], {"pixels": [1.0, 2.0], "number": [7, 8]})
-    draft = Draft(Example.from_bytes(before), replace(TF, field_mapping=field_mapping), MAP)
-    assert [one.code for one in mend(draft, frozenset(REPAIRS))] == ["BOX002"]
-    after = Example.from_bytes(draft.payload())
+    edited = EditedRecord(Example.from_bytes(before), replace(TF, field_mapping=field_mapping), MAP)
+    assert [one.code for one in fix_record(edited, frozenset(REPAIRS))] == ["BOX002"]
+    after = Example.from_bytes(edited.payload())
     assert after.floats("pixels").tolist() == [2.0] and after.ints("number") == [8]
 
 
 def test_what_a_repair_uncovers_is_repaired_at_once() -> None:
     """Two objects are the same only when their ids are right; an image is one only once."""
-    payload, done = mended(with_boxes([CAT_BOX, CAT_BOX], ["cat", "cat"], [1, 2]))
-    assert done == ["LAB008", "BOX009"] and mended(payload) == (payload, [])
-    payload, done = mended(with_features([CAT_BOX], {keys.ENCODED: [jpeg(), jpeg()]}, sha256="x"))
-    assert done == ["EXA005", "IMG008"] and mended(payload) == (payload, [])
+    payload, done = fixed(with_boxes([CAT_BOX, CAT_BOX], ["cat", "cat"], [1, 2]))
+    assert done == ["LAB008", "BOX009"] and fixed(payload) == (payload, [])
+    payload, done = fixed(with_features([CAT_BOX], {keys.ENCODED: [jpeg(), jpeg()]}, sha256="x"))
+    assert done == ["EXA005", "IMG008"] and fixed(payload) == (payload, [])
     several = with_features([CAT_BOX], {keys.ENCODED: [jpeg(), png()]}, sha256="x")
-    assert mended(several) == (several, [])
+    assert fixed(several) == (several, [])
 
 
 def test_an_unknown_id_does_not_keep_a_text_from_its_class() -> None:
-    payload, done = mended(with_boxes([CAT_BOX], ["Cat "], [9]))
+    payload, done = fixed(with_boxes([CAT_BOX], ["Cat "], [9]))
     assert done == ["LAB011", "LAB008"]
     assert detected(payload).class_text == ["cat"] and detected(payload).class_label == [1]
     other_class = with_boxes([CAT_BOX], ["Cat "], [2])
-    assert mended(other_class) == (other_class, [])
+    assert fixed(other_class) == (other_class, [])
 
 
 def test_a_image_that_is_to_be_turned_keeps_the_size_of_the_turned_one() -> None:
     turned = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(6))
     before = record(encoded=turned, height=WIDTH, width=HEIGHT)
-    assert mended(before) == (before, [])
+    assert fixed(before) == (before, [])
     upright = record(height=WIDTH, width=HEIGHT)
-    payload, done = mended(upright)
+    payload, done = fixed(upright)
     assert done == ["IMG006", "IMG006"] and detected(payload).height == HEIGHT
 
 
 def test_masks_of_numbers_keep_the_size_that_shapes_them() -> None:
     area = (HEIGHT + 1) * WIDTH
     before = with_boxes([CAT_BOX], height=HEIGHT + 1, **{keys.MASK: [0.0] * area})
-    assert mended(before) == (before, [])
+    assert fixed(before) == (before, [])
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,7 @@ def test_masks_of_numbers_keep_the_size_that_shapes_them() -> None:
 def test_classes_by_the_label_map(
     text: Any, label: Any, new_text: Any, new_label: Any, codes: list[str]
 ) -> None:
-    payload, done = mended(record(text=text, label=label))
+    payload, done = fixed(record(text=text, label=label))
     assert sorted(done) == sorted(codes)
     found = detected(payload)
     assert (found.class_text, found.class_label) == (new_text, new_label)
@@ -297,14 +296,14 @@ def test_classes_by_the_label_map(
 def test_of_two_classes_as_near_none_is_taken() -> None:
     near = LabelMap((LabelMapItem(1, "Cat"), LabelMapItem(2, "CAT"), LabelMapItem(3, "dog")))
     before = record(text=["cat", "dog"], label=[1, 3])
-    assert mended(before, near) == (before, [])
+    assert fixed(before, near) == (before, [])
 
 
 def test_a_display_name_is_a_name() -> None:
     shown = LabelMap((LabelMapItem(1, "/m/01", "cat"), LabelMapItem(2, "/m/02", "dog")))
     before = record(text=["cat", "dog"], label=[1, 2])
-    assert mended(before, shown) == (before, [])
-    payload, _ = mended(record(text=["cat", "/m/02"], label=[1, 1]), shown)
+    assert fixed(before, shown) == (before, [])
+    payload, _ = fixed(record(text=["cat", "/m/02"], label=[1, 1]), shown)
     assert detected(payload).class_label == [1, 2]
 
 
@@ -319,7 +318,7 @@ def test_a_display_name_is_a_name() -> None:
     ],
 )
 def test_numbers_of_another_kind(key: str, value: list[float], codes: list[str]) -> None:
-    payload, done = mended(encode({**features(), key: value}))
+    payload, done = fixed(encode({**features(), key: value}))
     assert done == codes
     if codes:
         found = Example.from_bytes(payload)
@@ -329,7 +328,7 @@ def test_numbers_of_another_kind(key: str, value: list[float], codes: list[str])
 
 def test_what_cannot_be_known_of_a_record_without_a_image() -> None:
     before = record(encoded=None, height=0, width=None, sha256="x", format="raw")
-    assert mended(before) == (before, [])
+    assert fixed(before) == (before, [])
 
 
 side = st.floats(-3, 3, width=32) | st.sampled_from([math.nan, math.inf, 0.0, 1.0, -0.0])
@@ -339,8 +338,8 @@ side = st.floats(-3, 3, width=32) | st.sampled_from([math.nan, math.inf, 0.0, 1.
 def test_mending_twice_is_mending_once(boxes: list[tuple[float, ...]], flagged: bool) -> None:
     flags = {"image/object/difficult": [number % 2 for number in range(len(boxes))]}
     before = with_boxes(boxes, **(flags if flagged and boxes else {}))
-    once, done = mended(before)
-    assert mended(once) == (once, [])
+    once, done = fixed(before)
+    assert fixed(once) == (once, [])
     assert (once == before) == (not done)
     found = detected(once).boxes.astype(np.float64)
     assert np.isfinite(found).all()
@@ -370,38 +369,38 @@ def test_a_record_that_comes_twice_is_kept_once(repaired: Any) -> None:
     other_boxes = record(text=["dog", "dog"], label=[2, 2])
     outcome, left = repaired(record(), other_boxes, record(), record("b.jpg", encoded=jpeg()))
     assert left == [record(), other_boxes, record("b.jpg", encoded=jpeg())]
-    assert dict(outcome.tally.by_code) == {"IMG010": 1}
+    assert dict(outcome.changes.by_code) == {"IMG010": 1}
     assert not outcome.remaining.valid  # the image itself still comes three times
 
 
 def test_records_that_become_the_same_are_kept_once(repaired: Any) -> None:
     outcome, left = repaired(record(sha256="x"), record())
     assert left == [record()]
-    assert dict(outcome.tally.by_code) == {"IMG008": 1, "IMG010": 1}
-    assert outcome.tally.records_changed == 1 and outcome.tally.records_dropped == 1
+    assert dict(outcome.changes.by_code) == {"IMG008": 1, "IMG010": 1}
+    assert outcome.changes.records_changed == 1 and outcome.changes.records_dropped == 1
 
 
 def test_only_and_skip(repaired: Any) -> None:
     odd = record(sha256="x", format="png", text=["cat", "dog"], label=[1, 1])
-    assert set(repaired(odd)[0].tally.by_code) == {"IMG008", "IMG004", "LAB008"}
+    assert set(repaired(odd)[0].changes.by_code) == {"IMG008", "IMG004", "LAB008"}
     overwrite = {"overwrite": True}
     outcome, left = repaired(odd, only=frozenset({"IMG", "LAB008"}), skip=frozenset({"IMG004"}),
                              **overwrite)  # fmt: skip
-    assert set(outcome.tally.by_code) == {"IMG008", "LAB008"}
+    assert set(outcome.changes.by_code) == {"IMG008", "LAB008"}
     assert outcome.remaining.counts.by_code == {"IMG004": 1}
     assert left == [record(format="png")]
 
 
 def test_masks_of_numbers_that_fit_the_image_alone_do_not_hold_its_size() -> None:
     masks = {keys.MASK: [0.0] * (HEIGHT * WIDTH)}
-    payload, done = mended(with_boxes([CAT_BOX], height=HEIGHT + 1, **masks))
+    payload, done = fixed(with_boxes([CAT_BOX], height=HEIGHT + 1, **masks))
     assert done == ["IMG006"] and detected(payload).height == HEIGHT
 
 
 def test_a_required_feature_is_never_removed() -> None:
     empty = rewrite_example(Example.from_bytes(record()), {keys.FILENAME: b"\x0a\x00"})
-    draft = Draft(Example.from_bytes(empty), READY["cvat"], MAP)
-    assert mend(draft, frozenset(REPAIRS)) == [] and draft.payload() == empty
+    edited = EditedRecord(Example.from_bytes(empty), READY["cvat"], MAP)
+    assert fix_record(edited, frozenset(REPAIRS)) == [] and edited.payload() == empty
 
 
 @pytest.mark.parametrize(
@@ -423,5 +422,5 @@ def test_the_label_map_that_records_define(
     pairs: list[tuple[str | None, int | None]], items: dict[int, str] | None
 ) -> None:
     # Of two shards, so that what one says can contradict the other.
-    found = map_from_uses([Counter(pairs[::2]), Counter(pairs[1::2])])
+    found = label_map_of(pairs)
     assert (found and {item.id: item.name for item in found.items}) == items

@@ -53,7 +53,7 @@ def test_whatever_the_damage_the_result_is_sound(
             # Nothing of the result was made up: every record is one of the source, or mended.
             for one in read_records(once / "a.tfrecord"):
                 assert bytes(one.payload) in RESULT
-        assert not repair(str(once), str(twice), TF).tally.by_code
+        assert not repair(str(once), str(twice), TF).changes.by_code
 
 
 def test_all_records_before_a_damaged_checksum_of_gzip_are_kept(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_all_records_before_a_damaged_checksum_of_gzip_are_kept(tmp_path: Path) 
         source = tmp_path / f"in{place}.tfrecord.gz"
         source.write_bytes(data)
         outcome = repair(str(source), str(tmp_path / f"out{place}"), TF)
-        assert outcome.tally.by_code["TFR011"] == 1
+        assert outcome.changes.by_code["TFR011"] == 1
         assert outcome.records == outcome.written == len(SOUND)
 
 
@@ -82,7 +82,7 @@ def test_all_records_before_a_damaged_checksum_of_gzip_are_kept(tmp_path: Path) 
 )
 def test_real_shards(name: str, changes: dict[str, int], corpus: Path, tmp_path: Path) -> None:
     outcome = repair(str(corpus / name), str(tmp_path / "out"))
-    assert dict(outcome.tally.by_code) == changes
+    assert dict(outcome.changes.by_code) == changes
     for path in (corpus / name).rglob("*"):
         if path.suffix in (".record", ".tfrecord", ".pbtxt") and not changes:
             result = tmp_path / "out" / path.relative_to(corpus / name)

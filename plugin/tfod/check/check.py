@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tfod.check.annotations import Annotations
 from tfod.check.archive import ArchiveLimits
-from tfod.check.collector import Collector
+from tfod.check.collector import Collector, Findings
 from tfod.check.compare_records import Examination, class_names, judge_together
 from tfod.check.conclusion import JudgedDataset, conclude
 from tfod.check.datasets import Dataset, datasets_of
@@ -97,7 +97,10 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
 
 
 def check(
-    inventory: Inventory, options: Options | None = None, progress: Progress | None = None
+    inventory: Inventory,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    others: Findings | None = None,
 ) -> Report:
     """Check what is in an inventory.
 
@@ -106,6 +109,7 @@ def check(
         options: how.
         progress: told of bytes and records that were read; of packed data the unpacked bytes. What
             it raises ends the check. A Beam runner does not tell.
+        others: more findings, about no shard in the inventory.
 
     Raises:
         TfodError: the check could not run: nothing was found, or an option does not make sense.
@@ -127,17 +131,19 @@ def check(
         with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
             judged.append(run.judge(run.examine(progress or _nothing, folder)))
         decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
-    others = Collector(
+    collector = Collector(
         Policy({}, receiver.severities(options.task), options.severities), options.max_findings
     )
     for source in inventory.empty:
-        others.judge(source)
+        collector.judge(source)
+    if others is not None:
+        collector.findings.merge(others)
     return conclude(
         judged,
         receiver=receiver.name,
         fail_on=options.fail_on,
         began=began,
-        others=others.findings,
+        others=collector.findings,
     )
 
 

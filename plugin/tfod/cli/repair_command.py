@@ -36,9 +36,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add ``repair`` to the commands."""
     parser = commands.add_parser(
         "repair",
-        help="mend what can be mended without guessing, into another folder",
+        help="fix what can be fixed without guessing, into another folder",
         description="Write shards anew without the defects that `tfod check` finds and that can be "
-        "mended without guessing; the source is never touched. Exit status 0: nothing is left; "
+        "fixed without guessing; the source is never touched. Exit status 0: nothing is left; "
         "1: something is left that only a person can decide; 2: the repair could not run.",
     )
     parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
@@ -54,10 +54,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
     )
     parser.add_argument(
-        "--only", type=_codes, metavar="CODES", help="rules or families to mend, as BOX,LAB008"
+        "--only", type=_codes, metavar="CODES", help="rules or families to fix, as BOX,LAB008"
     )
     parser.add_argument(
-        "--skip", type=_codes, default=frozenset(), metavar="CODES", help="those not to mend"
+        "--skip", type=_codes, default=frozenset(), metavar="CODES", help="those not to fix"
     )
     columns = parser.add_mutually_exclusive_group()
     for name, when in (("--columns", "as fractions"), ("--pixel-columns", "in pixels")):
@@ -194,10 +194,10 @@ def _rest_of_report(outcome: Outcome) -> bytes:
             "shards": outcome.shards,
             "records_read": outcome.records,
             "records_written": outcome.written,
-            "records_changed": outcome.tally.records_changed,
-            "records_dropped": outcome.tally.records_dropped,
-            "objects_dropped": outcome.tally.objects_dropped,
-            "by_code": dict(sorted(outcome.tally.by_code.items())),
+            "records_changed": outcome.changes.records_changed,
+            "records_dropped": outcome.changes.records_dropped,
+            "objects_dropped": outcome.changes.objects_dropped,
+            "by_code": dict(sorted(outcome.changes.by_code.items())),
         },
         "label_maps": list(outcome.label_maps),
         "remaining": outcome.remaining.to_json(),
@@ -209,19 +209,19 @@ def _rest_of_report(outcome: Outcome) -> bytes:
 
 
 def _text(outcome: Outcome) -> Iterator[str]:
-    tally = outcome.tally
-    total = sum(tally.by_code.values())
+    changes = outcome.changes
+    total = sum(changes.by_code.values())
     verb = "would be made" if outcome.output is None else "made"
     if not total:
         yield "Nothing to repair."
     else:
         # What was in a dropped record may not be known; those are objects of the others.
-        objects = f", {plural(tally.objects_dropped, 'object')} dropped"
+        objects = f", {plural(changes.objects_dropped, 'object')} dropped"
         yield (
-            f"{plural(total, 'change')} {verb}: {plural(tally.records_changed, 'record')} changed, "
-            f"{tally.records_dropped:,} dropped"
-            + objects * bool(tally.objects_dropped or not tally.records_dropped)
-            + " from other records" * bool(tally.objects_dropped and tally.records_dropped)
+            f"{plural(total, 'change')} {verb}: {plural(changes.records_changed, 'record')} "
+            f"changed, {changes.records_dropped:,} dropped"
+            + objects * bool(changes.objects_dropped or not changes.records_dropped)
+            + " from other records" * bool(changes.objects_dropped and changes.records_dropped)
         )
     yield (
         f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read, "
@@ -231,10 +231,10 @@ def _text(outcome: Outcome) -> Iterator[str]:
         yield f"\nRefused without --dry-run: {visible(why)}"
     rules = all_rules()
     for code, rule in rules.items():
-        count = tally.by_code[code]
+        count = changes.by_code[code]
         if count:
-            yield f"\n{code} mended: {rule.title}" + (f" ({count:,})" if count > 1 else "")
-            yield from _examples(tally.listed[code][:_SHOWN], count)
+            yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
+            yield from _examples(changes.listed[code][:_SHOWN], count)
     yield from _left(outcome)
 
 

@@ -1,4 +1,4 @@
-"""What a repair says of what it did, and who is told."""
+"""What a repair has changed: each change, and all of them counted."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Change:
     """One change of one record, or of a shard as a whole.
 
     Attributes:
-        code: of the rule that asks for it.
         what: what was done, with the numbers filled in.
         feature: key of the feature that was changed; None where the whole record is concerned.
         before, after: its values, or those of the object, as JSON; after is None where something
             was removed.
         record_dropped: whether the record is not in the result.
         objects_dropped: how many objects of it are not.
+        code: of the rule that asks for it.
     """
 
-    code: str
     what: str
     feature: str | None = None
     before: JsonValue = None
     after: JsonValue = None
     record_dropped: bool = False
     objects_dropped: int = 0
+    code: str = ""
 
     def to_json(self, place: Place) -> dict[str, Any]:
-        """The change at its place, as the report file has it."""
+        """The change at its location, as the report file has it."""
         return {
             "code": self.code,
             "what": shortened(self.what),
@@ -54,15 +54,15 @@ class Change:
 
 
 @dataclass
-class Tally:
+class Changes:
     """All changes counted, a bounded number of them listed, every one handed on.
 
     Attributes:
         by_code: true number of changes.
-        listed: the first changes of each code, with their places.
+        listed: the first changes of each code, with their locations.
         records_changed: records that are in the result, but not as they were.
         records_dropped, objects_dropped: what is not in it any more.
-        write: takes each change as a line of JSON; None for nobody.
+        write: takes each change as a line of JSON.
     """
 
     write: Callable[[str], object] | None = None
@@ -73,7 +73,7 @@ class Tally:
     objects_dropped: int = 0
 
     def add(self, change: Change, place: Place) -> None:
-        """Take note of a change."""
+        """Count and list a change."""
         self.by_code[change.code] += 1
         self.records_dropped += change.record_dropped
         self.objects_dropped += change.objects_dropped

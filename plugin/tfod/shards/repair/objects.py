@@ -11,7 +11,7 @@ import numpy as np
 from tfod.detection import keys
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
-from tfod.shards.repair.draft import Draft
+from tfod.shards.repair.record import EditedRecord
 
 _OBJECT_PREFIX = "image/object/"
 _IMAGE_PREFIX = "image/"
@@ -36,32 +36,32 @@ class CannotDropError(Exception):
     """A list of the record cannot be shared out among the objects; nothing was changed."""
 
 
-def drop_objects(draft: Draft, numbers: Sequence[int]) -> None:
+def drop_objects(record: EditedRecord, numbers: Sequence[int]) -> None:
     """Remove objects, by their numbers, from all lists of a record.
 
     Raises:
         CannotDropError: of a list it is not known which values are those of which object.
     """
-    shares = object_values(draft)
-    boxes = draft.objects
+    shares = object_values(record)
+    boxes = record.objects
     assert boxes is not None  # else there are no numbers
     kept = [number for number in range(len(boxes.corners)) if number not in set(numbers)]
-    extra = _renumbered(draft, kept)
+    extra = _renumbered(record, kept)
     for key, rows in shares.items():
-        draft.set(key, _encoded(draft.kind(key), [rows[number] for number in kept]))
+        record.set(key, _encoded(record.kind(key), [rows[number] for number in kept]))
     if extra is not None:
-        draft.set(keys.EXTRA_ATTRIBUTES, extra)
+        record.set(keys.EXTRA_ATTRIBUTES, extra)
 
 
-def object_values(draft: Draft) -> dict[str, list[Any]]:
+def object_values(record: EditedRecord) -> dict[str, list[Any]]:
     """The values of each object in every list over the objects that has values, by key.
 
     Raises:
         CannotDropError: of a list it is not known which values are those of which object.
     """
-    boxes = draft.objects
+    boxes = record.objects
     count = len(boxes.corners) if boxes is not None else 0
-    field_mapping = draft.field_mapping
+    field_mapping = record.field_mapping
     named = {
         *field_mapping.box,
         field_mapping.class_text,
@@ -69,30 +69,30 @@ def object_values(draft: Draft) -> dict[str, list[Any]]:
         field_mapping.area,
         field_mapping.annotation_id,
     }
-    points = draft.count(keys.KEYPOINT_X) // count if count else 0
+    points = record.count(keys.KEYPOINT_X) // count if count else 0
     found = {}
-    for key in draft.names():
-        length = draft.count(key)
-        if (key not in named and _is_about_the_image(draft, key)) or not length:
+    for key in record.names():
+        length = record.count(key)
+        if (key not in named and _is_about_the_image(record, key)) or not length:
             continue
         if key == keys.KEYPOINT_TEXT and length == points and count > 1:
             continue  # names of the points, the same for all objects
         several = key in _SEVERAL_EACH or key in (keys.MASK, keys.KEYPOINT_TEXT)
         one = key in named or key in _ONE_EACH or key.startswith(keys.ATTRIBUTE_PREFIX)
         if (one and length == count) or (several and length % count == 0):
-            found[key] = _shared_out(draft, key, count)
+            found[key] = _shared_out(record, key, count)
         elif key.startswith(_OBJECT_PREFIX) or length % count == 0:
             raise CannotDropError(key)
     return found
 
 
-def own_attributes(draft: Draft) -> list[str]:
+def own_attributes(record: EditedRecord) -> list[str]:
     """What tfod's own JSON says of each object; equal texts say the same.
 
     Raises:
         CannotDropError: it cannot be read.
     """
-    boxes, extra = draft.objects, _own_json(draft)
+    boxes, extra = record.objects, _own_json(record)
     count = len(boxes.corners) if boxes is not None else 0
     try:
         parts = [extra.get(part, {}) for part in _BY_OBJECT]
@@ -102,23 +102,23 @@ def own_attributes(draft: Draft) -> list[str]:
         raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
 
 
-def _is_about_the_image(draft: Draft, key: str) -> bool:
+def _is_about_the_image(record: EditedRecord, key: str) -> bool:
     """Whether a key is known to say nothing of single objects."""
     if key.startswith(_OBJECT_PREFIX):
         return False
-    if key in keys.KNOWN_KEYS or key in draft.field_mapping.all_keys:
+    if key in keys.KNOWN_KEYS or key in record.field_mapping.all_keys:
         return True
-    spec = draft.profile.features.get(key)
+    spec = record.profile.features.get(key)
     of_one = spec is not None and spec.shape == ()
-    return of_one or (key.startswith(_IMAGE_PREFIX) and draft.count(key) == 1)
+    return of_one or (key.startswith(_IMAGE_PREFIX) and record.count(key) == 1)
 
 
-def _shared_out(draft: Draft, key: str, count: int) -> list[Any]:
+def _shared_out(record: EditedRecord, key: str, count: int) -> list[Any]:
     """The values of a list, in as many equal parts as there are objects."""
-    kind = draft.kind(key)
+    kind = record.kind(key)
     if kind is Kind.FLOAT:
-        return list(draft.floats(key).reshape(count, -1))
-    values: Sequence[Any] = draft.ints(key) if kind is Kind.INT64 else draft.values(key)
+        return list(record.floats(key).reshape(count, -1))
+    values: Sequence[Any] = record.ints(key) if kind is Kind.INT64 else record.values(key)
     step = len(values) // count
     return [tuple(values[at : at + step]) for at in range(0, len(values), step)]
 
@@ -130,12 +130,12 @@ def _encoded(kind: Kind | None, rows: Sequence[Any]) -> bytes:
     return int64_feature(values) if kind is Kind.INT64 else bytes_feature(values)
 
 
-def _renumbered(draft: Draft, kept: Sequence[int]) -> bytes | None:
+def _renumbered(record: EditedRecord, kept: Sequence[int]) -> bytes | None:
     """Our own JSON of attributes for the objects that are kept; None where there is none."""
-    if not draft.count(keys.EXTRA_ATTRIBUTES):
+    if not record.count(keys.EXTRA_ATTRIBUTES):
         return None
     places = {str(number): str(place) for place, number in enumerate(kept)}
-    extra = _own_json(draft)
+    extra = _own_json(record)
     try:
         for part in _BY_OBJECT:
             if part in extra:
@@ -147,12 +147,12 @@ def _renumbered(draft: Draft, kept: Sequence[int]) -> bytes | None:
         raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
 
 
-def _own_json(draft: Draft) -> dict[str, Any]:
+def _own_json(record: EditedRecord) -> dict[str, Any]:
     """tfod's own JSON of attributes; nothing where there is none."""
-    if not draft.count(keys.EXTRA_ATTRIBUTES):
+    if not record.count(keys.EXTRA_ATTRIBUTES):
         return {}
     try:
-        extra = json.loads(draft.text(keys.EXTRA_ATTRIBUTES) or "")
+        extra = json.loads(record.text(keys.EXTRA_ATTRIBUTES) or "")
     except (ValueError, RecursionError):
         extra = None
     if not isinstance(extra, dict):

@@ -1,4 +1,4 @@
-"""Repairs of boxes: BOX."""
+"""Fixes of boxes: BOX."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tfod.check.box_columns import ROUNDING, BoxColumns, ColumnOrder, is_many
 from tfod.check.finding import JsonValue
 from tfod.errors import TfodError
 from tfod.shards.repair.changes import Change
-from tfod.shards.repair.draft import FAR, Draft
-from tfod.shards.repair.menders import mends
 from tfod.shards.repair.objects import (
     CannotDropError,
     drop_objects,
     object_values,
     own_attributes,
 )
+from tfod.shards.repair.record import FAR, EditedRecord
 
 CLIPPED = frozenset({"BOX003", "BOX004"})
 ONE_BY_ONE = CLIPPED | {"BOX006"}
@@ -57,91 +56,85 @@ def why_not_one_by_one(columns: BoxColumns, codes: frozenset[str]) -> str | None
     return None
 
 
-def read_columns(draft: Draft, order: ColumnOrder) -> Iterator[Change]:
+def read_columns(record: EditedRecord, order: ColumnOrder) -> Iterator[Change]:
     """Read the boxes of a record in another order of their columns.
 
     Raises:
         TfodError: the columns were mixed up in pixels, and the size of the image is not known.
     """
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is None:
         return
     sizes = boxes.width[boxes.rows], boxes.height[boxes.rows]
     if order.in_pixels and not all(np.isfinite(size).all() for size in sizes):
-        name = draft.text(draft.field_mapping.filename) or "a record without a file name"
+        name = record.text(record.field_mapping.filename) or "a record without a file name"
         raise TfodError(f"--pixel-columns: the size of the image is not known of {name}")
     after = order.read(boxes.corners, *sizes)
-    draft.set_boxes(after)
+    record.set_boxes(after)
     yield Change(
-        "BOX013",
         f"{plural(len(after), 'box')} read by {order}: the first, "
         f"{_spelled(boxes.corners[0])}, became {_spelled(after[0])}",
         feature=BOX_PREFIX,
         before=[_json(number, box) for number, box in enumerate(boxes.corners)],
         after=[_json(number, box) for number, box in enumerate(after)],
+        code="BOX013",
     )
 
 
-@mends("BOX002")
-def drop_not_finite(draft: Draft) -> Iterator[Change]:
+def drop_not_finite(record: EditedRecord) -> Iterator[Change]:
     """A box with NaN or infinity is nowhere."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is not None:
-        yield from _drop(draft, "BOX002", ~boxes.finite, "has a coordinate that is not a number")
+        yield from _drop(record, ~boxes.finite, "has a coordinate that is not a number")
 
 
-@mends("BOX006")
-def put_in_order(draft: Draft) -> Iterator[Change]:
+def put_in_order(record: EditedRecord) -> Iterator[Change]:
     """The smaller coordinate is the left or upper one."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is None:
         return
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized & (boxes.size < 0).any(axis=1)
     pairs = np.sort(boxes.corners.reshape(-1, 2, 2), axis=1)
-    yield from _rewrite(draft, "BOX006", mask, pairs.reshape(-1, 4), "put in order")
+    yield from _rewrite(record, mask, pairs.reshape(-1, 4), "put in order")
 
 
-@mends("BOX003")
-def clip_far_outside(draft: Draft) -> Iterator[Change]:
+def clip_far_outside(record: EditedRecord) -> Iterator[Change]:
     """What is outside the image is no part of an object, if these are parts of this image."""
-    boxes = draft.objects
-    if boxes is None or draft.size_is_doubtful:
+    boxes = record.objects
+    if boxes is None or record.size_is_doubtful:
         return
     mask = boxes.normalized & (boxes.overhang > FAR)
-    if mask.any() and not draft.looks_swapped():
-        yield from _clip(draft, "BOX003", mask)
+    if mask.any() and not record.looks_swapped():
+        yield from _clip(record, mask)
 
 
-@mends("BOX004")
-def clip_slightly_outside(draft: Draft) -> Iterator[Change]:
+def clip_slightly_outside(record: EditedRecord) -> Iterator[Change]:
     """What is outside the image is no part of an object."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is not None:
         outside = boxes.overhang
         mask = boxes.normalized & (outside > ROUNDING) & (outside <= FAR)
-        yield from _clip(draft, "BOX004", mask)
+        yield from _clip(record, mask)
 
 
-@mends("BOX007")
-def drop_without_area(draft: Draft) -> Iterator[Change]:
+def drop_without_area(record: EditedRecord) -> Iterator[Change]:
     """A box without width or height holds nothing."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is not None:
         size = boxes.size
         mask = boxes.normalized & (size == 0).any(axis=1) & (size >= 0).all(axis=1)
-        yield from _drop(draft, "BOX007", mask, "has no area")
+        yield from _drop(record, mask, "has no area")
 
 
-@mends("BOX009")
-def drop_repeated(draft: Draft) -> Iterator[Change]:
+def drop_duplicates(record: EditedRecord) -> Iterator[Change]:
     """An object that comes twice with all its values is one object."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is None or len(set(map(tuple, boxes.corners.tolist()))) == len(boxes.corners):
         return
     try:
-        shares = object_values(draft)
-        own = own_attributes(draft)
+        shares = object_values(record)
+        own = own_attributes(record)
     except CannotDropError:
         return
     seen = set()
@@ -153,34 +146,33 @@ def drop_repeated(draft: Draft) -> Iterator[Change]:
         )
         again[number] = values in seen
         seen.add(values)
-    yield from _drop(draft, "BOX009", again, "is the same as one before it")
+    yield from _drop(record, again, "is the same as one before it")
 
 
-def _clip(draft: Draft, code: str, mask: np.ndarray) -> Iterator[Change]:
+def _clip(record: EditedRecord, mask: np.ndarray) -> Iterator[Change]:
     """Clip boxes to the image, and remove those of which nothing is left."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is None or not mask.any():
         return
     clipped = np.clip(boxes.corners, 0.0, 1.0)
     # An inverted box has an extent, too; it is put in order by its own rule.
     gone = mask & (clipped[:, 2:] == clipped[:, :2]).any(axis=1)
-    yield from _rewrite(draft, code, mask & ~gone, clipped, "clipped to the image")
-    yield from _drop(draft, code, gone, "lies outside the image")
+    yield from _rewrite(record, mask & ~gone, clipped, "clipped to the image")
+    yield from _drop(record, gone, "lies outside the image")
 
 
 def _rewrite(
-    draft: Draft, code: str, mask: np.ndarray, corners: np.ndarray, what: str
+    record: EditedRecord, mask: np.ndarray, corners: np.ndarray, what: str
 ) -> Iterator[Change]:
     """Give the marked boxes other corners."""
-    boxes = draft.objects
+    boxes = record.objects
     if boxes is None or not mask.any():
         return
     before = boxes.corners
     after = np.where(mask[:, None], corners, before)
-    draft.set_boxes(after)
+    record.set_boxes(after)
     for number in np.flatnonzero(mask).tolist():
         yield Change(
-            code,
             f"box {number} {what}: {_spelled(before[number])} became {_spelled(after[number])}",
             feature=BOX_PREFIX,
             before=_json(number, before[number]),
@@ -188,20 +180,19 @@ def _rewrite(
         )
 
 
-def _drop(draft: Draft, code: str, mask: np.ndarray, why: str) -> Iterator[Change]:
+def _drop(record: EditedRecord, mask: np.ndarray, why: str) -> Iterator[Change]:
     """Remove the marked objects, if that can be done with all their lists."""
-    boxes = draft.objects
+    boxes = record.objects
     numbers: Sequence[int] = np.flatnonzero(mask).tolist()
     if boxes is None or not numbers:
         return
     before = boxes.corners
     try:
-        drop_objects(draft, numbers)
+        drop_objects(record, numbers)
     except CannotDropError:
         return
     for number in numbers:
         yield Change(
-            code,
             f"object {number} removed, its box {why}: {_spelled(before[number])}",
             feature=BOX_PREFIX,
             before=_json(number, before[number]),

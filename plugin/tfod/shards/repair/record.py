@@ -1,4 +1,4 @@
-"""A record while it is mended: its features as they are now, with what is known of them."""
+"""A record while it is repaired: its features as they are now, with what is known of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tfod.check.box_columns import ROUNDING, TOLERATED
+from tfod.check.finding import JsonValue
 from tfod.check.profiles.profile import Profile
 from tfod.check.rules.boxes import Boxes, swapped_axes
 from tfod.check.rules.images import ImageFacts, check_size
@@ -23,13 +24,14 @@ from tfod.example.example import (
 )
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
+from tfod.shards.repair.changes import Change
 
-_NO_TEXTS: Sequence[bytes] = ()
 FAR = TOLERATED - 1 + ROUNDING
 """A box that reaches farther outside is BOX003's, others are BOX004's."""
+_SHOWN = 80
 
 
-class Draft:
+class EditedRecord:
     """One record.
 
     Attributes:
@@ -37,8 +39,8 @@ class Draft:
         profile: what is expected of it.
         label_map: of its shard; None where there is none.
         repeated: keys that come more than once on the wire.
-        said: codes of the rules that find something in its features' kinds and numbers; None
-            where nobody has looked.
+        layout_codes: codes of the rules that find something in the dtypes and numbers of its
+            features; None where they were not applied.
     """
 
     def __init__(
@@ -47,23 +49,18 @@ class Draft:
         profile: Profile,
         label_map: LabelMap | None,
         repeated: Sequence[str] = (),
-        said: frozenset[str] | None = None,
+        layout_codes: frozenset[str] | None = None,
     ) -> None:
         self.example = example
         self.profile = profile
         self.field_mapping = profile.field_mapping
         self.label_map = label_map
         self.repeated = repeated
-        self.said = said
+        self.layout_codes = layout_codes
         self._changes: dict[str, bytes | None] = {}
         self._changed: dict[str, Example] = {}  # of each key what it is now
-        # The evidence is taken before anything is changed.
-        self.size_is_doubtful = self._is_size_doubtful()
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether any feature is not as it was."""
-        return bool(self._changes)
+        # Before anything is changed.
+        self.size_is_doubtful = any(True for _ in check_size(self.facts))
 
     def payload(self) -> bytes:
         """The record as it is now; what was not changed keeps its bytes."""
@@ -78,27 +75,25 @@ class Draft:
 
     def kind(self, key: str | None) -> Kind | None:
         """Which list a feature holds; None when it is absent or holds none."""
-        return self._view(key).kind(key) if key else None
+        return self._now(key).kind(key) if key else None
 
     def count(self, key: str | None) -> int:
         """How many values a feature has."""
-        return self._view(key).value_count(key) if key else 0
+        return self._now(key).value_count(key) if key else 0
 
     def ints(self, key: str | None) -> list[int]:
         """Whole numbers; none where the feature holds another kind."""
-        return self._view(key).ints(key) if key and self.kind(key) is Kind.INT64 else []
+        return self._now(key).ints(key) if key and self.kind(key) is Kind.INT64 else []
 
     def floats(self, key: str | None) -> np.ndarray:
         """Numbers, float32 of shape (n,); none where the feature holds another kind."""
         if key and self.kind(key) is Kind.FLOAT:
-            return self._view(key).floats(key)
+            return self._now(key).floats(key)
         return np.zeros(0, "<f4")
 
     def values(self, key: str | None) -> Sequence[bytes]:
         """Texts, undecoded; none where the feature holds another kind."""
-        if key and self.kind(key) is Kind.BYTES:
-            return self._view(key).byte_strings(key)
-        return _NO_TEXTS
+        return self._now(key).byte_strings(key) if key and self.kind(key) is Kind.BYTES else ()
 
     def text(self, key: str | None) -> str | None:
         """The only text of a feature; None where it has none, several, or no UTF-8."""
@@ -122,7 +117,28 @@ class Draft:
         for known in ("objects", "boxes_are_sound", "facts", "texts", "labels"):
             vars(self).pop(known, None)
 
-    def _view(self, key: str) -> Example:
+    def change(self, key: str, feature: bytes | None, what: str = "") -> Change:
+        """Replace, add or remove a feature, and say what became of it."""
+        before = self._shown(key)
+        self.set(key, feature)
+        after = self._shown(key)
+        return Change(what or f"{key}: {before!r} became {after!r}", key, before, after)
+
+    def _shown(self, key: str) -> JsonValue:
+        """The values of a feature as JSON, of a long one the beginning."""
+        kind = self.kind(key)
+        values: list[JsonValue]
+        if kind is Kind.BYTES:
+            values = [value[:_SHOWN].decode("utf-8", "replace") for value in self.values(key)]
+        elif kind is Kind.FLOAT:
+            values = [value if value == value else "nan" for value in self.floats(key).tolist()]
+        else:
+            values = list(self.ints(key))
+        if not values and kind is None:
+            return None
+        return values[0] if len(values) == 1 else values[:_SHOWN]
+
+    def _now(self, key: str) -> Example:
         return self._changed.get(key, self.example)
 
     # The image
@@ -152,9 +168,6 @@ class Draft:
             declared_height=height[0] if len(height) == 1 else None,
             declared_width=width[0] if len(width) == 1 else None,
         )
-
-    def _is_size_doubtful(self) -> bool:
-        return any(True for _ in check_size(self.facts))
 
     # The objects
 
@@ -196,9 +209,7 @@ class Draft:
     def reaches_far(self) -> bool:
         """Whether a box is so far outside that another image may be meant."""
         boxes = self.objects
-        if boxes is None:
-            return False
-        return bool((boxes.normalized & (boxes.overhang > FAR)).any())
+        return boxes is not None and bool((boxes.normalized & (boxes.overhang > FAR)).any())
 
     def looks_swapped(self) -> bool:
         """Whether the boxes look as if x were divided by the height."""

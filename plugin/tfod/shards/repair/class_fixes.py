@@ -1,0 +1,127 @@
+"""Fixes of the classes of objects by the label map: LAB. The text decides, then the id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tfod.check.rules.labels import folded
+from tfod.check.statistics import MOST_KINDS
+from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.example.example import int64_feature, text_feature
+from tfod.shards.repair.changes import Change
+from tfod.shards.repair.record import EditedRecord
+
+MOST_CLASSES = MOST_KINDS // 4
+"""A label map of more classes is not made from records."""
+_LARGEST_ID = (1 << 31) - 1
+
+
+def spell_as_the_map(record: EditedRecord) -> Iterator[Change]:
+    """A text that is in the map but for case and spaces, and means only one class of it."""
+    found, texts, labels = _classes(record)
+    if found is None:
+        return
+    new = list(texts)
+    for number, text in enumerate(texts):
+        if not text or found.find(text):
+            continue
+        meant = _names_alike(found, text)
+        label = labels[number] if labels else 0
+        if len(meant) == 1 and (found.find_id(label) is None or label in found.ids_of(meant[0])):
+            new[number] = meant[0]
+    yield from _put_texts(record, texts, new)
+
+
+def name_by_id(record: EditedRecord) -> Iterator[Change]:
+    """An empty text beside an id that the map knows."""
+    found, texts, labels = _classes(record)
+    if found is None or not labels:
+        return
+    new = list(texts)
+    for number, (text, label) in enumerate(zip(texts, labels, strict=False)):
+        if label > 0 and not text.strip():
+            new[number] = _name(found.find_id(label)) or text
+    yield from _put_texts(record, texts, new)
+
+
+def follow_the_text(record: EditedRecord) -> Iterator[Change]:
+    """An id other than that of the text."""
+    found, texts, labels = _classes(record)
+    if found is None or not texts or not labels:
+        return
+    new = list(labels)
+    for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        item = found.find(text) if text else None
+        if item is not None and label not in found.ids_of(text):
+            new[number] = item.id
+    key = record.field_mapping.class_label
+    if key and new != labels:
+        yield record.change(key, int64_feature(new), _difference(key, labels, new))
+
+
+def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
+    """Where all objects have a text, or all have an id, the map knows the other."""
+    found, texts, labels = _classes(record)
+    text_key, label_key = record.field_mapping.class_text, record.field_mapping.class_label
+    if found is None or not (text_key and label_key):
+        return
+    if texts and not labels and not record.count(label_key):
+        items = [found.find(text) if text else None for text in texts]
+        ids = [item.id for item in items if item is not None]
+        if len(ids) == len(texts):
+            yield record.change(label_key, int64_feature(ids))
+    elif labels and not record.count(text_key):
+        names = [_name(found.find_id(label)) for label in labels]
+        if all(names):
+            yield record.change(text_key, text_feature(names))
+
+
+def label_map_of(classes: Iterable[tuple[str | None, int | None]]) -> LabelMap | None:
+    """The label map that the texts and ids of objects define.
+
+    None where an object lacks one of the two, where an id cannot be one, where two pairs
+    contradict each other, or where there are too many classes to be sure of them all.
+    """
+    found: dict[int, str] = {}
+    for text, label in classes:
+        if not (text and text.strip()) or label is None or not 0 < label <= _LARGEST_ID:
+            return None
+        if found.setdefault(label, text) != text:
+            return None
+    if not found or len(set(found.values())) != len(found) or len(found) > MOST_CLASSES:
+        return None
+    return LabelMap(tuple(LabelMapItem(label, found[label]) for label in sorted(found)))
+
+
+def _classes(record: EditedRecord) -> tuple[LabelMap | None, Sequence[str], Sequence[int]]:
+    """The label map, and the texts and ids of the objects; no map where nothing can be said."""
+    if record.objects is None or record.texts is None:
+        return None, [], []
+    return record.label_map, record.texts, record.labels
+
+
+def _put_texts(record: EditedRecord, texts: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
+    key = record.field_mapping.class_text
+    if key and list(new) != list(texts):
+        yield record.change(key, text_feature(new), _difference(key, texts, new))
+
+
+def _difference(key: str, before: Sequence[object], after: Sequence[object]) -> str:
+    pairs = zip(before, after, strict=True)
+    changed = dict.fromkeys(f"{one!r} became {other!r}" for one, other in pairs if one != other)
+    return f"{key}: {', '.join(changed)}"
+
+
+def _name(item: LabelMapItem | None) -> str:
+    return (item.name or item.display_name) if item else ""
+
+
+def _names_alike(label_map: LabelMap, text: str) -> list[str]:
+    """Names that are the same but for case and spaces, one of each class."""
+    wanted = folded(text)
+    found = {}
+    for item in label_map.items:
+        for name in (item.display_name, item.name):
+            if name and folded(name) == wanted:
+                found[item.id] = name
+    return list(found.values())

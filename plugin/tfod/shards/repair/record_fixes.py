@@ -1,0 +1,196 @@
+"""Fixes of a record as an Example against its profile (EXA), of what it says of its image (IMG),
+and of its source id (NAM)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from tfod.check.rules.images import check_format, check_positive_size, check_raw, check_size
+from tfod.detection import keys
+from tfod.detection.orientation import QUARTER
+from tfod.detection.schema import FeatureSpec
+from tfod.example.example import bytes_feature, float_feature, int64_feature
+from tfod.example.wire import Kind
+from tfod.shards.repair.changes import Change
+from tfod.shards.repair.record import EditedRecord
+
+_NOTHING = {
+    Kind.BYTES: bytes_feature(()),
+    Kind.FLOAT: float_feature(()),
+    Kind.INT64: int64_feature(()),
+}
+_INT64 = np.iinfo(np.int64)
+
+
+def keep_the_last(record: EditedRecord) -> Iterator[Change]:
+    """Of a key that comes twice the last one counts."""
+    for key in record.repeated:
+        if record.kind(key) is not None:
+            what = f"{key} came more than once, the last one is kept"
+            yield record.change(key, record.encoded(key), what)
+
+
+def remove_empty_features(record: EditedRecord) -> Iterator[Change]:
+    """A key without a list is no feature."""
+    for key in record.names():
+        if record.kind(key) is None:
+            yield record.change(key, None, f"{key} removed, it held no list at all")
+
+
+def convert_dtypes(record: EditedRecord) -> Iterator[Change]:
+    """A feature of another dtype, written anew as the profile has it."""
+    for key, spec in record.profile.features.items():
+        if record.kind(key) not in (None, spec.kind):
+            feature = _of_image(record, key) or _converted(record, key, spec)
+            yield from _put_or_remove(record, key, spec, feature)
+
+
+def correct_shapes(record: EditedRecord) -> Iterator[Change]:
+    """A fixed-length feature of too many or too few values, where it is known which count."""
+    for key, spec in record.profile.features.items():
+        if record.kind(key) is spec.kind and spec.length not in (None, record.count(key)):
+            feature = _of_image(record, key)
+            if feature is None and spec.shape == ():
+                feature = _only_value(record, key)
+            yield from _put_or_remove(record, key, spec, feature)
+
+
+def add_missing(record: EditedRecord) -> Iterator[Change]:
+    """A required feature that the record itself tells."""
+    for key, spec in record.profile.features.items():
+        if spec.required and record.kind(key) is None:
+            feature = _of_image(record, key)
+            if feature is not None:
+                yield record.change(key, feature)
+
+
+def _put_or_remove(
+    record: EditedRecord, key: str, spec: FeatureSpec, feature: bytes | None
+) -> Iterator[Change]:
+    if feature is not None:
+        yield record.change(key, feature)
+    elif not record.count(key) and not spec.required:
+        yield record.change(key, None, f"{key} removed, it held no value and has a default")
+
+
+def _of_image(record: EditedRecord, key: str) -> bytes | None:
+    """A feature about the image as it must be; None where the record does not tell."""
+    field_mapping, header = record.field_mapping, record.header
+    if key == field_mapping.sha256:
+        image = record.image
+        return bytes_feature([_digest(image).encode()]) if image else None
+    if key == field_mapping.source_id:
+        name = record.text(field_mapping.filename)
+        return bytes_feature([name.encode()]) if name and name.strip() else None
+    if header is None:
+        return None
+    if key == field_mapping.format:
+        return bytes_feature([header.format.encode()])
+    if key == field_mapping.height:
+        return int64_feature([header.height])
+    return int64_feature([header.width]) if key == field_mapping.width else None
+
+
+def _converted(record: EditedRecord, key: str, spec: FeatureSpec) -> bytes | None:
+    """The values as the other dtype, if each of them stays what it is."""
+    if not record.count(key):
+        return _NOTHING[spec.kind] if spec.length is None else None
+    if spec.kind is Kind.INT64 and record.kind(key) is Kind.FLOAT:
+        numbers = record.floats(key).astype(np.float64)
+        exact = np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()
+        fits = exact and (np.abs(numbers) < float(_INT64.max)).all()
+        return int64_feature([int(number) for number in numbers.tolist()]) if fits else None
+    if spec.kind is Kind.FLOAT and record.kind(key) is Kind.INT64:
+        values = record.ints(key)
+        same = all(int(np.float32(value)) == value for value in values)
+        return float_feature(values) if same else None
+    return None
+
+
+def _only_value(record: EditedRecord, key: str) -> bytes | None:
+    """The value that all values of a feature are."""
+    if record.kind(key) is Kind.FLOAT:
+        numbers = set(record.floats(key).tolist())
+        return float_feature(list(numbers)) if len(numbers) == 1 else None
+    if record.kind(key) is Kind.INT64:
+        whole = set(record.ints(key))
+        return int64_feature(whole) if len(whole) == 1 else None
+    texts = set(record.values(key))
+    return bytes_feature(texts) if len(texts) == 1 else None
+
+
+# What is said of the image
+
+
+def write_format(record: EditedRecord) -> Iterator[Change]:
+    """The bytes say what they are."""
+    key = record.field_mapping.format
+    if key and any(True for _ in check_format(record.facts)):
+        yield record.change(key, _of_image(record, key))
+
+
+def write_format_of_raw(record: EditedRecord) -> Iterator[Change]:
+    """The bytes are no pixels."""
+    key = record.field_mapping.format
+    if key and any(True for _ in check_raw(record.facts)):
+        yield record.change(key, _of_image(record, key))
+
+
+def write_size(record: EditedRecord) -> Iterator[Change]:
+    """The image's header says how large it is, unless what is said has a meaning of its own."""
+    header, facts = record.header, record.facts
+    if header is None or not any(True for _ in check_size(facts)):
+        return
+    exchanged = (facts.declared_height, facts.declared_width) == (header.width, header.height)
+    if not (exchanged and header.orientation >= QUARTER):
+        yield from _put_size(record)
+
+
+def write_positive_size(record: EditedRecord) -> Iterator[Change]:
+    """The same for a size that can be none."""
+    if any(True for _ in check_positive_size(record.facts)):
+        yield from _put_size(record)
+
+
+def _put_size(record: EditedRecord) -> Iterator[Change]:
+    if record.kind(keys.MASK) is Kind.FLOAT and record.count(keys.MASK) and _masks_fit(record):
+        return
+    if record.size_is_doubtful and record.reaches_far():
+        return  # the size that is said is what the boxes are in doubt for: it must stay seen
+    for key in (record.field_mapping.height, record.field_mapping.width):
+        size = _of_image(record, key) if key else None
+        if key and size is not None and record.count(key) and record.encoded(key) != size:
+            yield record.change(key, size)
+
+
+def _masks_fit(record: EditedRecord) -> bool:
+    """Whether masks of numbers are shaped by the size that the record says."""
+    facts, boxes = record.facts, record.objects
+    count = len(boxes.corners) if boxes is not None else 0
+    area = (facts.declared_height or 0) * (facts.declared_width or 0)
+    return record.count(keys.MASK) == count * area
+
+
+def write_digest(record: EditedRecord) -> Iterator[Change]:
+    """The digest of the image that is there."""
+    key, image = record.field_mapping.sha256, record.image
+    said = record.text(key)
+    if key and image and said and said != _digest(image):
+        yield record.change(key, _of_image(record, key))
+
+
+def write_source_id(record: EditedRecord) -> Iterator[Change]:
+    """The OD API's own scripts take the file name for it."""
+    key = record.field_mapping.source_id
+    if key is None or (record.text(key) or "").strip() or record.count(key) > 1:
+        return
+    feature = _of_image(record, key)
+    if record.kind(key) in (None, Kind.BYTES) and feature is not None:
+        yield record.change(key, feature)
+
+
+def _digest(image: bytes) -> str:
+    return hashlib.sha256(image).hexdigest()
