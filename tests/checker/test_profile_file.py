@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.check.finding import Severity
-from tfod.check.profiles.document import schema
-from tfod.check.profiles.file import load_profile, profile_to_yaml
+from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.cli import main as cli
@@ -59,7 +58,9 @@ class TestNames:
         assert load_profile(name) is READY[name]
 
     def test_unknown_names_get_near_ones(self) -> None:
-        with pytest.raises(TfodError, match=r"cvta: is no profile; did you mean cvat\? give cvat,"):
+        with pytest.raises(
+            TfodError, match=r"cvta: there is no such profile; did you mean cvat\? give cvat,"
+        ):
             load_profile("cvta")
 
     def test_no_such_file(self, tmp_path: Path) -> None:
@@ -150,16 +151,16 @@ class TestDocuments:
             ),
             (
                 {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": None}}},
-                "features.a.default: expected what stands in for a missing feature: a text, a",
+                "features.a.default: expected an integer of 64 bits, or a list of them in",
             ),
             (
                 {"features": {"a": {"kind": "FixedLenFeature", "dtype": "int64", "default": "1"}}},
-                "features['a']: the default of dtype int64 is an integer of 64 bits, and '1' is "
-                "none",
+                "features.a.default: expected an integer of 64 bits, or a list of them in row "
+                "order, for the dtype int64; found '1'",
             ),
             (
                 {"features": {"a": {"kind": "FixedLenFeature", "dtype": "string", "default": 1}}},
-                "features['a']: the default of dtype string is a text, and 1 is none",
+                "features.a.default: expected a text, bytes as {base64: text}, or a list of",
             ),
             (
                 {
@@ -171,7 +172,7 @@ class TestDocuments:
                         }
                     }
                 },
-                "features['a']: default: the text after base64 is none",
+                "features['a']: the default is not valid base64",
             ),
             (
                 {
@@ -184,11 +185,11 @@ class TestDocuments:
                         }
                     }
                 },
-                "features['a']: a shape of 3 values has a default of 1",
+                "features['a']: the shape has 3 values and the default 1",
             ),
             (
                 {"features": {"a": FIXED | {"required": False}}},
-                "features['a']: a FixedLenFeature that is not required needs a default",
+                "features.a: default is missing",
             ),
             ({"rules": {"BOX001": "fatal"}}, "rules.BOX001: expected error, warning, info or off"),
             (
@@ -219,34 +220,54 @@ class TestDocuments:
     @pytest.mark.parametrize(
         ("name", "content", "said"),
         [
-            ("p.yaml", "features: [", "p.yaml:1: is no YAML: "),
+            ("p.yaml", "features: [", "p.yaml:1: not a valid YAML file: "),
             ("p.yaml", "", "p.yaml: the file: expected a profile: an object with features"),
-            ("p.yaml", b"\xff\xfe", "p.yaml: is no text in UTF-8"),
-            ("p.yaml", "\x00", "p.yaml: is no YAML: "),
+            ("p.yaml", b"\xff\xfe", "p.yaml: not a valid YAML file: 'utf-8' codec"),
+            ("p.yaml", "\x00", "p.yaml: not a valid YAML file: "),
             ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
-            ("p.yaml", "name: x\nname: y", "p.yaml:2: has 'name' twice"),
-            ("p.yaml", "a: &a [1]\nb: *a", "p.yaml:1: is used again by an alias (*)"),
-            ("p.yaml", "a: &a [*a]", "p.yaml:1: is used again by an alias"),
-            ("p.yaml", "--- a\n--- b", "p.yaml:2: is no YAML: but found another document"),
-            ("p.yaml", 'title: "\\ud800"', "p.yaml: title: '\\ud800' has half a character"),
-            ("p.json", '{"\\ud800": 1}', "p.json: the file: '\\ud800' has half a character"),
-            ("p.yaml", "features: {1: {}}", "features: the key 1 is no text; put quotes around it"),
-            ("p.yaml", "? [a]\n: b", "is no YAML: found unhashable key"),
-            ("p.yaml", "a: 2020-13-45", "p.yaml: has a value that is none: month must be in 1..12"),
-            ("p.yaml", "a: " + "9" * 5000, "p.yaml:1: has a number of 5,000 characters"),
-            ("p.yaml", "a: 1" + ":1" * 100_000, "p.yaml:1: has a number of 200,001 characters"),
+            (
+                "p.yaml",
+                "name: x\nname: y",
+                "p.yaml:2: not a valid YAML file: 'name' is given twice",
+            ),
+            (
+                "p.yaml",
+                "a: &a [1]\nb: *a",
+                "p.yaml:2: not a valid YAML file: a profile has no alia",
+            ),
+            ("p.yaml", "a: &a [*a]", "a profile has no aliases (*)"),
+            (
+                "p.yaml",
+                "--- a\n--- b",
+                "p.yaml:2: not a valid YAML file: but found another document",
+            ),
+            ("p.yaml", 'title: "\\ud800"', "p.yaml: has a value that JSON in UTF-8 cannot hold"),
+            ("p.json", '{"\\ud800": 1}', "p.json: has a value that JSON in UTF-8 cannot hold"),
+            (
+                "p.yaml",
+                "features: {1: {}}",
+                "features: expected keys that are texts, in quotes; found 1",
+            ),
+            ("p.yaml", "? [a]\n: b", "not a valid YAML file: found unhashable key"),
+            ("p.yaml", "a: 2020-13-45", "p.yaml: not a valid YAML file: month must be in 1..12"),
+            (
+                "p.yaml",
+                "a: " + "9" * 5000,
+                "p.yaml:1: not a valid YAML file: a number of 5,000 characters",
+            ),
+            ("p.yaml", "a: 1" + ":1" * 100_000, "file: a number of 200,001 characters"),
             ("p.json", '{"a": ' * 900 + "1" + "}" * 900, "p.json: "),
             ("p.yaml", "[" * 5000 + "]" * 5000, "p.yaml: is nested too deeply for a profile"),
             ("p.json", "[" * 100_000, "p.json: is nested too deeply for a profile"),
-            ("p.json", "{", "p.json:1: is no JSON: Expecting property name"),
-            ("p.json", b"\xff", "p.json: is no text in UTF-8"),
-            ("p.json", '{"a": 1, "a": 2}', "p.json: has 'a' twice"),
+            ("p.json", "{", "p.json:1: not a valid JSON file: Expecting property name"),
+            ("p.json", b"\xff", "p.json: not a valid JSON file: 'utf-8' codec"),
+            ("p.json", '{"a": 1, "a": 2}', "p.json: not a valid JSON file: 'a' is given twice"),
             (
                 "p.json",
                 "{" + "".join(f'"{n}":1,' for n in range(25_000)) + '"x":1,"x":1}',
-                "p.json: has 'x' twice",
+                "p.json: not a valid JSON file: 'x' is given twice",
             ),
-            ("p.json", "9" * 5000, "p.json: has a value that is none: "),
+            ("p.json", "9" * 5000, "p.json: not a valid JSON file: "),
         ],
     )
     def test_no_document(self, tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
@@ -374,8 +395,11 @@ class TestPython:
     @pytest.mark.parametrize(
         ("source", "said"),
         [
-            ("x = 1", "p.py: has no dict of tf.io features; expected such as feature_description"),
-            ("", "p.py: has no dict of tf.io features"),
+            (
+                "x = 1",
+                "p.py: has no dict of FixedLenFeature, VarLenFeature, FixedLenSequenceFeature",
+            ),
+            ("", "p.py: has no dict of FixedLenFeature"),
             ("print 'x'", "p.py:1: is not Python 3: "),
             (b"\x00", "p.py: is not Python 3: "),
             (b"# coding: nothing\n", "is not Python 3: unknown encoding: nothing"),
@@ -408,19 +432,19 @@ class TestPython:
                 "p.py:1: A + 'x' cannot be read without running the file; write its value instead",
             ),
             ("f = {1: tf.io.VarLenFeature(tf.int64)}", "p.py:1: the key 1 is not text"),
-            ("f = {'\\ud800': tf.io.VarLenFeature(tf.int64)}", "is not text"),
-            ("f = {'k': tf.io.FixedLenFeature([], tf.string, '\\ud800')}", "'\\ud800' is none"),
+            ("f = {'\\ud800': tf.io.VarLenFeature(tf.int64)}", "JSON in UTF-8 cannot hold"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.string, '\\ud800')}", "UTF-8 cannot hold"),
             (
                 "def f(n):\n  return {'k': tf.io.FixedLenFeature([n], tf.int64)}",
                 "p.py:2: n cannot be read without running the file",
             ),
             (
                 "f = {'k': tf.io.VarLenFeature(tf.int64), 'x': make()}",
-                "p.py:1: 'x' is make(), which is not a tf.io feature or cannot be read",
+                "p.py:1: 'x' is make(), which is not supported or cannot be read without",
             ),
             (
                 "f = {k: tf.io.VarLenFeature(tf.int64) for k in KEYS}",
-                "p.py:1: {k: tf.io.VarLenFeature(tf.int64) for k in KEYS} cannot be read",
+                "p.py: has no dict of FixedLenFeature",
             ),
             (
                 "f = {**other(), 'k': tf.io.VarLenFeature(tf.int64)}",
@@ -438,20 +462,20 @@ class TestPython:
             ),
             (
                 "a = {'k': tf.io.VarLenFeature(float)}\n\nb = dict(x=tf.io.VarLenFeature(float))",
-                "p.py: has several feature descriptions, a in line 1 and b in line 3; call the one "
+                "p.py: has 2 feature descriptions: a in line 1 and b in line 3; call the one "
                 "that is meant feature_description",
             ),
             (
                 "f = {\n'k': tf.io.SparseFeature('i', 'v', tf.float32, 9)}",
-                "p.py:2: 'k' is a SparseFeature, which is not supported",
+                "p.py: has no dict of FixedLenFeature",
             ),
             (
                 "f = {'k': tf.io.FixedLenSequenceFeature([], tf.int64)}",
                 "p.py:1: 'k' is a FixedLenSequenceFeature of a SequenceExample, which is not supp",
             ),
             (
-                "f = {\n'k': tf.io.RaggedFeature(tf.int64)}",
-                "p.py:2: 'k' is a RaggedFeature, which is not supported; describe each list",
+                "f = {'x': tf.io.VarLenFeature(tf.int64),\n'k': tf.io.RaggedFeature(tf.int64)}",
+                "p.py:2: 'k' is tf.io.RaggedFeature(tf.int64), which is not supported or",
             ),
             (
                 "f = {'k': tf.io.FixedLenFeature([], tf.int32)}",
@@ -464,39 +488,52 @@ class TestPython:
                 "def f(string):\n  return {'k': tf.io.VarLenFeature(string)}",
                 "p.py:2: string cannot be read without running the file",
             ),
-            ("f = {'k': tf.io.VarLenFeature()}", "'k': VarLenFeature is given no dtype"),
+            (
+                "f = {'k': tf.io.VarLenFeature()}",
+                "'k': VarLenFeature: missing a required argument: 'dtype'",
+            ),
             (
                 "f = {'k': tf.io.VarLenFeature(tf.int64, 1)}",
-                "'k': VarLenFeature takes dtype and no more",
+                "'k': VarLenFeature: too many positional arguments",
             ),
             (
                 "f = {'k': tf.io.VarLenFeature(tf.int64, default=1)}",
-                "'k': VarLenFeature is given default that it does not take",
+                "'k': VarLenFeature: got an unexpected keyword argument 'default'",
             ),
             (
                 "f = {'k': tf.io.VarLenFeature(tf.int64, dtype=tf.int64)}",
-                "'k': VarLenFeature is given dtype twice",
+                "'k': VarLenFeature: multiple values for argument 'dtype'",
             ),
             ("f = {'k': tf.io.VarLenFeature(**a)}", "a cannot be read without running the file"),
             ("f = {'k': tf.io.VarLenFeature(*a)}", "*a cannot be read without running the file"),
             (
                 "f = {'k': tf.io.FixedLenFeature(None, tf.int64)}",
-                "p.py:1: 'k': the shape must be known, or TensorFlow refuses it; for any number",
+                "p.py: features.k.shape: expected a list of sizes ([], one value, is the default)",
             ),
-            ("f = {'k': tf.io.FixedLenFeature([None], tf.int64)}", "the shape must be known"),
-            ("f = {'k': tf.io.FixedLenFeature([-1], tf.int64)}", "whole numbers from 1, and -1 is"),
-            ("f = {'k': tf.io.FixedLenFeature(['a'], tf.int64)}", "and 'a' is not"),
+            (
+                "f = {'k': tf.io.FixedLenFeature([None], tf.int64)}",
+                "features.k.shape[0]: expected a size, a whole number from 1; found None",
+            ),
+            ("f = {'k': tf.io.FixedLenFeature([-1], tf.int64)}", "a whole number from 1; found -1"),
+            (
+                "f = {'k': tf.io.FixedLenFeature(['a'], tf.int64)}",
+                "a whole number from 1; found 'a'",
+            ),
             (
                 "f = {'k': tf.io.FixedLenFeature([3], tf.int64, 0)}",
-                "p.py:1: 'k': a shape of 3 values has a default of 1",
+                "p.py: features['k']: the shape has 3 values and the default 1",
             ),
-            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, [])}", "has a default of 0"),
-            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1.0)}", "and 1.0 is none"),
+            (
+                "f = {'k': tf.io.FixedLenFeature([], tf.int64, [])}",
+                "the shape has 1 values and the default 0",
+            ),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1.5)}", "an integer of 64 bits"),
+            ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1.0)}", "int64 has no decimal point"),
             ("f = {'k': tf.io.FixedLenFeature([], tf.int64, 1 << 63)}", "cannot be read"),
             (f"f = {{'k': tf.io.FixedLenFeature([], tf.int64, {1 << 63})}}", "an integer of 64 bi"),
             (
                 f"f = {{'k': tf.io.FixedLenFeature([], tf.float32, 0x{'f' * 5000})}}",
-                "and a number of thousands of digits is none",
+                "p.py: has a value that JSON in UTF-8 cannot hold",
             ),
             ("f = {'k': tf.io.FixedLenFeature([], tf.string, -'a')}", "-'a' cannot be read"),
             ("f = {'k': tf.io.FixedLenFeature([], tf.string, 1 + 'a')}", "1 + 'a' cannot be read"),
@@ -512,7 +549,7 @@ class TestPython:
             ("f = {f'{x!r}': tf.io.VarLenFeature(tf.int64)}", "f'{x!r}' cannot be read"),
             (
                 "f = dict([('k', tf.io.VarLenFeature(tf.int64))])",
-                "p.py:1: tf.io.VarLenFeature(tf.int64) is not in a dict that can be read without",
+                "p.py: has no dict of FixedLenFeature",
             ),
             ("f = {'k': tf.io.VarLenFeature(tf.int64)} | g", "p.py:1: g cannot be read"),
         ],
@@ -526,14 +563,14 @@ class TestPython:
             (growing("{0} * {0}", "2"), "p.py:1: a11 * a11 cannot be read without running"),
             (growing("[{0}, {0}]", "[1]"), "p.py:1: a11 cannot be read without running"),
             (growing("{0} + {0}", "'a'"), "p.py:1: a11 + a11 cannot be read without running"),
-            ("D = None; S = [" + "9, " * 255 + "]", "a shape has 254 sizes at most, and not 255"),
+            ("D = None; S = [" + "9, " * 255 + "]", "p.py: features.k.shape: expected a list of"),
             (
                 "D = None; S = [2147483647, 2147483647]",
-                "a feature holds 2,147,483,647 values at most",
+                "the shape has more than 2,147,483,647 values",
             ),
             (
                 f"A = {'a' * 200_000!r}\nS = 6\nD = [A, A, A, A, A, A]",
-                "'k': a default has 1 MiB at most",
+                "features['k']: the default is larger than 1 MiB",
             ),
             ("S = A0\n" + "".join(f"A{n} = A{n + 1}\n" for n in range(20)), "cannot be read"),
         ],
@@ -553,7 +590,7 @@ class TestPython:
         ]
         said = refusal(write(tmp_path, "p.py", first + "".join(longer)))
         assert said in (
-            "p.py: is nested too deeply to be read",
+            "p.py: is nested too deeply for a profile",
             "p.py:447: has more than 100,000 features up to here",
         )
 

@@ -80,7 +80,7 @@ def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nix", "nix: is no profile; give cvat, tf_detection_api"),
+        ("nix", "nix: there is no such profile; give cvat, tf_detection_api"),
         ("nix.yaml", "nix.yaml: No such file or directory"),
         ("{folder}/bad.yaml", "bad.yaml: the file: there is no field 'x'"),
     ],
@@ -120,7 +120,7 @@ def test_on_the_command_line(make_shard, tmp_path, profile) -> None:
     else:
         command = ("datum", "export", "-f", "voc", "-p", "shards", "-if", "tf_detection_api")
         run(*command, "-o", "out", "--input-args", "--profile mine.yaml", folder=tmp_path)
-        for wrong, said in (("--profile 'x", "ends too early"), ("--profile x", "is no profile")):
+        for wrong, said in (("--profile 'x", "ends too early"), ("--profile x", "no such profile")):
             arguments = ("-o", "no", "--input-args", wrong)
             assert said in run(*command, *arguments, folder=tmp_path, code=1)
         said = run(*command[:-1], "nix", "-o", "no", folder=tmp_path, code=1)

@@ -1,6 +1,7 @@
 """Profiles from files: YAML and JSON after ``profile.schema.json``, and Python source.
 
-See :mod:`tfod.check.profiles.python_source` for the last of them.
+A profile may come from anybody, so aliases in YAML (which grow small files into huge documents) are
+refused, and so is a key that is given twice, of which parsers silently drop one.
 """
 
 from __future__ import annotations
@@ -8,37 +9,40 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
-from collections.abc import Mapping
+import functools
+import importlib.resources
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from tfod.check.finding import Severity
-from tfod.check.profiles.document import parse_json, parse_yaml, require_schema, to_yaml
-from tfod.check.profiles.feature_values import (
-    DTYPE_NAMES,
-    DTYPES,
-    FeatureValueError,
-    fixed_length,
-    known_meaning,
-)
 from tfod.check.profiles.profile import (
     OFF,
     READY,
     Profile,
-    Severities,
     field_mapping_among,
+    known_meaning,
     profile_of_features,
 )
-from tfod.check.profiles.python_source import read_python_profile
+from tfod.check.profiles.python_source import read_python_features
 from tfod.check.rule_names import require_rule_names
 from tfod.detection.describe import Description
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value
-from tfod.errors import TfodError
+from tfod.errors import TfodError, how_to_install
+from tfod.example.wire import Kind
 
 _LARGEST_FILE = 256 << 10
-_OFF_WORD = "off"
+_LONGEST_NUMBER = 400
+"""Characters; a number to base 60 (1:1:1:…) would cost the square of its length."""
+_LARGEST_DEFAULT = 1 << 20
+_MOST_VALUES = (1 << 31) - 1
+_ODD_LINE_BREAKS = frozenset("\x85\u2028\u2029")
+_DTYPES = {"string": Kind.BYTES, "int64": Kind.INT64, "float32": Kind.FLOAT}
+_DTYPE_NAMES = {kind: name for name, kind in _DTYPES.items()}
 
 
 def load_profile(name_or_path: str) -> Profile:
@@ -49,34 +53,20 @@ def load_profile(name_or_path: str) -> Profile:
             JSON or Python file.
 
     Raises:
-        TfodError: there is no such profile, or the file is none; one line says where and why.
+        TfodError: there is no such profile, or the file does not hold one; one line says where and
+            why.
     """
     if name_or_path in READY:
         return READY[name_or_path]
     path = Path(name_or_path)
     suffix = path.suffix.lower()
     if suffix not in (".py", ".json", ".yaml", ".yml"):
-        raise TfodError(_no_such_profile(name_or_path))
-    data = _read(path)
-    if suffix == ".py":
-        return read_python_profile(data, str(path))
-    parse = parse_json if suffix == ".json" else parse_yaml
-    try:
-        return profile_from_document(parse(data, str(path)), str(path))
-    except RecursionError:
-        raise TfodError(f"{path}: is nested too deeply for a profile") from None
-
-
-def _no_such_profile(name: str) -> str:
-    near = difflib.get_close_matches(name, READY, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    return (
-        f"{name}: is no profile; {meant}give {', '.join(READY)}, or a file whose name ends in "
-        ".yaml, .json or .py"
-    )
-
-
-def _read(path: Path) -> bytes:
+        near = difflib.get_close_matches(name_or_path, READY, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise TfodError(
+            f"{name_or_path}: there is no such profile; {meant}give {', '.join(READY)}, or a file "
+            "whose name ends in .yaml, .json or .py"
+        )
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_FILE + 1)
@@ -84,70 +74,13 @@ def _read(path: Path) -> bytes:
         raise TfodError(f"{path}: {error.strerror}") from None
     if len(data) > _LARGEST_FILE:
         raise TfodError(f"{path}: is larger than {_LARGEST_FILE >> 10} KiB, so it is not a profile")
-    return data
-
-
-def profile_from_document(document: Any, source: str) -> Profile:
-    """A profile from the parsed content of a YAML or JSON file.
-
-    Raises:
-        TfodError: it is no profile; the message names ``source``, the place in it and what was
-            expected.
-    """
-    if isinstance(document, dict) and isinstance(document.get("rules"), dict):
-        require_rule_names(document["rules"], f"{source}: rules")
-    require_schema(document, source)
-    features = {
-        key: _feature(one, f"{source}: features[{key!r}]")
-        for key, one in document["features"].items()
-    }
-    return Profile(
-        name=document.get("name", Path(source).name.partition(".")[0] or "profile"),
-        title=document.get("title", ""),
-        features=features,
-        field_mapping=_field_mapping(document.get("field_mapping", {}), features),
-        severities={
-            name: OFF if word in (False, _OFF_WORD) else Severity(word)
-            for name, word in document.get("rules", {}).items()
-        },
-        speaks_against=tuple(document.get("speaks_against", ())),
-        images=document.get("images"),
-    )
-
-
-def _feature(document: Mapping[str, Any], where: str) -> FeatureSpec:
-    kind = DTYPES[document["dtype"]]
-    meaning, demanded = document.get("meaning", ""), document.get("required", False)
-    if document["kind"] == "VarLenFeature":
-        return FeatureSpec(kind, None, None, meaning, demanded)
-    if "default" not in document and document.get("required") is False:
-        raise TfodError(
-            f"{where}: a FixedLenFeature that is not required needs a default, or TensorFlow "
-            "refuses records without it"
-        )
     try:
-        default = _from_base64(document.get("default"))
-        return fixed_length(
-            kind, document.get("shape", []), default, meaning=meaning, demanded=demanded
-        )
-    except FeatureValueError as error:
-        raise TfodError(f"{where}: {error}") from None
-
-
-def _from_base64(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_from_base64(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    try:
-        return base64.b64decode(value["base64"], validate=True)
-    except (binascii.Error, ValueError):
-        raise FeatureValueError("default: the text after base64 is none") from None
-
-
-def _field_mapping(document: Mapping[str, Any], features: FeatureDescription) -> FieldMapping:
-    known = {**vars(field_mapping_among(features)), **document}
-    return FieldMapping(**{**known, "box": tuple(known["box"])})
+        if suffix == ".py":
+            return _from_python(data, path)
+        parse = _parse_json if suffix == ".json" else _parse_yaml
+        return _from_document(parse(data, str(path)), str(path))
+    except RecursionError:
+        raise TfodError(f"{path}: is nested too deeply for a profile") from None
 
 
 def profile_of_description(found: Description, source: str) -> Profile:
@@ -177,7 +110,20 @@ def profile_to_yaml(profile: Profile) -> str:
     Raises:
         TfodError: PyYAML is absent.
     """
-    return to_yaml(profile_to_document(profile))
+    yaml = _import("yaml", "profiles in YAML need PyYAML")
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
+        pass
+
+    def represent(dumper: Any, text: str) -> Any:
+        # PyYAML itself writes these so that it reads them back as spaces.
+        style = '"' if _ODD_LINE_BREAKS & set(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent)
+    document = profile_to_document(profile)
+    text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=80)
+    return text
 
 
 def profile_to_document(profile: Profile) -> dict[str, Any]:
@@ -186,36 +132,122 @@ def profile_to_document(profile: Profile) -> dict[str, Any]:
     What a reader takes for granted (the TF Object Detection API's field mapping, empty texts)
     is left out.
     """
-    document: dict[str, Any] = {"name": profile.name}
-    if profile.title:
-        document["title"] = profile.title
-    document["features"] = {
-        key: _feature_to_document(spec) for key, spec in profile.features.items()
+    granted = field_mapping_among(profile.features)
+    found = {each.name: getattr(profile.field_mapping, each.name) for each in fields(FieldMapping)}
+    mapping = {
+        name: list(key) if name == "box" else key
+        for name, key in found.items()
+        if key != getattr(granted, name)
     }
-    if field_mapping := _field_mapping_to_document(profile):
-        document["field_mapping"] = field_mapping
-    if profile.severities:
-        document["rules"] = _severities_to_document(profile.severities)
-    if profile.speaks_against:
-        document["speaks_against"] = list(profile.speaks_against)
-    if profile.images is not None:
-        document["images"] = profile.images
-    return document
+    rules = {name: one.value if one else "off" for name, one in profile.severities.items()}
+    document = {
+        "name": profile.name,
+        "title": profile.title,
+        "features": {key: _spec_to_document(spec) for key, spec in profile.features.items()},
+        "field_mapping": mapping,
+        "rules": rules,
+        "speaks_against": list(profile.speaks_against),
+        "images": profile.images,
+    }
+    return {name: one for name, one in document.items() if one not in ("", {}, [], None)}
 
 
-def _feature_to_document(spec: FeatureSpec) -> dict[str, Any]:
-    fixed = spec.shape is not None
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON schema of a profile file."""
+    file = importlib.resources.files("tfod.check.profiles").joinpath("profile.schema.json")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+# From files to profiles
+
+
+def _from_document(document: Any, source: str) -> Profile:
+    """A profile from the parsed content of a YAML or JSON file."""
+    if isinstance(document, dict) and isinstance(document.get("rules"), dict):
+        require_rule_names(map(str, document["rules"]), f"{source}: rules")
+    features = _features(document, source)
+    known = {**vars(field_mapping_among(features)), **document.get("field_mapping", {})}
+    return Profile(
+        name=document.get("name", Path(source).name.partition(".")[0] or "profile"),
+        title=document.get("title", ""),
+        features=features,
+        field_mapping=FieldMapping(**{**known, "box": tuple(known["box"])}),
+        severities={
+            name: OFF if word in (False, "off") else Severity(word)
+            for name, word in document.get("rules", {}).items()
+        },
+        speaks_against=tuple(document.get("speaks_against", ())),
+        images=document.get("images"),
+    )
+
+
+def _from_python(data: bytes, path: Path) -> Profile:
+    """The profile that a Python file's feature description stands for."""
+    name, found = read_python_features(data, str(path))
+    for key, one in found.items():
+        one["meaning"] = known_meaning(key)
+        if "default" in one:
+            one["default"] = _plain(one["default"])
+    title = f"{name} of {path.name}" if name else f"the features of {path.name}"
+    features = _features({"features": found}, str(path))
+    return profile_of_features(path.name.partition(".")[0] or "profile", title, features)
+
+
+def _features(document: Any, source: str) -> FeatureDescription:
+    """The features of a document that fits the schema."""
+    _require_schema(document, source)
+    return {
+        key: _spec(one, f"{source}: features[{key!r}]") for key, one in document["features"].items()
+    }
+
+
+def _spec(document: Mapping[str, Any], where: str) -> FeatureSpec:
+    kind, meaning = _DTYPES[document["dtype"]], document.get("meaning", "")
+    demanded = document.get("required", False)
+    if document["kind"] == "VarLenFeature":
+        return FeatureSpec(kind, None, None, meaning, demanded)
+    shape = tuple(map(int, document.get("shape", [])))
+    length = math.prod(shape)
+    if length > _MOST_VALUES:
+        raise TfodError(f"{where}: the shape has more than {_MOST_VALUES:,} values")
+    default = document.get("default")
+    if default is None:
+        return FeatureSpec(kind, shape, None, meaning, demanded)
+    values = default if isinstance(default, list) else [default]
+    if len(values) != length:
+        raise TfodError(f"{where}: the shape has {length} values and the default {len(values)}")
+    if kind is Kind.INT64 and any(isinstance(one, float) for one in values):
+        raise TfodError(f"{where}: the default of an int64 has no decimal point")
+    if sum(len(str(one)) for one in values) > _LARGEST_DEFAULT:
+        raise TfodError(f"{where}: the default is larger than {_LARGEST_DEFAULT >> 20} MiB")
+    try:
+        found = tuple(_value(kind, one) for one in values)
+    except (binascii.Error, ValueError):
+        raise TfodError(f"{where}: the default is not valid base64") from None
+    except OverflowError:
+        raise TfodError(f"{where}: the default is too large for a float") from None
+    return FeatureSpec(kind, shape, found if length > 1 else found[0], meaning, demanded)
+
+
+def _value(kind: Kind, value: Any) -> Value:
+    if kind is not Kind.BYTES:
+        return float(value) if kind is Kind.FLOAT else int(value)
+    if isinstance(value, str):
+        return value.encode()
+    return base64.b64decode(value["base64"], validate=True)
+
+
+def _spec_to_document(spec: FeatureSpec) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "kind": "FixedLenFeature" if fixed else "VarLenFeature",
-        "dtype": DTYPE_NAMES[spec.kind],
+        "kind": "VarLenFeature" if spec.shape is None else "FixedLenFeature",
+        "dtype": _DTYPE_NAMES[spec.kind],
     }
     if spec.shape is not None:
         document["shape"] = list(spec.shape)
     if spec.default is not None:
-        if isinstance(spec.default, tuple):
-            document["default"] = [_to_base64(one) for one in spec.default]
-        else:
-            document["default"] = _to_base64(spec.default)
+        document["default"] = _plain(spec.default)
     if spec.demanded:
         document["required"] = True
     if spec.meaning:
@@ -223,24 +255,130 @@ def _feature_to_document(spec: FeatureSpec) -> dict[str, Any]:
     return document
 
 
-def _to_base64(value: Value) -> Any:
-    if not isinstance(value, bytes):
-        return value
+def _plain(value: Any) -> Any:
+    """A default as JSON has it: bytes as text or base64, lists in lists as one list."""
+    if isinstance(value, (list, tuple)):
+        nested = ([*_plain(one)] if isinstance(one, list) else [_plain(one)] for one in value)
+        return [one for part in nested for one in part]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    return int(value) if isinstance(value, bool) else value
+
+
+# Parsing
+
+
+def _import(module: str, why: str) -> Any:
     try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+        return importlib.import_module(module)
+    except ImportError:
+        raise TfodError(f"{why}; {how_to_install('validator')}") from None
 
 
-def _field_mapping_to_document(profile: Profile) -> dict[str, Any]:
-    granted = field_mapping_among(profile.features)
-    found = {}
-    for each in fields(FieldMapping):
-        key = getattr(profile.field_mapping, each.name)
-        if key != getattr(granted, each.name):
-            found[each.name] = list(key) if each.name == "box" else key
-    return found
+def _parse_yaml(data: bytes, source: str) -> Any:
+    yaml = _import("yaml", "profiles in YAML need PyYAML")
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.MarkedYAMLError(None, None, "a profile has no aliases (*)", mark)
+            return super().compose_node(parent, index)
+
+        def construct_scalar(self, node: Any) -> Any:
+            if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
+                what = f"a number of {len(node.value):,} characters"
+                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+            return super().construct_scalar(node)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key.value, str) and key.value in seen:
+                    what = f"{_shown(key.value)} is given twice"
+                    raise yaml.MarkedYAMLError(None, None, what, key.start_mark)
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(data.decode("utf-8-sig"), Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise TfodError(f"{source}{line}: not a valid YAML file: {what}") from None
+    except ValueError as error:  # such as a date that does not exist, or bytes that are not UTF-8
+        raise TfodError(f"{source}: not a valid YAML file: {error}") from None
 
 
-def _severities_to_document(severities: Severities) -> dict[str, str]:
-    return {name: said.value if said else _OFF_WORD for name, said in severities.items()}
+def _parse_json(data: bytes, source: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"{_shown(key)} is given twice")
+            found[key] = value
+        return found
+
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise TfodError(f"{source}:{error.lineno}: not a valid JSON file: {error.msg}") from None
+    except ValueError as error:  # such as an integer of thousands of digits
+        raise TfodError(f"{source}: not a valid JSON file: {error}") from None
+
+
+def _require_schema(document: Any, source: str) -> None:
+    """Hold a document against the schema.
+
+    Raises:
+        TfodError: it does not fit; or jsonschema is absent.
+    """
+    jsonschema = _import("jsonschema", "profiles in files need jsonschema")
+    try:  # half a character, such as \ud800, and numbers that Python refuses to print
+        json.dumps(document, ensure_ascii=False, skipkeys=True, default=str).encode()
+    except ValueError:
+        raise TfodError(f"{source}: has a value that JSON in UTF-8 cannot hold") from None
+    errors = list(jsonschema.Draft202012Validator(schema()).iter_errors(document))
+    if not errors:
+        return
+    error = jsonschema.exceptions.best_match(
+        errors, key=lambda one: (-len(one.path), one.validator != "required")
+    )
+    while error.parent is not None:
+        # The context of an anyOf says less than the description of what it is part of.
+        error = error.parent
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    raise TfodError(f"{source}: {_path(error.absolute_path)}: {_what(error)}{more}")
+
+
+def _path(path: Sequence[Any]) -> str:
+    """``features['image/encoded'].kind``."""
+    text = ""
+    for step in path:
+        is_name = isinstance(step, str) and step.isidentifier()
+        text += (f".{step}" if text else step) if is_name else f"[{step!r}]"
+    return text or "the file"
+
+
+def _what(error: Any) -> str:
+    """What was expected, in the words of the schema's descriptions."""
+    if error.validator == "required":
+        missing = next(name for name in error.validator_value if name not in error.instance)
+        return f"{missing} is missing"
+    if error.validator == "additionalProperties":
+        known = list(error.schema["properties"])
+        odd = next(name for name in error.instance if name not in known)
+        near = difflib.get_close_matches(str(odd), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        return f"there is no field {odd!r}; {hint}"
+    return f"expected {error.schema['description']}; found {_shown(error.instance)}"
+
+
+def _shown(value: object) -> str:
+    """A value from a file for a message of one line: its repr, shortened."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

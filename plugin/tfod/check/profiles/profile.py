@@ -31,7 +31,7 @@ class Profile:
         title: what it is for, in one line.
         features: each feature's kind, shape, default and meaning.
         field_mapping: which of them is the image, its name, its boxes, …
-        severities: of rules that are judged otherwise than by default.
+        severities: of rules that are of another severity than their own.
         speaks_against: keys whose presence says that a shard is of another kind.
         images: whether records hold images (None: some do, or it does not matter).
     """
@@ -47,7 +47,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Policy:
-    """How severe each rule is: the user's word, the receiver's, the profile's, the rule's own.
+    """How severe each rule is, as the user, the receiver, the profile or the rule itself says.
 
     A code is stronger than its family.
     """
@@ -58,10 +58,10 @@ class Policy:
 
     def severity(self, rule: Rule) -> Severity | None:
         """The severity of a rule; None when it is off."""
-        for said in (self.user, self.receiver, self.profile):
+        for severities in (self.user, self.receiver, self.profile):
             for name in (rule.code, rule.family):
-                if name in said:
-                    return said[name]
+                if name in severities:
+                    return severities[name]
         return rule.severity
 
 
@@ -92,7 +92,7 @@ READY = {
             "Roboflow's TFRecord export",
             PROFILES["roboflow"],
             severities={"NAM007": OFF},
-            # What Roboflow never writes. image/key/sha256 is no such sign: Datumaro adds it.
+            # What Roboflow never writes. image/key/sha256 is not such a sign: Datumaro adds it.
             speaks_against=(
                 keys.SOURCE_ID,
                 keys.MASK,
@@ -150,6 +150,23 @@ READY = {
     )
 }
 """The profiles that have a name."""
+
+
+_MEANINGS: dict[str, str] = {
+    keys.MASK: "mask of each object, as PNGs or numbers",
+    keys.EXTRA_ATTRIBUTES: "what the other keys cannot say, as JSON; for tfod only",
+    **{attribute.key: f"{attribute.name} of each object" for attribute in keys.OBJECT_ATTRIBUTES},
+    **{
+        key: spec.meaning
+        for features in reversed(list(PROFILES.values()))
+        for key, spec in features.items()
+    },
+}
+
+
+def known_meaning(key: str) -> str:
+    """What a key of the known formats says; "" for others."""
+    return _MEANINGS.get(key, "")
 
 
 def field_mapping_among(
