@@ -15,16 +15,16 @@ from tfod.check.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs
 from tfod.cvat.client.document import DocumentWriter
-from tfod.cvat.client.live_task import Label
-from tfod.cvat.client.masks import (
+from tfod.cvat.client.shapes import ShapeBuilder, attribute_text
+from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.client.task import Label
+from tfod.cvat.detections import DetectionBuilder
+from tfod.cvat.masks import (
     decode_png,
     decode_runs,
     encode_runs,
     run_lengths,
 )
-from tfod.cvat.client.objects import DetectionBuilder
-from tfod.cvat.client.shapes import ShapeBuilder, attribute_text
-from tfod.cvat.client.shard_zip import ZipRecord
 from tfod.detection.corners import enclosing_points
 from tfod.detection.detection_encoder import encode_detection
 from tfod.detection.label_map import LabelMap

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.cvat.client import server
-from tfod.cvat.client.masks import decode_png
+from tfod.cvat.masks import decode_png
 
 from tests.bridge.conftest import Run, add_objects, detections, shape
 from tests.bridge.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer

@@ -142,7 +142,7 @@ def test_settings_of_the_owner(double: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("double", SERVERS)
 def test_a_broken_tfod_leaves_the_server_up(double: str) -> None:
     """As where a package was built for another Python: the import of the module fails."""
-    code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.formats'] = None;"
+    code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.server'] = None;"
     formats, log = run(code + START + ASK, double)
     assert formats == FORMATS[:1]
     assert "tfod.cvat" in log
@@ -153,7 +153,7 @@ def test_a_broken_tfod_leaves_the_server_up(double: str) -> None:
 def test_a_registry_that_refuses_leaves_the_server_up(double: str) -> None:
     """The decorators are CVAT's: another version may want other arguments."""
     code = (
-        "import logging; logging.basicConfig(); import tfod.cvat.formats as formats;"
+        "import logging; logging.basicConfig(); import tfod.cvat.server as formats;"
         "formats.register = lambda registry: registry.exporter(nonsense=1);"
     )
     formats, log = run(code + START + ASK, double)
@@ -166,7 +166,8 @@ def test_a_lazy_server_stays_lazy() -> None:
     """What made CVAT drop the format: that every process paid for it."""
     code = START + (
         "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.check',"
-        " 'tfod.datumaro', 'tfod.cvat.export', 'cvat.apps.dataset_manager.formats.registry');"
+        " 'tfod.datumaro', 'tfod.cvat.server.export',"
+        " 'cvat.apps.dataset_manager.formats.registry');"
         "print(json.dumps([name for name in sys.modules for one in heavy"
         " if name == one or name.startswith(one + '.')]))"
     )

@@ -10,12 +10,12 @@ import pytest
 datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset  # noqa: E402
-from tfod.datumaro import lines  # noqa: E402
+from tfod.datumaro import compat  # noqa: E402
 
 
 def labels_of(dataset: Any) -> list[str]:
     """Names of a dataset's classes."""
-    return [label.name for label in dataset.categories()[lines.AnnotationType.label]]
+    return [label.name for label in dataset.categories()[compat.AnnotationType.label]]
 
 
 def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -39,7 +39,7 @@ def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
         found[item.id, item.subset] = {
             "annotations": annotations,
             "attributes": dict(item.attributes),
-            "image": lines.image_bytes(media) if media is not None else None,
+            "image": compat.image_bytes(media) if media is not None else None,
             "size": tuple(media.size) if media is not None and media.size else None,
         }
     return found
@@ -47,7 +47,7 @@ def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
 
 def ids_of(dataset: Any) -> dict[str, int]:
     """Class ids that the dataset's label map gave, by class name."""
-    labels = dataset.categories()[lines.AnnotationType.label]
+    labels = dataset.categories()[compat.AnnotationType.label]
     return dict(
         zip(
             (label.name for label in labels),

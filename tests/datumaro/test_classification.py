@@ -16,8 +16,8 @@ from datumaro.components.annotation import (
 )
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError, DatasetImportError
-from tfod.datumaro import lines
-from tfod.datumaro.lines import DatasetItem
+from tfod.datumaro import compat
+from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 
 from tests.conftest import encode
@@ -36,7 +36,7 @@ def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any
     media = None
     if data:
         extension = ".jpg" if data == JPEG else ".png"
-        media = lines.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
+        media = compat.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
@@ -59,7 +59,7 @@ class TestReading:
         )
         found = load(tmp_path)
         assert labels_in(found) == {"record_000000": ["0"], "record_000001": ["1"]}
-        assert [lines.image_bytes(one.media) for one in found] == [PNG, JPEG]
+        assert [compat.image_bytes(one.media) for one in found] == [PNG, JPEG]
         assert ids_of(found) == {"0": 0, "1": 1} and not warnings()
 
     def test_names_of_classes(self, make_shard, tmp_path) -> None:
@@ -215,7 +215,7 @@ class TestWriting:
         source = dataset(item("a", Label(0)))
         source.export(str(tmp_path), FORMAT, compression="gzip", image_ext=".png")
         (found,) = load(tmp_path)
-        assert lines.image_bytes(found.media).startswith(b"\x89PNG")
+        assert compat.image_bytes(found.media).startswith(b"\x89PNG")
         assert (tmp_path / "default.tfrecord").read_bytes().startswith(b"\x1f\x8b")
 
     @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tfod.convert.detection_csv import (
     read_detection_csv,
     write_detection_csv,
 )
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.datumaro.images import file_size
 
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
@@ -114,7 +114,7 @@ class TestImport:
         write(data / "train_labels.csv", row("a.jpg"))
         put(data / where / "a.jpg")
         (item,) = load(data)
-        assert lines.image_bytes(item.media) == IMAGE
+        assert compat.image_bytes(item.media) == IMAGE
 
     def test_images_of_a_subset_that_is_called_otherwise(self, tmp_path: Path) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"))
@@ -232,10 +232,10 @@ class TestDetection:
 
 def annotated(*items: tuple[str, str, list[Any]], labels: tuple[str, ...] = ("cat", "dog")) -> Any:
     made = [
-        lines.DatasetItem(
+        compat.DatasetItem(
             id=name,
             subset=subset,
-            media=lines.image_from_bytes(lambda *_: IMAGE, f"{name}.jpg", (20, 30)),
+            media=compat.image_from_bytes(lambda *_: IMAGE, f"{name}.jpg", (20, 30)),
             annotations=annotations,
         )
         for name, subset, annotations in items
@@ -244,7 +244,7 @@ def annotated(*items: tuple[str, str, list[Any]], labels: tuple[str, ...] = ("ca
 
 
 def box(label: int | None = 0, **attributes: Any) -> Any:
-    return lines.annotation.Bbox(1, 2, 12.5, 12, label=label, attributes=attributes)
+    return compat.annotation.Bbox(1, 2, 12.5, 12, label=label, attributes=attributes)
 
 
 class TestExport:
@@ -276,7 +276,7 @@ class TestExport:
         assert sorted(os.listdir(tmp_path)) == ["label_map.pbtxt", "train_labels.csv"]
 
     def test_what_is_lost_is_said_once(self, tmp_path: Path, warnings) -> None:
-        annotation = lines.annotation
+        annotation = compat.annotation
         dataset = annotated(
             (
                 "a",
@@ -303,7 +303,7 @@ class TestExport:
         assert [one.class_name for one in found.boxes] == ["cat", "dog", "cat"]
 
     def test_masks_and_keypoints_are_lost_too(self, tmp_path: Path, warnings) -> None:
-        annotation = lines.annotation
+        annotation = compat.annotation
         mask = annotation.Mask(_ones(), label=0, group=1)
         whole = annotation.Bbox(0, 0, 30, 20, label=0, group=1)
         annotated(("a", "train", [whole, mask])).export(str(tmp_path), FORMAT)
@@ -311,10 +311,10 @@ class TestExport:
 
     def test_two_images_of_one_name_stay_apart(self, tmp_path: Path) -> None:
         items = [
-            lines.DatasetItem(
+            compat.DatasetItem(
                 id=name,
                 subset="train",
-                media=lines.image_from_bytes(lambda *_: IMAGE, "a.jpg", (20, 30)),
+                media=compat.image_from_bytes(lambda *_: IMAGE, "a.jpg", (20, 30)),
                 annotations=[box()],
                 attributes={"filename": filename},
             )
@@ -328,7 +328,7 @@ class TestExport:
         assert sorted(os.listdir(tmp_path / "images" / "train")) == names
 
     def test_a_image_without_a_size(self, tmp_path: Path) -> None:
-        item = lines.DatasetItem(id="a", subset="train", annotations=[box()])
+        item = compat.DatasetItem(id="a", subset="train", annotations=[box()])
         dataset = Dataset.from_iterable([item], categories=["cat"])
         with pytest.raises(Exception) as raised:
             dataset.export(str(tmp_path / "out"), FORMAT)
@@ -339,7 +339,7 @@ class TestExport:
     def test_subsets_of_any_name(self, tmp_path: Path, subset: str) -> None:
         annotated(("a", subset, [box()])).export(str(tmp_path), FORMAT, save_media=True)
         (item,) = load(tmp_path)
-        assert item.subset == subset and lines.image_bytes(item.media) == IMAGE
+        assert item.subset == subset and compat.image_bytes(item.media) == IMAGE
 
 
 class TestRoundTrip:

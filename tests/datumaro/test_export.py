@@ -27,8 +27,8 @@ from datumaro.components.annotation import (
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError
 from PIL import Image as PillowImage
-from tfod.datumaro import lines
-from tfod.datumaro.lines import DatasetItem
+from tfod.datumaro import compat
+from tfod.datumaro.compat import DatasetItem
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
@@ -46,9 +46,9 @@ from tests.datumaro.test_import import jpeg
 def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
     """An item of 100 x 200 pixels."""
     if data is None:
-        media = lines.image_without_data(".jpg", (100, 200))
+        media = compat.image_without_data(".jpg", (100, 200))
     else:
-        media = lines.image_from_bytes(lambda *_: data, f"{name}.jpg", None)
+        media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", None)
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
@@ -141,14 +141,14 @@ class TestImages:
         path = tmp_path / "in" / "b.jpg"
         path.parent.mkdir()
         path.write_bytes(jpeg())
-        media = lines.image_from_file(str(path), None)
+        media = compat.image_from_file(str(path), None)
         (found,) = export(
             dataset(DatasetItem(id="b", media=media)), tmp_path / "out", save_media=True
         )
         assert bytes(found.encoded) == jpeg() and (found.height, found.width) == (100, 200)
 
     def test_pixels_are_encoded(self, tmp_path) -> None:
-        media = lines.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
+        media = compat.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
         (found,) = export(dataset(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
         assert (found.filename, found.format, found.height, found.width) == ("p.png", "png", 4, 6)
         (loaded,) = load(tmp_path)
@@ -228,7 +228,7 @@ class TestObjects:
         """The box comes back as a box all the same."""
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
         (found,) = export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
-        first, second = (lines.decode_image(bytes(one.data)) for one in found.masks)
+        first, second = (compat.decode_image(bytes(one.data)) for one in found.masks)
         assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
         assert second[:10, :20].all() and second.sum() == 200
         (loaded,) = load(tmp_path)
@@ -469,7 +469,7 @@ class TestObjects:
             Bbox(-10, 0, 20, 10, label=0),
         ]
         (found,) = export(dataset(item("a", *shapes)), tmp_path)
-        (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro.exporter"]
+        (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert said == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
             "1 points without a schema; boxes that reach outside the image, "
@@ -619,7 +619,7 @@ class TestWholeOrNotAtAll:
         def failing(*_: Any) -> bytes:
             raise KeyboardInterrupt
 
-        media = lines.image_from_bytes(failing, "b.jpg", (1, 1))
+        media = compat.image_from_bytes(failing, "b.jpg", (1, 1))
         source = dataset(item("a", data=jpeg()), DatasetItem(id="b", media=media))
         with pytest.raises(KeyboardInterrupt):
             export(source, tmp_path, save_media=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfod.datumaro.folder_arguments import without_project
+from tfod.datumaro.commands import without_project
 
 
 @pytest.mark.parametrize(

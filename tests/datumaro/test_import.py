@@ -14,7 +14,7 @@ import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from PIL import Image as PillowImage
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.records import RecordBatch
@@ -242,7 +242,7 @@ class TestKeys:
         )
         first, second = load()
         assert first.media.ext == ".jpg" and second.media.ext == ".jpg"
-        assert lines.image_bytes(first.media) == jpeg()
+        assert compat.image_bytes(first.media) == jpeg()
 
     def test_file_names(self, make_shard, load) -> None:
         names = [
@@ -290,7 +290,7 @@ class TestKeys:
         (tmp_path / "images").mkdir()
         (tmp_path / "images" / "a.jpg").write_bytes(jpeg())
         found, absent = load()
-        assert lines.image_bytes(found.media) == jpeg()
+        assert compat.image_bytes(found.media) == jpeg()
         assert not absent.media.has_data and tuple(absent.media.size) == (100, 200)
 
     def test_a_name_never_finds_a_file_outside(self, make_shard, load, tmp_path) -> None:
@@ -455,7 +455,7 @@ class TestObjects:
         assert (box.type.name, points.type.name, other.type.name) == ("bbox", "points", "bbox")
         assert points.points == [50, 10, 100, 50] and points.group == box.group != 0
         assert [value.value for value in points.visibility] == [1, 2]
-        schema = dataset.categories()[lines.AnnotationType.points].items[0]
+        schema = dataset.categories()[compat.AnnotationType.points].items[0]
         assert schema.labels == ["eye", "nose"]
 
     def test_keypoints_without_visibility_and_names(self, make_shard, load) -> None:
@@ -699,14 +699,14 @@ class TestImages:
         shard = Path(make_shard("s", image() | {"image/encoded": jpeg()}))
         (item,) = load()
         others = [copy.deepcopy(item)]
-        if hasattr(lines.Image, "from_bytes"):  # the 0.3 line's images cannot be pickled at all
+        if hasattr(compat.Image, "from_bytes"):  # the 0.3 line's images cannot be pickled at all
             others.append(pickle.loads(pickle.dumps(item)))
         for other in others:
-            assert lines.image_bytes(other.media) == jpeg()
+            assert compat.image_bytes(other.media) == jpeg()
         aside = shard.with_suffix(".new")
         aside.write_bytes(b"another shard")
         aside.replace(shard)
-        assert lines.image_bytes(item.media) == jpeg()
+        assert compat.image_bytes(item.media) == jpeg()
         assert np.asarray(item.media.data).shape[:2] == (100, 200)
 
     def test_a_shard_that_is_written_over_is_not_misread(self, make_shard, load) -> None:
@@ -715,7 +715,7 @@ class TestImages:
         with shard.open("r+b") as file:
             file.write(bytes(shard.stat().st_size))
         with pytest.raises(ShardError, match="was replaced, changed or removed"):
-            lines.image_bytes(item.media)
+            compat.image_bytes(item.media)
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib"])
     def test_in_compressed_shards(self, tmp_path, load, compression) -> None:
@@ -723,7 +723,7 @@ class TestImages:
         write_records(tmp_path, "s", records, compression=compression)
         items = list(load())
         for number in (4, 0, 2):
-            assert lines.image_bytes(items[number].media) == jpeg(colour=number)
+            assert compat.image_bytes(items[number].media) == jpeg(colour=number)
 
     def test_the_collector_is_paused_only_while_reading(self, make_shard, load) -> None:
         make_shard("s", image())

@@ -21,8 +21,8 @@ from datumaro.components.annotation import (
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
 from datumaro.components.errors import DatasetExportError, DatasetImportError
-from tfod.datumaro import lines
-from tfod.datumaro.lines import DatasetItem
+from tfod.datumaro import compat
+from tfod.datumaro.compat import DatasetItem
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
@@ -60,7 +60,7 @@ def load(folder: Path, **options: Any) -> Any:
 def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any) -> Any:
     media = None
     if data:
-        media = lines.image_from_bytes(lambda *_: data, f"{name}.jpg", (HEIGHT, WIDTH))
+        media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", (HEIGHT, WIDTH))
     return DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
@@ -98,7 +98,7 @@ class TestReading:
         names = labels_of(found)
         assert [names[one.label] for one in first.annotations] == ["11", "1", "11"]
         assert [one.points for one in first.annotations][1] == [3.0, 2.0, 6.0, 6.5]
-        assert lines.image_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
+        assert compat.image_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
         assert ids_of(found) == {"1": 1, "11": 11, "21": 21}
 
     def test_names_by_a_label_map(self, tmp_path) -> None:

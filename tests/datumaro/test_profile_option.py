@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 
 from tests.conftest import image, objects
 from tests.datumaro.conftest import boxes, content, labels_of
@@ -60,7 +60,7 @@ def test_keys_of_ones_own(make_shard, load, profile) -> None:
     ]
     (one,) = found
     assert [labels_of(found)[x.label] for x in one.annotations if x.type.name == "label"] == ["4"]
-    assert lines.image_bytes(one.media) == PNG and one.attributes == {}
+    assert compat.image_bytes(one.media) == PNG and one.attributes == {}
 
 
 def test_a_name_of_ours(make_shard, tmp_path, load) -> None:

@@ -9,8 +9,8 @@ from datumaro.components.annotation import AnnotationType, Bbox, LabelCategories
 from datumaro.components.dataset import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.datumaro import lines
-from tfod.datumaro.lines import DatasetItem
+from tfod.datumaro import compat
+from tfod.datumaro.compat import DatasetItem
 
 from tests.conftest import examples
 from tests.datumaro.conftest import content, labels_of
@@ -57,9 +57,9 @@ def datasets(draw: st.DrawFn) -> Dataset:
     for subset, name in draw(st.lists(st.tuples(subsets, names), max_size=5, unique=True)):
         height, width = draw(st.tuples(*[st.integers(1, 5000)] * 2))
         data = draw(st.one_of(st.none(), st.binary(min_size=1, max_size=40)))
-        media = lines.image_without_data(".jpg", (height, width))
+        media = compat.image_without_data(".jpg", (height, width))
         if data is not None and not _looks_like_pixels(data, height, width):
-            media = lines.image_from_bytes(
+            media = compat.image_from_bytes(
                 lambda *_, data=data: data, f"{name}.jpg", (height, width)
             )
         shapes = draw(st.lists(boxes(len(classes), height, width), max_size=4))

@@ -14,7 +14,7 @@ import pytest
 datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset  # noqa: E402
-from tfod.datumaro import lines  # noqa: E402
+from tfod.datumaro import compat  # noqa: E402
 from tfod.tfrecord.publishing import InterruptedWriteError  # noqa: E402
 from tfod.tfrecord.shards import find_shards  # noqa: E402
 
@@ -32,11 +32,11 @@ WAYS = {
 def dataset(*names: str, subsets: tuple[str, ...] = ("train", "val")) -> Any:
     """Cats alone, whatever ids their classes have."""
     items = [
-        lines.DatasetItem(
+        compat.DatasetItem(
             f"{subset}-{number}",
             subset=subset,
-            media=lines.image_from_bytes(lambda *_: IMAGE, "x.png", None),
-            annotations=[lines.annotation.Bbox(1, 2, 10, 12, label=names.index("cat"))],
+            media=compat.image_from_bytes(lambda *_: IMAGE, "x.png", None),
+            annotations=[compat.annotation.Bbox(1, 2, 10, 12, label=names.index("cat"))],
         )
         for subset in subsets
         for number in range(2)
@@ -80,7 +80,7 @@ def test_where_a_rename_fails_the_old_files_are_back(
         with at_rename(number, fail) as watch:
             try:
                 export(NEW, folder, way)
-            except lines.errors.DatasetExportError as error:
+            except compat.errors.DatasetExportError as error:
                 assert "Input/output error" in str(error)
                 assert "what was there before is unchanged" in str(error)
                 assert files(folder) == files(old)
@@ -149,7 +149,7 @@ def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path
         with at_rename(number, fail) as watch:
             try:
                 data.save(save_media=True)
-            except lines.errors.DatasetExportError:
+            except compat.errors.DatasetExportError:
                 assert files(folder) == files(tmp_path / "old")
                 continue
         assert not watch.reached

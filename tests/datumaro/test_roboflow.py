@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tfod
 from datumaro.components.dataset import Dataset
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.records import read_records
@@ -179,7 +179,7 @@ class TestLayout:
         assert "1 cat\n2 dog\n" in text
 
     def test_what_is_lost_is_counted(self, tmp_path: Path, warnings) -> None:
-        annotation = lines.annotation
+        annotation = compat.annotation
         dataset = annotated(
             (
                 "a",

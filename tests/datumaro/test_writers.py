@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 
 from tests.conftest import objects
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
@@ -131,7 +131,7 @@ def test_create_coco_keypoints(make_shard, load) -> None:
     dataset = load()
     (item,) = dataset
     assert [one.type.name for one in item.annotations] == ["bbox", "points", "bbox"]
-    schemas = dataset.categories()[lines.AnnotationType.points].items
+    schemas = dataset.categories()[compat.AnnotationType.points].items
     assert [schema.labels for schema in schemas.values()] == [["nose", "left_eye"]]
 
 

@@ -9,7 +9,7 @@ import tempfile
 
 from tfod.cli.console import print_text
 from tfod.cvat.client.connection import add_connection_options, connect
-from tfod.cvat.client.target import KINDS, Target
+from tfod.cvat.client.task import KINDS, Target
 from tfod.errors import TfodError
 
 EXIT_OK = 0
@@ -93,7 +93,7 @@ def _count(text: str) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from tfod.cvat.client.background import export_dataset
+    from tfod.cvat.client.requests import export_dataset
     from tfod.cvat.client.export import FORMAT, ExportOptions, convert_export
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)

@@ -35,7 +35,7 @@ class TfodConfig(AppConfig):
 def _register(registry: ModuleType) -> None:
     """A CVAT without our formats is better than no CVAT."""
     try:
-        from tfod.cvat.formats import register
+        from tfod.cvat.server import register
 
         register(registry)
     except Exception:

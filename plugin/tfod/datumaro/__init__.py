@@ -1,5 +1,8 @@
 """TFRecord formats for Datumaro without TensorFlow: its own two, and others of the field.
 
+Shards become Datumaro's datasets, and datasets become shards. May import ``convert``,
+``detection``, ``example`` and ``tfrecord``; the profile of an import comes from ``check``.
+
 The names are those of Datumaro's own modules, of both its lines, so that code which imports them
 moves by changing the import::
 
@@ -13,31 +16,34 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = {
-    "TfDetectionApiBase": ("reader", "TfDetectionApiBase"),
-    "TfDetectionApiExtractor": ("reader", "TfDetectionApiBase"),
-    "TfDetectionApiImporter": ("importer", "TfDetectionApiImporter"),
-    "TfDetectionApiExporter": ("exporter", "TfDetectionApiExporter"),
-    "TfDetectionApiConverter": ("exporter", "TfDetectionApiExporter"),
-    "RoboflowTfrecordBase": ("importer", "RoboflowTfrecordBase"),
-    "RoboflowTfrecordImporter": ("importer", "RoboflowTfrecordImporter"),
-    "KerasCocoBase": ("keras_coco", "KerasCocoBase"),
-    "KerasCocoImporter": ("keras_coco", "KerasCocoImporter"),
-    "KerasCocoExporter": ("keras_coco", "KerasCocoExporter"),
-    "ImageClassificationBase": ("classification", "ImageClassificationBase"),
-    "ImageClassificationImporter": ("classification", "ImageClassificationImporter"),
-    "ImageClassificationExporter": ("classification", "ImageClassificationExporter"),
-    "TfDetectionCsvBase": ("csv_format", "TfDetectionCsvBase"),
-    "TfDetectionCsvImporter": ("csv_format", "TfDetectionCsvImporter"),
-    "TfDetectionCsvExporter": ("csv_format", "TfDetectionCsvExporter"),
-    "activate": ("activation", "activate"),
-    "register": ("activation", "register"),
+PLUGINS = {
+    "TfDetectionApiBase": "reader",
+    "TfDetectionApiImporter": "importer",
+    "TfDetectionApiExporter": "formats.tf_detection_api",
+    "RoboflowTfrecordBase": "reader",
+    "RoboflowTfrecordImporter": "importer",
+    "TfDetectionCsvBase": "formats.csv",
+    "TfDetectionCsvImporter": "formats.csv",
+    "TfDetectionCsvExporter": "formats.csv",
+    "KerasCocoBase": "formats.keras_coco",
+    "KerasCocoImporter": "formats.keras_coco",
+    "KerasCocoExporter": "formats.keras_coco",
+    "ImageClassificationBase": "formats.classification",
+    "ImageClassificationImporter": "formats.classification",
+    "ImageClassificationExporter": "formats.classification",
 }
-__all__ = sorted(_MODULES)
+"""The classes that Datumaro registers, and the modules that they are in."""
+_FUNCTIONS = {"activate": "activation", "register": "activation"}
+_NAMES_OF_OLD_LINE = {
+    "TfDetectionApiExtractor": "TfDetectionApiBase",
+    "TfDetectionApiConverter": "TfDetectionApiExporter",
+}
+_MODULES = {**PLUGINS, **_FUNCTIONS}
+__all__ = sorted([*_MODULES, *_NAMES_OF_OLD_LINE])
 
 
 def __getattr__(name: str) -> Any:
+    name = _NAMES_OF_OLD_LINE.get(name, name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _MODULES[name]
-    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

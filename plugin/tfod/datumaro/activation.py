@@ -15,25 +15,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import tfod.datumaro
 from tfod.errors import TfodError, in_plain_words
 
-_PLUGINS = (
-    ("extractors", "reader", "TfDetectionApiBase"),
-    ("importers", "importer", "TfDetectionApiImporter"),
-    ("exporters", "exporter", "TfDetectionApiExporter"),
-    ("extractors", "importer", "RoboflowTfrecordBase"),
-    ("importers", "importer", "RoboflowTfrecordImporter"),
-    ("extractors", "csv_format", "TfDetectionCsvBase"),
-    ("importers", "csv_format", "TfDetectionCsvImporter"),
-    ("exporters", "csv_format", "TfDetectionCsvExporter"),
-    ("extractors", "keras_coco", "KerasCocoBase"),
-    ("importers", "keras_coco", "KerasCocoImporter"),
-    ("exporters", "keras_coco", "KerasCocoExporter"),
-    ("extractors", "classification", "ImageClassificationBase"),
-    ("importers", "classification", "ImageClassificationImporter"),
-    ("exporters", "classification", "ImageClassificationExporter"),
-)
-"""Registry, module here and class of everything that Datumaro gets from us."""
 # Modules of Datumaro's own that import TensorFlow as soon as they are loaded.
 _REPLACED_MODULES = frozenset(("tf_detection_api_format", "tf_detection_api"))
 
@@ -56,16 +40,17 @@ def activate() -> None:
 
 def register(environment: Any) -> None:
     """Register our formats in one Datumaro environment, instead of any it has by their names."""
+    old_line = not hasattr(environment, "exporters")
     registries = {
-        "extractors": environment.extractors,
-        "importers": environment.importers,
-        "exporters": environment.exporters
-        if hasattr(environment, "exporters")
-        else environment.converters,
+        "Base": environment.extractors,
+        "Importer": environment.importers,
+        "Exporter": environment.converters if old_line else environment.exporters,
     }
     plugins = [
-        (registries[kind], getattr(importlib.import_module(f"tfod.datumaro.{module}"), name))
-        for kind, module, name in _PLUGINS
+        (registry, getattr(tfod.datumaro, name))
+        for name in tfod.datumaro.PLUGINS
+        for ending, registry in registries.items()
+        if name.endswith(ending)
     ]
     ours = {plugin.NAME for _, plugin in plugins}
     groups = getattr(environment.importers, "extension_groups", {})
@@ -134,12 +119,12 @@ def patch_commands(module: Any) -> None:
 
     @functools.wraps(original)
     def get_non_project_commands() -> list[Any]:
-        from tfod.datumaro import export_command
+        from tfod.datumaro import commands as export_command
 
-        commands: list[Any] = original()
-        if any(command[0] == "export" for command in commands):
-            return commands
-        return [*commands, ("export", export_command, "Export a dataset in some format")]
+        known: list[Any] = original()
+        if any(command[0] == "export" for command in known):
+            return known
+        return [*known, ("export", export_command, "Export a dataset in some format")]
 
     module.get_non_project_commands = _mark(get_non_project_commands)
 
@@ -147,7 +132,7 @@ def patch_commands(module: Any) -> None:
 def patch_main(module: Any) -> None:
     """End ``datum`` with one line and exit code 1 where our formats say what is wrong.
 
-    And take a folder for a project (:mod:`tfod.datumaro.folder_arguments`).
+    And take a folder for a project (:mod:`tfod.datumaro.commands`).
     """
     original: Callable[..., int] = module.main
     if _is_patched(original):
@@ -157,7 +142,7 @@ def patch_main(module: Any) -> None:
     def main(args: list[str] | None = None) -> int:
         from datumaro.cli import commands
 
-        from tfod.datumaro.folder_arguments import without_project
+        from tfod.datumaro.commands import without_project
 
         # 1.x has no projects, and the command is ours.
         has_export = hasattr(commands, "get_non_project_commands")

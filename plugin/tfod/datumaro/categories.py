@@ -8,7 +8,7 @@ from typing import Any
 
 import attr
 
-from tfod.datumaro.lines import AnnotationType, annotation
+from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 

@@ -1,82 +1,68 @@
-"""The exporter: a Datumaro dataset to shards and their label map."""
+"""What all our exporters share: options of images, files that appear together, losses told."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import logging
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol
 
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.folder import (
-    LABEL_MAP_FILE,
-    ShardSets,
-    holds_images,
-    layout_of,
-    our_shards,
-    text_without_comments,
-)
-from tfod.datumaro.images import format_name, media_size
-from tfod.datumaro.objects import ExportedObjects, ObjectBuilder
-from tfod.datumaro.options import (
-    ExportOptions,
-    LabelKey,
-    Layout,
-    add_arguments,
-)
-from tfod.datumaro.roboflow_layout import RoboflowLayout, RoboflowSets, label_map_text
-from tfod.datumaro.shard_exporter import ShardExporter, came_from
+from tfod.datumaro.images import ImageEncoder
+from tfod.datumaro.options import check_image_extension
 from tfod.detection import keys
-from tfod.detection.attributes import is_attribute_value
-from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
-from tfod.detection.image import read_image_header
-from tfod.detection.label_map import LabelMap, comment_on_empty
-from tfod.detection.orientation import QUARTER, UPRIGHT
-from tfod.errors import TfodError
+from tfod.detection.image import DEFAULT_EXTENSION
+from tfod.detection.label_map import LabelMap
+from tfod.detection.labels_file import load_classes
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.publishing import recover
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.publishing import publish_together, recover
+from tfod.tfrecord.records import read_record_batches, shard_compression
 from tfod.tfrecord.shard_layout import OptionError
-from tfod.tfrecord.writer import ShardSetWriter
+from tfod.tfrecord.shards import SHARD_EXTENSIONS, find_shards
+from tfod.tfrecord.writer import AtomicFile
 
-# Annotations that need no size.
-_OF_IMAGE = frozenset((lines.AnnotationType.label, lines.AnnotationType.caption))
-# Options that change shards whose images did not change.
-_LAYOUT_OPTIONS = frozenset(
-    (
-        *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
-        *("layout", "name"),
-    )
-)
+_log = logging.getLogger("tfod.datumaro")
+LABEL_MAP_FILE = "label_map.pbtxt"
+NO_CLASS = -1
+"""What is written for no class, where there is no text to say so: 0 may be a class."""
 
 
-class TfDetectionApiExporter(ShardExporter):
-    """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``, or Roboflow's folders.
+class ShardExporter(compat.Exporter):
+    """Walks through a dataset once and writes the shards of its subsets.
 
-    Args, further to those of all our exporters:
-        save_masks: write an instance mask for each object, from masks, polygons and boxes.
-        num_shards, shard_size: deal a subset into so many shards, or into shards of at most so
-            many bytes.
-        compression: ``none``, ``gzip`` or ``zlib``.
-        label_key: write the class as ``text``, ``id`` or ``both``.
-        layout: ``flat``, or ``roboflow``: a folder for each subset, in each the shard and its
-            label map, records of Roboflow's eleven keys, ids from 1 in alphabetical order.
-        name: of the shards in Roboflow's folders.
+    Args:
+        extractor: the dataset.
+        save_dir: the folder to write to.
+        label_map: take the class ids from this label map (a file or a name that tfod ships).
+        save_media: put the images into the shards (``save_images`` is its old name).
+        image_ext: re-encode images to this extension.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
     """
 
-    NAME = "tf_detection_api"
+    DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
+    FIRST_ID: ClassVar[int] = 1
+    """The id of the first class where nothing gives the classes ids."""
+    NAMES_FILE: ClassVar[str] = LABEL_MAP_FILE
+    """The file beside the shards that names the classes."""
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "TF Object Detection API shards and their label map.")
         parser = super().build_cmdline_parser(**kwargs)
-        add_arguments(parser)
+        if not any("--save-images" in action.option_strings for action in parser._actions):
+            parser.add_argument(
+                "--save-images",
+                action="store_true",
+                default=None,
+                help="the old name of --save-media",
+            )
         return parser
 
     def __init__(
@@ -84,258 +70,259 @@ class TfDetectionApiExporter(ShardExporter):
         extractor: Any,
         save_dir: str,
         *,
-        save_masks: bool = False,
-        num_shards: int = 1,
-        shard_size: int | str | None = None,
-        compression: str = "none",
-        label_key: str = "both",
-        layout: str = "flat",
-        name: str | None = None,
+        label_map: str | None = None,
+        save_media: bool | None = None,
+        save_images: bool | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(extractor, save_dir, **options)
+        super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
         try:
-            self._options = ExportOptions.parse(
-                *(save_masks, num_shards, shard_size, compression, label_key), layout, name
-            )
+            check_image_extension(self._image_ext)
         except OptionError as error:
-            raise lines.errors.DatasetExportError(str(error)) from error
-        is_roboflow = self._options.layout is Layout.ROBOFLOW
-        self._roboflow = RoboflowLayout(save_dir, self._options.name) if is_roboflow else None
-        self._layouts: dict[str, tuple[int, Compression]] = {}
+            raise compat.errors.DatasetExportError(str(error)) from error
+        self._label_map = label_map
+        self._stale: set[str] = set()
+        self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
 
-    @property
-    def can_stream(self) -> bool:
-        """The dataset is walked through once, one image at a time."""
-        return True
+    @abstractmethod
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        """The records of an item. All that can fail is done before this returns."""
+
+    @abstractmethod
+    def _make_writer(self, subset: str) -> SubsetWriter: ...
+
+    @abstractmethod
+    def _losses(self) -> list[str]:
+        """What the format could not take, counted."""
 
     def _prepare(self, classes: ExportClasses) -> None:
-        super()._prepare(classes)
-        self._objects = ObjectBuilder(classes, self._options.save_masks, self._report_annotation)
-        self._turned: defaultdict[str, list[str]] = defaultdict(list)
-        self._new_ids = _new_ids(self._extractor.categories(), classes)
-
-    def _shard_sets(self) -> ShardSets:
-        if self._roboflow is None:
-            return super()._shard_sets()
-        return RoboflowSets(self._roboflow, self._classes.label_map, self._make_writer)
+        """Get ready to write items whose classes are these."""
+        self._classes = classes
 
     def _finish(self, sets: ShardSets) -> str:
-        if self._roboflow:  # has no folder for a subset without images
-            return label_map_text(self._classes.label_map)
-        return self._classes.label_map.to_text(comment_on_empty(self._add_empty_subsets(sets)))
+        """Called when all items are written; returns the text of the file of names."""
+        return self._classes.label_map.to_text()
+
+    def _shard_sets(self) -> ShardSets:
+        return ShardSets(self._save_dir, self._make_writer, self.NAMES_FILE, self._our_shards)
+
+    def apply(self) -> None:
+        """Write everything, or raise and leave everything as it was."""
+        try:
+            self._prepare(self._export_classes())
+            with self._shard_sets() as sets:
+                self._sets = sets
+                self._write_items(sets)
+                sets.publish(self._finish(sets), self._stale)
+        except TfodError as error:
+            raise compat.errors.DatasetExportError(str(error)) from error
+        if self._save_dataset_meta:
+            self._save_meta_file(self._save_dir)
+        self._say_what_was_lost()
+
+    _apply_impl = apply
+
+    def _say_what_was_lost(self) -> None:
+        """One closing message."""
+        losses = self._losses()
+        if losses:
+            _log.warning("%s: %s", self.NAME, "; ".join(losses))
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write the subsets that changed over the shards that the dataset came from.
-
-        Shards of subsets that are gone go too. Everything is written anew, in our own layout,
-        where the folder has another one, the classes changed, or other options are given.
-        Where the shards that are replaced hold images, the new ones do, asked for or not: they
-        may be the only place that has them.
-        """
+        """Write everything over the shards that the dataset came from; those of no use go."""
         exporter = cls(dataset, save_dir, **options)
         recover(save_dir)
-        present = list(dataset.subsets())
-        gone = [name for name in patch.updated_subsets if name not in present]
-        if exporter._roboflow:
-            ours = exporter._roboflow.shards([*present, *gone])
-        else:
-            ours = our_shards(save_dir)
-        sources = came_from(dataset, save_dir)
-        before = {*sources, *(path for paths in ours.values() for path in paths)}
-        if not exporter._images.save_media and holds_images(before):
-            exporter._images = replace(exporter._images, save_media=True)
-        if (
-            any(path not in ours.get(subset, ()) for path, subset in sources.items())
-            or _LAYOUT_OPTIONS & options.keys()
-            or exporter._label_map_would_change()
-        ):
-            changed = present
-        else:
-            changed = [name for name in patch.updated_subsets if name in present]
-            exporter._extractor = _Subsets(dataset, changed)
-        if not _LAYOUT_OPTIONS & options.keys():
-            exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
-        stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
-        if exporter._roboflow:  # has no folder for a subset that has become empty
-            gone += present
-        stale.update(path for name in gone for path in ours.get(name, ()))
+        ours = cls._our_shards(save_dir)
+        stale = set(came_from(dataset, save_dir))
+        # A subset that is gone, or has nothing to write any more, leaves no files; those that
+        # this dataset never had are somebody's.
+        known = {*dataset.subsets(), *patch.updated_subsets}
+        stale.update(path for name in known for path in ours.get(name, ()))
         exporter._stale = stale
         exporter.apply()
 
+    @staticmethod
+    def _our_shards(folder: str) -> dict[str, list[str]]:
+        """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
+        return our_shards(folder)
+
     def _export_classes(self) -> ExportClasses:
-        if self._roboflow and not self._label_map:
-            labels = self._extractor.categories().get(lines.AnnotationType.label) or ()
-            names = LabelMap.from_names(sorted(label.name for label in labels))
-            return export_classes(self._extractor.categories(), names)
-        classes = super()._export_classes()
-        if self._options.label_key is LabelKey.ID:  # without a text, 0 could be a class
-            return replace(classes, unlabelled_id=-1)
-        return classes
+        wanted: LabelMap | None = None
+        if self._label_map:
+            wanted, liberties = load_classes(self._label_map)
+            for liberty in liberties:
+                _log.warning(liberty)
+        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
 
-    def _label_map_would_change(self) -> bool:
-        path = os.path.join(self._save_dir, LABEL_MAP_FILE)
-        wanted = self._export_classes().label_map.to_text()
-        return not os.path.exists(path) or text_without_comments(path) != wanted
+    def _write_items(self, sets: ShardSets) -> None:
+        progress = self._ctx.progress_reporter
+        for item in progress.iter(self._extractor, desc="Writing TFRecords"):
+            self._current = item
+            try:
+                payloads = self._payloads(item)
+            except compat.errors.DatumaroError:
+                raise  # an error policy has spoken
+            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
+                reason = error if isinstance(error, TfodError) else _named(item, error)
+                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
+                continue
+            for payload in payloads:
+                sets.writer(item.subset).write(payload)
 
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        options = self._options
-        folder, name = self._save_dir, subset
-        if self._roboflow:
-            folder = os.path.join(folder, self._roboflow.folder_of(subset))
-            name = self._roboflow.name
-        layout = self._layouts.get(subset, (options.num_shards, options.compression))
-        num_shards, compression = layout
-        return ShardSetWriter(
-            folder,
-            name,
-            num_shards=num_shards,
-            shard_size=options.shard_size,
-            compression=compression,
-        )
-
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        detection = self._detection(item)
-        if self._roboflow:
-            return (self._roboflow.encode(detection, item.subset),)
-        return (encode_detection(detection),)
-
-    def _add_empty_subsets(self, sets: ShardSets) -> list[str]:
-        """Subsets without an image get a shard too, and are remembered as empty on purpose."""
-        if getattr(self._extractor, "is_stream", False):
-            return []
-        empty = [name for name in self._extractor.subsets() if name not in sets]
-        for name in empty:
-            sets.writer(name)
-        return empty
-
-    def _detection(self, item: Any) -> Detection:
-        media = item.media if isinstance(item.media, lines.Image) else None
-        encoded = self._images.encoded(item, media)
-        size = media_size(media, encoded)
-        if size is None and any(one.type not in _OF_IMAGE for one in item.annotations):
-            raise TfodError(
-                f"item {item.id!r} has no image size, so its boxes cannot be normalized; "
-                "give it an image or a size"
-            )
-        objects = self._objects.build(item.annotations, size or (1, 1))
-        attributes = dict(item.attributes)
-        filename = source_id = self._images.filename(item, media, encoded)
-        objects, size = self._turned_back(objects, size, encoded, filename)
-        image_attributes: dict[str, list[int]] = {}
-        if attributes:
-            source_id, image_attributes = self._take_known(attributes, filename)
-        return Detection(
-            filename=filename,
-            source_id=None if source_id is None else str(source_id),
-            format=format_name(encoded, filename),
-            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
-            height=size[0] if size else None,
-            width=size[1] if size else None,
-            encoded=encoded or b"",
-            boxes=objects.boxes,
-            class_text=objects.class_text if self._options.label_key is not LabelKey.ID else None,
-            class_label=objects.class_label
-            if self._options.label_key is not LabelKey.TEXT
-            else None,
-            masks=objects.masks,
-            keypoints=objects.keypoints,
-            attributes=objects.attributes,
-            image_labels=objects.image_labels,
-            captions=objects.captions,
-            image_attributes=image_attributes,
-            image_extra=attributes,
-        )
-
-    def _take_known(
-        self, attributes: dict[str, Any], filename: str
-    ) -> tuple[Any, dict[str, list[int]]]:
-        """Take the source id and the lists of classes out of an image's attributes.
-
-        What the format cannot carry goes, too, and is counted.
-        """
-        if attributes.get("filename") == filename:
-            del attributes["filename"]
-        # create_coco writes COCO's number of the image, the other scripts its file name.
-        number = attributes.pop("id", None) if "source_id" not in attributes else None
-        source_id = attributes.pop("source_id", filename if number is None else number)
-        image_attributes = {
-            name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
-            for name in keys.IMAGE_ATTRIBUTES
-            if name in attributes
-        }
-        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
-            del attributes[name]
-            self._objects.not_carried_attributes[f"{name} (of the image)"] += 1
-        return source_id, image_attributes
-
-    def _turned_back(
-        self,
-        objects: ExportedObjects,
-        size: tuple[int, int] | None,
-        encoded: bytes | None,
-        filename: str,
-    ) -> tuple[ExportedObjects, tuple[int, int] | None]:
-        """Objects and size of the stored pixels, where they are of the image as it is shown.
-
-        That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
-        turns by a quarter.
-        """
-        header = read_image_header(encoded, 0, len(encoded)) if encoded else None
-        if header is None or header.orientation == UPRIGHT or not len(objects.boxes):
-            return objects, size
-        stored, turn = (header.height, header.width), header.orientation
-        if turn >= QUARTER and stored[0] != stored[1] and size in (stored, stored[::-1]):
-            if size == stored:
-                return objects, size
-            self._turned["turned back to the stored pixels"].append(filename)
-            return objects.turned_back(turn), stored
-        self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
-        return objects, size
-
-    def _losses(self) -> list[str]:
-        losses = self._objects.losses("--save-masks")
-        losses += [
-            f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
-            f"{names[0]})"
-            for what, names in self._turned.items()
-        ]
-        if self._roboflow:
-            losses += self._roboflow.losses(self._objects.unsaved_masks)
-        return losses
+    def _report_annotation(self, reason: str) -> None:
+        error = TfodError(f"item {self._current.id!r}: {reason}")
+        item_id = (self._current.id, self._current.subset)
+        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
 
-def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
-    """Which id of the label map that the dataset came with becomes which."""
-    source = getattr(categories.get(lines.AnnotationType.label), "label_map", None)
-    if source is None:
+def came_from(dataset: Any, folder: str) -> dict[str, str]:
+    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
+    labels = dataset.categories().get(compat.AnnotationType.label)
+    origin = getattr(labels, "origin", None)
+    if origin is None or origin.source != os.path.abspath(folder):
         return {}
-    written = {one.text: one.label for one in classes.classes}
-    pairs = (
-        (item.id, written.get(name))
-        for item in source.items
-        for name in (item.display_name, item.class_name)
-    )
-    return {old: new for old, new in pairs if new is not None}
+    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
 
 
-class _Subsets:
-    """Some subsets of a dataset, as an exporter sees a dataset."""
+def _named(item: Any, error: Exception) -> TfodError:
+    """What went wrong with an item, as an error of ours that names it."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return TfodError(f"item {item.id!r} cannot be written ({reason})")
 
-    def __init__(self, dataset: Any, names: list[str]) -> None:
-        self._dataset = dataset
-        self._names = names
 
-    def __iter__(self) -> Iterator[Any]:
-        for name in self._names:
-            yield from self._dataset.get_subset(name)
+class SubsetWriter(Protocol):
+    """Writes the files of one subset aside, until they are published."""
 
-    def __len__(self) -> int:
-        return sum(len(self._dataset.get_subset(name)) for name in self._names)
+    def write(self, payload: bytes, /) -> None: ...
 
-    def subsets(self) -> dict[str, Any]:
-        return {name: self._dataset.get_subset(name) for name in self._names}
+    def complete(self) -> None: ...
 
-    def categories(self) -> Any:
-        return self._dataset.categories()
+    def pending(self) -> dict[str, str]: ...
+
+    def discard(self) -> None: ...
+
+
+class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
+    """The writers of all subsets; their files appear together, at the end.
+
+    Args:
+        folder: where to write.
+        make_writer: makes the writer of a subset.
+        names_file: the file that names the classes, beside the shards.
+        own_shards: finds the shards, by subset, that an earlier export has left in the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        make_writer: Callable[[str], SubsetWriter],
+        names_file: str,
+        own_shards: Callable[[str], dict[str, list[str]]],
+    ) -> None:
+        self._folder = folder
+        self._make_writer = make_writer
+        self._names_file = names_file
+        self._own_shards = own_shards
+        self._writers: dict[str, SubsetWriter] = {}
+        self._files: dict[str, AtomicFile] = {}
+        recover(folder)
+
+    def __contains__(self, subset: str) -> bool:
+        return subset in self._writers
+
+    def writer(self, subset: str) -> SubsetWriter:
+        """The writer of a subset, made when it is first asked for."""
+        if subset not in self._writers:
+            self._writers[subset] = self._make_writer(subset)
+        return self._writers[subset]
+
+    def add_file(self, path: str, content: bytes) -> None:
+        """A file in or below the folder that appears with the shards."""
+        file = AtomicFile(*os.path.split(path))
+        self._files[path] = file
+        file.write(content)
+        file.complete()
+
+    def publish(self, names: str, stale: Iterable[str] = ()) -> set[str]:
+        """Complete all files, then give them their names; drop stale shards.
+
+        Args:
+            names: the text of the file of names.
+            stale: files of an earlier export that go, besides the shards of the same subsets.
+
+        Returns:
+            The absolute paths of the shards.
+        """
+        self.add_file(os.path.join(self._folder, self._names_file), names.encode())
+        shards: dict[str, str] = {}
+        for writer in self._writers.values():
+            writer.complete()
+            shards |= writer.pending()
+        before = self._own_shards(self._folder)
+        self._warn_of_others(before, names)
+        files = {path: file.aside for path, file in self._files.items()}
+        goes = {*stale, *(path for one in self._writers for path in before.get(one, ()))}
+        written = set(map(os.path.abspath, shards))
+        publish_together({**shards, **files}, goes - written, self._folder)
+        return written
+
+    def _warn_of_others(self, before: dict[str, list[str]], names: str) -> None:
+        """Shards that stay in the folder were written for the names that go."""
+        others = sorted(set(before) - set(self._writers))
+        path = os.path.join(self._folder, self._names_file)
+        if others and os.path.exists(path) and text_without_comments(path) != _uncommented(names):
+            _log.warning(
+                "%s: the label map changes, but these subsets in the folder were written with "
+                "the old one: %s",
+                path,
+                ", ".join(others),
+            )
+
+    def __exit__(self, *_: object) -> None:
+        for file in reversed(self._files.values()):
+            file.discard()
+        for writer in self._writers.values():
+            writer.discard()
+
+
+def our_shards(folder: str) -> dict[str, list[str]]:
+    """Absolute paths, by subset, of the shards in a folder that lie as this exporter lays them."""
+    root = os.path.abspath(folder)
+    found: dict[str, list[str]] = {}
+    try:
+        sets = find_shards(root) if os.path.isdir(root) else []
+    except ShardsNotFoundError:
+        return found
+    for one in sets:
+        for path in map(os.path.abspath, one.paths):
+            if os.path.dirname(path) == root and path.endswith(SHARD_EXTENSIONS[0]):
+                found.setdefault(one.subset, []).append(path)
+    return found
+
+
+def holds_images(paths: Iterable[str]) -> bool:
+    """Whether any record of these shards has an image's bytes."""
+    for path in paths:
+        if os.path.getsize(path):
+            for records in read_record_batches(path):
+                for example in ExampleBatch.of(records):
+                    if any(start < end for start, end in example.byte_spans(keys.ENCODED)):
+                        return True
+    return False
+
+
+def layout_of(paths: list[str]) -> tuple[int, Compression]:
+    """Number of shards and compression of a subset that is to be written again."""
+    with open(paths[0], "rb") as file:
+        return len(paths), shard_compression(file.read(HEADER_BYTES))
+
+
+def text_without_comments(path: str) -> str:
+    """A label map's text as far as it means something."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return _uncommented(file.read())
+
+
+def _uncommented(text: str) -> str:
+    return "".join(line for line in text.splitlines(True) if not line.startswith("#"))

@@ -9,12 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfod.datumaro import lines
-from tfod.detection.image import FORMAT_OF_EXTENSION, image_size, sniff_format
+import numpy as np
+
+from tfod.datumaro import compat
+from tfod.detection.columns import Detections
+from tfod.detection.image import (
+    DEFAULT_EXTENSION,
+    EXTENSION_OF_FORMAT,
+    FORMAT_OF_EXTENSION,
+    image_size,
+    sniff_format,
+)
 from tfod.errors import TfodError
 from tfod.tfrecord.naming import is_id_of, split_extension
+from tfod.tfrecord.shard_file import ByteSpan
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("tfod.datumaro")
 _HEADER_BYTES = 1 << 15  # of an image that was not edited by somebody
 
 
@@ -39,23 +49,23 @@ class ImageEncoder:
             if not self.image_ext:
                 return original
             return split_extension(original)[0] + _dotted(self.image_ext)
-        own = lines.extension_of(media, encoded) if media is not None else ""
+        own = compat.extension_of(media, encoded) if media is not None else ""
         return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
         """The image's bytes as they go into the record; None for a shard without images."""
         if media is None or not self.save_media:
             return None
-        data = lines.image_bytes(media)
+        data = compat.image_bytes(media)
         if data and not self._must_reencode(media, data):
             return data
         if not media.has_data or media.data is None:
             _log.warning("item %r has no image, its record holds none", item.id)
             return None
-        extension = _dotted(self.image_ext or lines.extension_of(media, data) or "")
+        extension = _dotted(self.image_ext or compat.extension_of(media, data) or "")
         if extension.lower() not in FORMAT_OF_EXTENSION:
             extension = self.default_ext if not extension else ".png"
-        return bytes(lines.encode_image(media.data, extension.lower()))
+        return bytes(compat.encode_image(media.data, extension.lower()))
 
     def required(self, item: Any) -> tuple[Any, bytes]:
         """The media and the bytes of an image, for records that are none without it.
@@ -63,7 +73,7 @@ class ImageEncoder:
         Raises:
             TfodError: the item has none.
         """
-        media = item.media if isinstance(item.media, lines.Image) else None
+        media = item.media if isinstance(item.media, compat.Image) else None
         encoded = self.encoded(item, media) if media is not None and media.has_data else None
         if not encoded:
             raise TfodError(
@@ -86,7 +96,7 @@ def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
     if media.has_size:
         return tuple(media.size)
     data = encoded
-    path = lines.image_path(media)
+    path = compat.image_path(media)
     size = image_size(data) if data else None
     if data is None and path and os.path.isfile(path):
         size = file_size(path)
@@ -113,3 +123,80 @@ def format_name(encoded: bytes | None, filename: str) -> str:
 
 def _dotted(extension: str) -> str:
     return extension if not extension or extension.startswith(".") else f".{extension}"
+
+
+def record_size(found: Detections, row: int, on_disk: str | None) -> tuple[int, int] | None:
+    """Height and width: as the record says, or else as its image's header says.
+
+    Raises:
+        RecordError: neither says it, and there are boxes.
+    """
+    height, width = found.sizes[row].tolist()
+    if height > 0 and width > 0:
+        return height, width
+    size = None
+    if on_disk:
+        with open(on_disk, "rb") as file:
+            size = image_size(file.read())
+    if size is None and found.box_counts[row]:
+        raise found.examples.error(
+            row,
+            "the image's size is not known (no image/height and image/width, and no image "
+            "to take it from), so its boxes cannot be scaled",
+            fix="write the size into the record",
+        )
+    return size
+
+
+def record_media(
+    head: bytes,
+    span: ByteSpan,
+    path: str,
+    item_id: str,
+    size: tuple[int, int] | None,
+    on_disk: str | None,
+) -> Any:
+    """The image: in the shard, on disk beside it, or only its size.
+
+    Args:
+        head: the first 16 bytes of the encoded image; may be empty.
+        span: where that is in the shard.
+        path: its name, a safe relative path; may be empty.
+        item_id: what it is called otherwise.
+        size: height and width in pixels; None where they are not known.
+        on_disk: its file beside the shard; None where there is none.
+    """
+    extension = split_extension(path)[1]
+    if head:
+        sniffed = sniff_format(head)
+        channels = raw_channels(span.length, size) if sniffed is None else 0
+        if channels and size is not None:
+            pixels = RawPixels(span, (*size, channels))
+            return compat.image_from_pixels(pixels, ".png", size)
+        if not extension:
+            extension = EXTENSION_OF_FORMAT.get(sniffed or "", DEFAULT_EXTENSION)
+            path = item_id + extension
+        return compat.image_from_bytes(span, path, size)
+    if on_disk:
+        return compat.image_from_file(on_disk, size)
+    return None if size is None else compat.image_without_data(extension or DEFAULT_EXTENSION, size)
+
+
+def raw_channels(length: int, size: tuple[int, int] | None) -> int:
+    """How many channels bytes have that are pixels and no image file; 0 when they are not."""
+    if size is None:
+        return 0
+    return next((n for n in (3, 1, 4) if length == size[0] * size[1] * n), 0)
+
+
+class RawPixels:
+    """Pixels that a shard holds without any encoding (``image/format`` is ``raw``)."""
+
+    def __init__(self, span: ByteSpan, shape: tuple[int, int, int]) -> None:
+        self.span = span
+        self.shape = shape
+
+    def __call__(self, *_: object) -> np.ndarray:
+        """Return the pixels, uint8 of shape (height, width, channels), BGR as Datumaro has it."""
+        pixels = np.frombuffer(self.span.read(), np.uint8).reshape(self.shape)
+        return pixels[:, :, 0] if self.shape[2] == 1 else pixels[:, :, [2, 1, 0]]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.datumaro import lines
-from tfod.datumaro.reader import TfDetectionApiBase
+from tfod.datumaro import compat
 from tfod.detection import keys
-from tfod.errors import ShardError, ShardsNotFoundError
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.opening import shard_size
 from tfod.tfrecord.records import read_records
@@ -19,13 +19,7 @@ from tfod.tfrecord.shard_zip import is_zip
 from tfod.tfrecord.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
 
 
-class RoboflowTfrecordBase(TfDetectionApiBase):
-    """The same reader under the name that Datumaro gives it for Roboflow's exports."""
-
-    NAME = "roboflow_tfrecord"
-
-
-class ShardImporter(lines.Importer):
+class ShardImporter(compat.Importer):
     """What our importers share: sources are a file, a folder, a glob."""
 
     @classmethod
@@ -59,14 +53,14 @@ class ShardImporter(lines.Importer):
                 URL: Datumaro asks for images in any order, and remote shards have one.
         """
         if is_url(path):
-            raise lines.errors.DatasetImportError(
+            raise compat.errors.DatasetImportError(
                 f"{path}: Datumaro reads files of this machine only; copy it here first"
             )
         options.pop("stream", None)
         try:
             find_shards(path)
         except (ShardsNotFoundError, ShardError) as error:
-            raise lines.errors.DatasetImportError(str(error)) from error
+            raise compat.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
 
     @classmethod
@@ -101,7 +95,7 @@ class TfDetectionApiImporter(ShardImporter):
         kind = _detect(context.root_path)
         if kind is None:
             context.fail("there must be TFRecord shards with the features of the TF OD API")
-        confidence = lines.FormatDetectionConfidence
+        confidence = compat.FormatDetectionConfidence
         return confidence.MEDIUM if kind == cls.NAME else confidence.LOW
 
 
@@ -115,7 +109,7 @@ class RoboflowTfrecordImporter(TfDetectionApiImporter):
         """Take only what looks like Roboflow's."""
         if _detect(context.root_path) != cls.NAME:
             context.fail("there must be TFRecord shards as Roboflow exports them")
-        return lines.FormatDetectionConfidence.MEDIUM
+        return compat.FormatDetectionConfidence.MEDIUM
 
 
 def _detect(path: str) -> str | None:
@@ -167,3 +161,34 @@ def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
     return (os.path.isdir(root) or is_zip(root)) and all(
         os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
     )
+
+
+class ReadDataset(compat.DatasetBase):
+    """Items and categories that are there; subclasses set both while they are made."""
+
+    _items: list[Any]
+    _categories: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def categories(self) -> Any:
+        return self._categories
+
+
+@contextlib.contextmanager
+def import_errors(path: str) -> Iterator[None]:
+    """Turn errors of ours and of the file system into Datumaro's.
+
+    Raises:
+        DatasetImportError: with one line that says what, where and what to do.
+    """
+    try:
+        yield
+    except TfodError as error:
+        raise compat.errors.DatasetImportError(str(error)) from error
+    except OSError as error:
+        raise compat.errors.DatasetImportError(f"{path}: {error.strerror}") from error

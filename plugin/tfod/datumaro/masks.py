@@ -9,7 +9,7 @@ from typing import Any
 import attr
 import numpy as np
 
-from tfod.datumaro.lines import annotation, decode_image
+from tfod.datumaro.compat import annotation, decode_image
 from tfod.detection.corners import Corners
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError

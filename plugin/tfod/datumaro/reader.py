@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.datumaro import lines
-from tfod.datumaro.annotations import AnnotationBuilder
+from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin, make_categories
-from tfod.datumaro.notes import ImportNotes
-from tfod.datumaro.read_dataset import ReadDataset, import_errors
-from tfod.datumaro.record_media import raw_channels, record_media, record_size
+from tfod.datumaro.images import raw_channels, record_media, record_size
+from tfod.datumaro.import_annotations import AnnotationBuilder
+from tfod.datumaro.import_report import ImportNotes
+from tfod.datumaro.importer import ReadDataset, import_errors
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.columns import Detections
@@ -29,6 +29,7 @@ from tfod.detection.labels_file import load_classes, read_classes
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.tfrecord.counted_names import EXTENSION, parse_file_name
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
 from tfod.tfrecord.naming import (
     IdMaker,
@@ -43,7 +44,7 @@ from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sources import require_content
 from tfod.tfrecord.shards import ShardSet, find_shards
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("tfod.datumaro")
 
 
 class TfDetectionApiBase(ReadDataset):
@@ -262,7 +263,7 @@ class TfDetectionApiBase(ReadDataset):
             head = bytes(records.buffer[start : min(end, start + 16)])
             media = record_media(head, span, path, item_id, size, on_disk)
             attributes = self._attributes(found, row, more, item_id, media)
-            item = lines.make_item(item_id, shard.subset, media, [], attributes)
+            item = compat.make_item(item_id, shard.subset, media, [], attributes)
             self._items.append(item)
             if image_id is not None:
                 self._images[of_image] = item, length
@@ -394,3 +395,35 @@ def _paused_garbage_collection() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+class CountedShardsBase(TfDetectionApiBase):
+    """Takes subsets from such names, and sees whether a shard has as many records as it says."""
+
+    def _find_sets(self, path: str) -> list[ShardSet]:
+        found: dict[str, list[str]] = {}
+        missing: dict[str, list[str]] = {}
+        for one in super()._find_sets(path):
+            # The folder of a split names a subset too, and so does the caller.
+            is_own = parse_file_name(one.subset + EXTENSION) is not None
+            for shard in one.paths:
+                name = parse_file_name(shard) if is_own else None
+                found.setdefault(name.subset if name else one.subset, []).append(shard)
+            missing.setdefault(one.subset, []).extend(one.missing)
+        return [
+            ShardSet(subset, tuple(paths), tuple(missing.get(subset, ())))
+            for subset, paths in found.items()
+        ]
+
+    def _note_length(self, shard: str, records: int) -> None:
+        name = parse_file_name(shard)
+        if name is not None and name.records != records:
+            self._notes.odd_lengths.append(
+                f"{shard} has {records} records where its name says {name.records}"
+            )
+
+
+class RoboflowTfrecordBase(TfDetectionApiBase):
+    """The same reader under the name that Datumaro gives it for Roboflow's exports."""
+
+    NAME = "roboflow_tfrecord"

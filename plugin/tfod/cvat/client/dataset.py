@@ -16,10 +16,10 @@ from typing import IO, Any
 import numpy as np
 
 from tfod.check.cvat_shapes import MASK, CvatShape
-from tfod.cvat.client.live_task import LiveTask
-from tfod.cvat.client.masks import decode_runs, run_lengths
 from tfod.cvat.client.shapes import ShapeBuilder
 from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.client.task import LiveTask
+from tfod.cvat.masks import decode_runs, run_lengths
 from tfod.detection.detection import Detection
 from tfod.detection.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.errors import TfodError

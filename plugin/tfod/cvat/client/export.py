@@ -20,9 +20,9 @@ from tfod.check.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
 from tfod.convert.safe_xml import MEMBER
-from tfod.cvat.client.frame_shards import Exported, FrameShards
-from tfod.cvat.client.progress import Advance, progress_bar
+from tfod.cvat.client.requests import Advance, progress_bar
 from tfod.cvat.client.writing import writing
+from tfod.cvat.frame_shards import Exported, FrameShards
 from tfod.errors import TfodError
 from tfod.tfrecord.writer import AtomicFile
 from tfod.tfrecord.zip_directory import Entry

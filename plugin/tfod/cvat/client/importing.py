@@ -20,12 +20,11 @@ from tfod.convert.safe_xml import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.document import DocumentWriter
-from tfod.cvat.client.live_task import LiveTask, fetch_task
-from tfod.cvat.client.progress import progress_bar
+from tfod.cvat.client.requests import progress_bar
 from tfod.cvat.client.server import Server
 from tfod.cvat.client.shapes import ShapeBuilder
 from tfod.cvat.client.shard_zip import read_zip
-from tfod.cvat.client.target import PROJECT, Target
+from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
 from tfod.cvat.client.upload import (
     ANNOTATION_FORMAT,
     DATASET_FORMAT,

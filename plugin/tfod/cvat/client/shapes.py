@@ -11,10 +11,10 @@ import numpy as np
 
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatTag
-from tfod.cvat.client.live_task import Label
-from tfod.cvat.client.masks import decode_png, encode_runs
-from tfod.cvat.client.objects import GROUP, OCCLUDED
 from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.client.task import Label
+from tfod.cvat.detections import GROUP, OCCLUDED
+from tfod.cvat.masks import decode_png, encode_runs
 from tfod.detection.corners import Corners
 from tfod.detection.pixel_boxes import corners_in_pixels
 from tfod.detection.raster import fills_its_box

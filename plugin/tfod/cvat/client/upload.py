@@ -12,10 +12,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from tfod.cvat.client.background import request_id_of, try_again, wait_for_import
-from tfod.cvat.client.progress import bar_options
+from tfod.cvat.client.requests import bar_options, request_id_of, try_again, wait_for_import
 from tfod.cvat.client.server import Server, ServerError
-from tfod.cvat.client.target import PROJECT, Target
+from tfod.cvat.client.task import PROJECT, Target
 from tfod.errors import TfodError
 
 ANNOTATION_FORMAT = "CVAT 1.1"

@@ -19,15 +19,15 @@ from tfod.convert.detection_csv import (
     DetectionCsv,
     DetectionCsvWriter,
     encode_image,
+    is_detection_csv,
     read_detection_csv,
 )
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, Origin, make_categories
-from tfod.datumaro.csv_folder import csv_name, find_csvs, our_csvs, subset_of_csv
+from tfod.datumaro.export_annotations import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.exporter import ShardExporter
 from tfod.datumaro.images import file_size, media_size
-from tfod.datumaro.objects import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
-from tfod.datumaro.read_dataset import ReadDataset, import_errors
-from tfod.datumaro.shard_exporter import ShardExporter
+from tfod.datumaro.importer import ReadDataset, import_errors
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, load_label_map
@@ -40,9 +40,9 @@ from tfod.tfrecord.naming import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.shards import find_shards, stem_of_subset
+from tfod.tfrecord.shards import SPLITS, files_below, find_shards, stem_of_subset, subset_of_stem
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("tfod.datumaro")
 _MOST_EXAMPLES = 3
 
 
@@ -141,13 +141,13 @@ class TfDetectionCsvBase(ReadDataset):
         on_disk = folders.find(path) if path else None
         media = self._media(image, path, on_disk)
         labels = [self._classes.resolve(scope, box.class_name, None) for box in image.boxes]
-        corners = lines.round_points([box.corners for box in image.boxes]) if labels else []
-        boxes = lines.make_boxes(corners, labels, [{} for _ in labels])
+        corners = compat.round_points([box.corners for box in image.boxes]) if labels else []
+        boxes = compat.make_boxes(corners, labels, [{} for _ in labels])
         own_extension = (media.ext if media is not None else "") or DEFAULT_EXTENSION
         attributes = {}
         if image.filename != item_id + own_extension:
             attributes["filename"] = image.filename
-        return lines.make_item(item_id, subset, media, boxes, attributes)
+        return compat.make_item(item_id, subset, media, boxes, attributes)
 
     def _media(self, image: CsvImage, path: str, on_disk: str | None) -> Any:
         """The image; its own size counts, as generate_tfrecord.py has it."""
@@ -156,20 +156,20 @@ class TfDetectionCsvBase(ReadDataset):
             told = image.height, image.width
         if on_disk is None:
             extension = split_extension(path)[1] or DEFAULT_EXTENSION
-            return None if told is None else lines.image_without_data(extension, told)
+            return None if told is None else compat.image_without_data(extension, told)
         size = file_size(on_disk)
         if size and told and size != told:
             self._other_sizes.append(
                 f"{image.filename} is {size[1]} x {size[0]}, not {told[1]} x {told[0]}"
             )
-        return lines.image_from_file(on_disk, size or told)
+        return compat.image_from_file(on_disk, size or told)
 
     def _finish(self, origin: Origin) -> None:
         label_map, names, place = self._classes.finish()
         for item in self._items:
             for one in item.annotations:
                 one.label = place[one.label]
-        self._ann_types = {lines.AnnotationType.bbox}
+        self._ann_types = {compat.AnnotationType.bbox}
         self._categories = make_categories(label_map, names, {}, origin)
         if self._other_columns:
             _log.warning(
@@ -209,7 +209,7 @@ def _load(source: str | None, wanted: str | None) -> LabelMap | None:
     return label_map
 
 
-class TfDetectionCsvImporter(lines.Importer):
+class TfDetectionCsvImporter(compat.Importer):
     """CSVs of boxes: ``filename,width,height,class,xmin,ymin,xmax,ymax``."""
 
     NAME = "tf_detection_csv"
@@ -234,8 +234,8 @@ class TfDetectionCsvImporter(lines.Importer):
         try:
             find_shards(context.root_path)
         except (ShardsNotFoundError, ShardError):
-            return lines.FormatDetectionConfidence.MEDIUM
-        return lines.FormatDetectionConfidence.LOW
+            return compat.FormatDetectionConfidence.MEDIUM
+        return compat.FormatDetectionConfidence.LOW
 
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ class TfDetectionCsvImporter(lines.Importer):
         try:
             find_csvs(path)
         except (CsvError, ShardError) as error:
-            raise lines.errors.DatasetImportError(str(error)) from error
+            raise compat.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
 
     @classmethod
@@ -294,7 +294,7 @@ class TfDetectionCsvExporter(ShardExporter):
         return our_csvs(folder)
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
-        media = item.media if isinstance(item.media, lines.Image) else None
+        media = item.media if isinstance(item.media, compat.Image) else None
         found, image_labels = self._objects.objects(item.annotations)
         self._count_lost(item, found, len(image_labels))
         boxes = self._boxes(found)
@@ -366,3 +366,57 @@ def _shortest(value: float) -> float:
     """Datumaro keeps float32: of all numbers that are the same one, that with fewest digits."""
     narrow = np.float32(value)
     return float(str(narrow)) if narrow == value else float(value)
+
+
+_EXTENSION = ".csv"
+_ENDING = "_labels"
+# Names that say nothing about the subset; Roboflow calls its CSVs _annotations.
+_NO_NAMES = frozenset(("labels", "annotations", "_annotations", "detections", ""))
+
+
+def find_csvs(path: str) -> list[tuple[str, str]]:
+    """Subset and path of the detection CSVs that a file or a folder means.
+
+    A folder is searched three levels deep for CSVs with the header; other CSVs in it are left
+    alone. ``train_labels.csv`` is the subset ``train``, as split by the raccoon recipe; a file
+    whose name says nothing has the name of its folder, if that is one of a split.
+
+    Raises:
+        CsvError: there is none.
+    """
+    if os.path.isfile(path):
+        return [(subset_of_csv(path), path)]
+    found = [
+        one
+        for one in files_below(path)
+        if one.lower().endswith(_EXTENSION) and is_detection_csv(one)
+    ]
+    if not found:
+        what = "in this folder or the three levels below it" if os.path.isdir(path) else "there"
+        raise CsvError(f"{path}: no CSV with the header {','.join(COLUMNS)} {what}")
+    return [(subset_of_csv(one), one) for one in found]
+
+
+def subset_of_csv(path: str) -> str:
+    """The subset that a CSV is by its name, or by its folder's."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    if stem.lower() not in _NO_NAMES:
+        return subset_of_stem(stem.removesuffix(_ENDING))
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return folder if folder.lower() in SPLITS else "default"
+
+
+def csv_name(subset: str) -> str:
+    """File name of a subset's CSV, as the raccoon recipe has it: ``train_labels.csv``."""
+    return stem_of_subset(subset) + _ENDING + _EXTENSION
+
+
+def our_csvs(folder: str) -> dict[str, list[str]]:
+    """Absolute path, by subset, of the CSVs in a folder that are named as an export names them."""
+    root = os.path.abspath(folder)
+    found: dict[str, list[str]] = {}
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
+        path = os.path.join(root, name)
+        if name.endswith(_ENDING + _EXTENSION) and is_detection_csv(path):
+            found.setdefault(subset_of_csv(path), []).append(path)
+    return found

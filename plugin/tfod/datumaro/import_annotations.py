@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.datumaro.lines import annotation, make_boxes, round_points
+from tfod.datumaro.compat import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope

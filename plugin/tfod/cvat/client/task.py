@@ -8,9 +8,10 @@ from typing import Any
 
 from tfod.check.task import Frame, Task
 from tfod.cvat.client.server import Server, ServerError
-from tfod.cvat.client.target import JOB, PROJECT, TASK, Target
 from tfod.errors import TfodError
 
+TASK, JOB, PROJECT = "task", "job", "project"
+KINDS = (TASK, JOB, PROJECT)
 _VIDEO = "interpolation"
 _FLAT = "2d"
 
@@ -157,3 +158,40 @@ def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:
 def _step(frame_filter: str) -> int:
     key, _, value = frame_filter.partition("=")
     return max(1, int(value)) if key.strip() == "step" and value.strip().isdigit() else 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """A task, a job or a project by its number."""
+
+    kind: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number}"
+
+    @property
+    def path(self) -> str:
+        """Where the server has it."""
+        return f"/api/{self.kind}s/{self.number}"
+
+    def retrieve(self, server: Server) -> dict[str, object]:
+        """What the server says of it.
+
+        Raises:
+            TfodError: it is not there, or not for us.
+        """
+        try:
+            found = server.get(self.path)
+        except ServerError as error:
+            if error.status == 404:
+                raise TfodError(
+                    f"{server.host} has no {self}, or does not show it to you; look at the number "
+                    "in the address of its page, and at --org"
+                ) from None
+            raise
+        with server.expected():
+            about = dict(found)
+            if about["id"] != self.number:
+                raise ValueError(f"{self} has the number {about['id']}")
+            return about

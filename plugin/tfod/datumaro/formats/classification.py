@@ -8,20 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfod.datumaro import lines
+from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
-from tfod.datumaro.counted_shards import CountedShardsBase
-from tfod.datumaro.folder import ShardSets
+from tfod.datumaro.export_annotations import counts
+from tfod.datumaro.exporter import NO_CLASS, ShardExporter, ShardSets
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
-from tfod.datumaro.objects import counts
 from tfod.datumaro.options import (
     ExportOptions,
     add_label_map_argument,
     add_shard_arguments,
     one_of,
 )
-from tfod.datumaro.shard_exporter import NO_CLASS, ShardExporter
+from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection import keys
 from tfod.detection.classification import LabelProfile, encode_labelled_image
 from tfod.detection.columns import Detections
@@ -87,7 +86,7 @@ class ImageClassificationImporter(ShardImporter):
         is_other = example is None or not keys.KNOWN_KEYS.isdisjoint(example)
         if example is None or is_other or classification_field_mapping(example) is None:
             context.fail("there must be TFRecord shards with an image and its label")
-        return lines.FormatDetectionConfidence.MEDIUM
+        return compat.FormatDetectionConfidence.MEDIUM
 
 
 class ImageClassificationExporter(ShardExporter):
@@ -135,7 +134,7 @@ class ImageClassificationExporter(ShardExporter):
             self._profile = one_of("profile", LabelProfile, profile)
             self._options = ExportOptions.parse(False, num_shards, shard_size, compression)
         except OptionError as error:
-            raise lines.errors.DatasetExportError(str(error)) from error
+            raise compat.errors.DatasetExportError(str(error)) from error
 
     @property
     def can_stream(self) -> bool:

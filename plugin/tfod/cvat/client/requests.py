@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from tfod.cvat.client.progress import progress_bar
 from tfod.cvat.client.server import Server, ServerError, answer_text, one_line
-from tfod.cvat.client.target import Target
+from tfod.cvat.client.task import Target
 from tfod.cvat.client.writing import writing
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0  # seconds between two questions
@@ -249,3 +249,44 @@ def request_id_of(answer: Any) -> str:
             "the server has taken the request, but gives no number for it "
             f"({answer_text(answer.data)}); look at the task before you repeat this"
         ) from None
+
+
+Advance = Callable[[int], object]
+"""Told how much was done since the last time."""
+
+
+@contextmanager
+def progress_bar(description: str, total: int | None, unit: str) -> Iterator[Advance]:
+    """A bar on standard error if that is a terminal, and tqdm is there.
+
+    Args:
+        description: what is being done.
+        total: how much there is to do, if that is known.
+        unit: of what; ``B`` for bytes, ``%`` for a share.
+    """
+    options = bar_options()
+    if options is None:
+        yield _ignore
+        return
+    from tqdm import tqdm
+
+    if unit == "%":
+        options["bar_format"] = "{desc}: {percentage:.0f}% |{bar}| {elapsed}"
+    scale = unit == "B"
+    with tqdm(total=total, desc=description, unit=unit, unit_scale=scale, **options) as bar:
+        yield bar.update
+
+
+def bar_options() -> dict[str, Any] | None:
+    """How our bars look; None where there is to be none."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    try:
+        import tqdm  # noqa: F401
+    except ImportError:
+        return None
+    return {"file": sys.stderr, "leave": False, "dynamic_ncols": True}
+
+
+def _ignore(_: int) -> None:
+    pass

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.client.frame_shards import Exported, FrameShards
-from tfod.cvat.frames import convert_frame
+from tfod.cvat.frame_shards import Exported, FrameShards
+from tfod.cvat.shapes import convert_frame
+from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
-from tfod.datumaro.lines import errors
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 

@@ -11,13 +11,12 @@ from typing import Any
 
 from tfod.check.frames import Matcher
 from tfod.check.unpack import unpack_shards
-from tfod.cvat.fitting import Fitter
-from tfod.cvat.instance import Instance, describe_instance
-from tfod.cvat.precheck import LONGEST_CAUSE, RefusedError, require_sound
-from tfod.cvat.replaced import shapes_lost
-from tfod.datumaro import lines
+from tfod.cvat.server.annotations import Fitter
+from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
+from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
+from tfod.datumaro import compat
 from tfod.datumaro.activation import register
-from tfod.datumaro.objects import counts
+from tfod.datumaro.export_annotations import counts
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection.image import (
     DEFAULT_EXTENSION,
@@ -62,7 +61,7 @@ def import_zip(
         else:
             _require_nothing_lost(instance_data, instance)
             dataset = _put_on_frames(dataset, instance)
-    except (TfodError, lines.errors.DatumaroError, OSError) as error:
+    except (TfodError, compat.errors.DatumaroError, OSError) as error:
         if isinstance(error, OSError):
             _log.exception("TFRecord: a zip could not be unpacked")
         # Some servers (2.15) show users the whole traceback of a project's import: keep it short.
@@ -97,7 +96,7 @@ def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> An
             f"{records} records were checked and {len(dataset)} read; report this to tfod"
         )
     _use_display_names(dataset, instance)
-    labels = dataset.categories()[lines.AnnotationType.label]
+    labels = dataset.categories()[compat.AnnotationType.label]
     fitter = Fitter(instance, labels, to_polygons)
     for item in list(dataset):  # on the 0.3 line put() is lost during the first walk
         attributes = {name: one for name, one in item.attributes.items() if name != _FRAME}
@@ -138,12 +137,12 @@ def _put_on_frames(dataset: Any, instance: Instance) -> Any:
         )
     if others:
         _log.warning("TFRecord: %s images of the task's other jobs left out", others)
-    return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=lines.Image)
+    return Dataset.from_iterable(placed, categories=dataset.categories(), media_type=compat.Image)
 
 
 def _filename(item: Any) -> str:
     """As the record has it."""
-    extension = lines.extension_of(item.media, None) if item.media is not None else ""
+    extension = compat.extension_of(item.media, None) if item.media is not None else ""
     return str(item.attributes.get("filename") or item.id + extension)
 
 
@@ -154,7 +153,7 @@ def _marks() -> Iterator[str]:
 def _use_display_names(dataset: Any, instance: Instance) -> None:
     """Open Images' names are ``/m/01yrx``: take the display name where it is the label's."""
     wanted = instance.task.labels or frozenset()
-    labels = dataset.categories()[lines.AnnotationType.label]
+    labels = dataset.categories()[compat.AnnotationType.label]
     names = [one.name for one in labels]
     lacking = wanted.difference(names)
     mapping = {
@@ -170,7 +169,7 @@ def _leave_out_unused_labels(dataset: Any, instance: Instance) -> None:
     """CVAT refuses a dataset for a project that lacks a label of its label map, used or not."""
     if instance.noun != "project" or instance.task.labels is None:
         return
-    names = [one.name for one in dataset.categories()[lines.AnnotationType.label]]
+    names = [one.name for one in dataset.categories()[compat.AnnotationType.label]]
     # The check has refused labels that annotations have and the project lacks.
     wanted = [name for name in names if name in instance.task.labels]
     if len(wanted) < len(names):
@@ -188,7 +187,7 @@ def _put_images_on_disk(dataset: Any, folder: str) -> None:
                 f"subset {item.subset!r} has {len(item.subset)} letters, CVAT takes "
                 f"{_LONGEST_SUBSET}; rename its shard"
             )
-        data = None if item.media is None else lines.image_bytes(item.media)
+        data = None if item.media is None else compat.image_bytes(item.media)
         if not data:
             raise TfodError(f"image {item.id!r} cannot be read from its shard; export it again")
         path = os.path.join(folder, item.subset, item.id + _extension(item.media, data))
@@ -203,12 +202,12 @@ def _put_images_on_disk(dataset: Any, folder: str) -> None:
                 f"image {item.id!r} cannot have its name on disk ({error.strerror}); rename it"
             ) from None
         size = item.media.size if item.media.has_size else None
-        dataset.put(item.wrap(media=lines.image_from_file(path, size)))
+        dataset.put(item.wrap(media=compat.image_from_file(path, size)))
 
 
 def _extension(media: Any, data: bytes) -> str:
     """An image's: CVAT goes by it, and manifest.jsonl is no image to it whatever it holds."""
-    own = lines.extension_of(media, data)
+    own = compat.extension_of(media, data)
     if own.lower() in FORMAT_OF_EXTENSION:
         return own
     return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", DEFAULT_EXTENSION)

@@ -1,6 +1,6 @@
 """From a frame of CVAT to a Detection, and a count of what cannot come.
 
-The one way out of CVAT: of its own exports (:mod:`tfod.cvat.export`) and of the bridge's.
+The one way out of CVAT: of its own exports (:mod:`tfod.cvat.server.export`) and of the bridge's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatImage
-from tfod.cvat.client.masks import decode_runs, draw_shape, pillow
+from tfod.cvat.masks import decode_runs, draw_shape, pillow
 from tfod.detection.corners import Corners, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
 from tfod.detection.image import FORMAT_OF_EXTENSION, sniff_format

@@ -26,7 +26,7 @@ def register(registry: Any) -> None:
 def _export_boxes(
     dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
 ) -> None:
-    from tfod.cvat.export import export_zip
+    from tfod.cvat.server.export import export_zip
 
     export_zip(dst_file, temp_dir, instance_data, save_images=save_images, save_masks=False)
 
@@ -34,7 +34,7 @@ def _export_boxes(
 def _export_masks(
     dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
 ) -> None:
-    from tfod.cvat.export import export_zip
+    from tfod.cvat.server.export import export_zip
 
     export_zip(dst_file, temp_dir, instance_data, save_images=save_images, save_masks=True)
 
@@ -47,6 +47,6 @@ def _import(
     **options: Any,
 ) -> None:
     # Of both formats: what a shard holds decides.
-    from tfod.cvat.upload import import_zip
+    from tfod.cvat.server.importer import import_zip
 
     import_zip(src_file, temp_dir, instance_data, load_data_callback, **options)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfod.datumaro.categories import ExportClass, ExportClasses
-from tfod.datumaro.lines import AnnotationType, annotation, decode_image, encode_image
+from tfod.datumaro.compat import AnnotationType, annotation, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap

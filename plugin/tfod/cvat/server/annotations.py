@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tfod.cvat.client.objects import GROUP
-from tfod.cvat.instance import AttributeSpec, Instance
-from tfod.datumaro.lines import annotation, mask_to_polygons
+from tfod.cvat.detections import GROUP
+from tfod.cvat.server.instance import AttributeSpec, Instance
+from tfod.datumaro.compat import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.corners import enclosing_pixels
 from tfod.detection.raster import fills_its_box

@@ -16,7 +16,7 @@ from tfod.errors import ShardError
 from tfod.tfrecord.opening import open_shard
 
 if TYPE_CHECKING:
-    from tfod.datumaro.annotations import AnnotationBuilder
+    from tfod.datumaro.import_annotations import AnnotationBuilder
 
 _LONGEST_COMMENT = 1 << 16
 

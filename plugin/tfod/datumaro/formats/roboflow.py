@@ -12,8 +12,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tfod.datumaro.folder import ShardSets, SubsetWriter
-from tfod.datumaro.objects import SAY_NOTHING, counts
+from tfod.datumaro.export_annotations import SAY_NOTHING, counts
+from tfod.datumaro.exporter import ShardSets, SubsetWriter
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap, quoted

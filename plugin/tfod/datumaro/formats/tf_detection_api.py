@@ -1,0 +1,342 @@
+"""The exporter: a Datumaro dataset to shards and their label map."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tfod.datumaro import compat
+from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.export_annotations import ExportedObjects, ObjectBuilder
+from tfod.datumaro.exporter import (
+    LABEL_MAP_FILE,
+    ShardExporter,
+    ShardSets,
+    came_from,
+    holds_images,
+    layout_of,
+    our_shards,
+    text_without_comments,
+)
+from tfod.datumaro.formats.roboflow import RoboflowLayout, RoboflowSets, label_map_text
+from tfod.datumaro.images import format_name, media_size
+from tfod.datumaro.options import (
+    ExportOptions,
+    LabelKey,
+    Layout,
+    add_arguments,
+)
+from tfod.detection import keys
+from tfod.detection.attributes import is_attribute_value
+from tfod.detection.detection import Detection
+from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.image import read_image_header
+from tfod.detection.label_map import LabelMap, comment_on_empty
+from tfod.detection.orientation import QUARTER, UPRIGHT
+from tfod.errors import TfodError
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.publishing import recover
+from tfod.tfrecord.shard_layout import OptionError
+from tfod.tfrecord.writer import ShardSetWriter
+
+# Annotations that need no size.
+_OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
+# Options that change shards whose images did not change.
+_LAYOUT_OPTIONS = frozenset(
+    (
+        *("num_shards", "shard_size", "compression", "label_key", "save_masks", "image_ext"),
+        *("layout", "name"),
+    )
+)
+
+
+class TfDetectionApiExporter(ShardExporter):
+    """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``, or Roboflow's folders.
+
+    Args, further to those of all our exporters:
+        save_masks: write an instance mask for each object, from masks, polygons and boxes.
+        num_shards, shard_size: deal a subset into so many shards, or into shards of at most so
+            many bytes.
+        compression: ``none``, ``gzip`` or ``zlib``.
+        label_key: write the class as ``text``, ``id`` or ``both``.
+        layout: ``flat``, or ``roboflow``: a folder for each subset, in each the shard and its
+            label map, records of Roboflow's eleven keys, ids from 1 in alphabetical order.
+        name: of the shards in Roboflow's folders.
+
+    Raises:
+        DatasetExportError: something cannot be written; what was there before is unchanged.
+    """
+
+    NAME = "tf_detection_api"
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", "TF Object Detection API shards and their label map.")
+        parser = super().build_cmdline_parser(**kwargs)
+        add_arguments(parser)
+        return parser
+
+    def __init__(
+        self,
+        extractor: Any,
+        save_dir: str,
+        *,
+        save_masks: bool = False,
+        num_shards: int = 1,
+        shard_size: int | str | None = None,
+        compression: str = "none",
+        label_key: str = "both",
+        layout: str = "flat",
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(extractor, save_dir, **options)
+        try:
+            self._options = ExportOptions.parse(
+                *(save_masks, num_shards, shard_size, compression, label_key), layout, name
+            )
+        except OptionError as error:
+            raise compat.errors.DatasetExportError(str(error)) from error
+        is_roboflow = self._options.layout is Layout.ROBOFLOW
+        self._roboflow = RoboflowLayout(save_dir, self._options.name) if is_roboflow else None
+        self._layouts: dict[str, tuple[int, Compression]] = {}
+
+    @property
+    def can_stream(self) -> bool:
+        """The dataset is walked through once, one image at a time."""
+        return True
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        super()._prepare(classes)
+        self._objects = ObjectBuilder(classes, self._options.save_masks, self._report_annotation)
+        self._turned: defaultdict[str, list[str]] = defaultdict(list)
+        self._new_ids = _new_ids(self._extractor.categories(), classes)
+
+    def _shard_sets(self) -> ShardSets:
+        if self._roboflow is None:
+            return super()._shard_sets()
+        return RoboflowSets(self._roboflow, self._classes.label_map, self._make_writer)
+
+    def _finish(self, sets: ShardSets) -> str:
+        if self._roboflow:  # has no folder for a subset without images
+            return label_map_text(self._classes.label_map)
+        return self._classes.label_map.to_text(comment_on_empty(self._add_empty_subsets(sets)))
+
+    @classmethod
+    def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
+        """Write the subsets that changed over the shards that the dataset came from.
+
+        Shards of subsets that are gone go too. Everything is written anew, in our own layout,
+        where the folder has another one, the classes changed, or other options are given.
+        Where the shards that are replaced hold images, the new ones do, asked for or not: they
+        may be the only place that has them.
+        """
+        exporter = cls(dataset, save_dir, **options)
+        recover(save_dir)
+        present = list(dataset.subsets())
+        gone = [name for name in patch.updated_subsets if name not in present]
+        if exporter._roboflow:
+            ours = exporter._roboflow.shards([*present, *gone])
+        else:
+            ours = our_shards(save_dir)
+        sources = came_from(dataset, save_dir)
+        before = {*sources, *(path for paths in ours.values() for path in paths)}
+        if not exporter._images.save_media and holds_images(before):
+            exporter._images = replace(exporter._images, save_media=True)
+        if (
+            any(path not in ours.get(subset, ()) for path, subset in sources.items())
+            or _LAYOUT_OPTIONS & options.keys()
+            or exporter._label_map_would_change()
+        ):
+            changed = present
+        else:
+            changed = [name for name in patch.updated_subsets if name in present]
+            exporter._extractor = _Subsets(dataset, changed)
+        if not _LAYOUT_OPTIONS & options.keys():
+            exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
+        stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
+        if exporter._roboflow:  # has no folder for a subset that has become empty
+            gone += present
+        stale.update(path for name in gone for path in ours.get(name, ()))
+        exporter._stale = stale
+        exporter.apply()
+
+    def _export_classes(self) -> ExportClasses:
+        if self._roboflow and not self._label_map:
+            labels = self._extractor.categories().get(compat.AnnotationType.label) or ()
+            names = LabelMap.from_names(sorted(label.name for label in labels))
+            return export_classes(self._extractor.categories(), names)
+        classes = super()._export_classes()
+        if self._options.label_key is LabelKey.ID:  # without a text, 0 could be a class
+            return replace(classes, unlabelled_id=-1)
+        return classes
+
+    def _label_map_would_change(self) -> bool:
+        path = os.path.join(self._save_dir, LABEL_MAP_FILE)
+        wanted = self._export_classes().label_map.to_text()
+        return not os.path.exists(path) or text_without_comments(path) != wanted
+
+    def _make_writer(self, subset: str) -> ShardSetWriter:
+        options = self._options
+        folder, name = self._save_dir, subset
+        if self._roboflow:
+            folder = os.path.join(folder, self._roboflow.folder_of(subset))
+            name = self._roboflow.name
+        layout = self._layouts.get(subset, (options.num_shards, options.compression))
+        num_shards, compression = layout
+        return ShardSetWriter(
+            folder,
+            name,
+            num_shards=num_shards,
+            shard_size=options.shard_size,
+            compression=compression,
+        )
+
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        detection = self._detection(item)
+        if self._roboflow:
+            return (self._roboflow.encode(detection, item.subset),)
+        return (encode_detection(detection),)
+
+    def _add_empty_subsets(self, sets: ShardSets) -> list[str]:
+        """Subsets without an image get a shard too, and are remembered as empty on purpose."""
+        if getattr(self._extractor, "is_stream", False):
+            return []
+        empty = [name for name in self._extractor.subsets() if name not in sets]
+        for name in empty:
+            sets.writer(name)
+        return empty
+
+    def _detection(self, item: Any) -> Detection:
+        media = item.media if isinstance(item.media, compat.Image) else None
+        encoded = self._images.encoded(item, media)
+        size = media_size(media, encoded)
+        if size is None and any(one.type not in _OF_IMAGE for one in item.annotations):
+            raise TfodError(
+                f"item {item.id!r} has no image size, so its boxes cannot be normalized; "
+                "give it an image or a size"
+            )
+        objects = self._objects.build(item.annotations, size or (1, 1))
+        attributes = dict(item.attributes)
+        filename = source_id = self._images.filename(item, media, encoded)
+        objects, size = self._turned_back(objects, size, encoded, filename)
+        image_attributes: dict[str, list[int]] = {}
+        if attributes:
+            source_id, image_attributes = self._take_known(attributes, filename)
+        return Detection(
+            filename=filename,
+            source_id=None if source_id is None else str(source_id),
+            format=format_name(encoded, filename),
+            sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
+            height=size[0] if size else None,
+            width=size[1] if size else None,
+            encoded=encoded or b"",
+            boxes=objects.boxes,
+            class_text=objects.class_text if self._options.label_key is not LabelKey.ID else None,
+            class_label=objects.class_label
+            if self._options.label_key is not LabelKey.TEXT
+            else None,
+            masks=objects.masks,
+            keypoints=objects.keypoints,
+            attributes=objects.attributes,
+            image_labels=objects.image_labels,
+            captions=objects.captions,
+            image_attributes=image_attributes,
+            image_extra=attributes,
+        )
+
+    def _take_known(
+        self, attributes: dict[str, Any], filename: str
+    ) -> tuple[Any, dict[str, list[int]]]:
+        """Take the source id and the lists of classes out of an image's attributes.
+
+        What the format cannot carry goes, too, and is counted.
+        """
+        if attributes.get("filename") == filename:
+            del attributes["filename"]
+        # create_coco writes COCO's number of the image, the other scripts its file name.
+        number = attributes.pop("id", None) if "source_id" not in attributes else None
+        source_id = attributes.pop("source_id", filename if number is None else number)
+        image_attributes = {
+            name: [self._new_ids.get(class_id, class_id) for class_id in attributes.pop(name)]
+            for name in keys.IMAGE_ATTRIBUTES
+            if name in attributes
+        }
+        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
+            del attributes[name]
+            self._objects.not_carried_attributes[f"{name} (of the image)"] += 1
+        return source_id, image_attributes
+
+    def _turned_back(
+        self,
+        objects: ExportedObjects,
+        size: tuple[int, int] | None,
+        encoded: bytes | None,
+        filename: str,
+    ) -> tuple[ExportedObjects, tuple[int, int] | None]:
+        """Objects and size of the stored pixels, where they are of the image as it is shown.
+
+        That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
+        turns by a quarter.
+        """
+        header = read_image_header(encoded, 0, len(encoded)) if encoded else None
+        if header is None or header.orientation == UPRIGHT or not len(objects.boxes):
+            return objects, size
+        stored, turn = (header.height, header.width), header.orientation
+        if turn >= QUARTER and stored[0] != stored[1] and size in (stored, stored[::-1]):
+            if size == stored:
+                return objects, size
+            self._turned["turned back to the stored pixels"].append(filename)
+            return objects.turned_back(turn), stored
+        self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
+        return objects, size
+
+    def _losses(self) -> list[str]:
+        losses = self._objects.losses("--save-masks")
+        losses += [
+            f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
+            f"{names[0]})"
+            for what, names in self._turned.items()
+        ]
+        if self._roboflow:
+            losses += self._roboflow.losses(self._objects.unsaved_masks)
+        return losses
+
+
+def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
+    """Which id of the label map that the dataset came with becomes which."""
+    source = getattr(categories.get(compat.AnnotationType.label), "label_map", None)
+    if source is None:
+        return {}
+    written = {one.text: one.label for one in classes.classes}
+    pairs = (
+        (item.id, written.get(name))
+        for item in source.items
+        for name in (item.display_name, item.class_name)
+    )
+    return {old: new for old, new in pairs if new is not None}
+
+
+class _Subsets:
+    """Some subsets of a dataset, as an exporter sees a dataset."""
+
+    def __init__(self, dataset: Any, names: list[str]) -> None:
+        self._dataset = dataset
+        self._names = names
+
+    def __iter__(self) -> Iterator[Any]:
+        for name in self._names:
+            yield from self._dataset.get_subset(name)
+
+    def __len__(self) -> int:
+        return sum(len(self._dataset.get_subset(name)) for name in self._names)
+
+    def subsets(self) -> dict[str, Any]:
+        return {name: self._dataset.get_subset(name) for name in self._names}
+
+    def categories(self) -> Any:
+        return self._dataset.categories()
