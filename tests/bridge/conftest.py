@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tfod.cli.main import main
-from tfod.cvat.client import background, server
+from tfod.cvat.client import requests, server
 from tfod.detection.detection import Detection
 from tfod.detection.stream import read_detections
 
@@ -131,7 +131,7 @@ def run(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(server, "_BACKOFF", 0.001)
-    monkeypatch.setattr(background, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(requests, "_FIRST_WAIT", 0.001)
 
     def running(*arguments: object, at: StubServer = stub, auth: str | None = None) -> Ran:
         login = auth if auth is not None else f"{USER}:{PASSWORD}"

@@ -125,7 +125,8 @@ class TestReading:
     def test_another_image_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
         write(tmp_path, "file_00-2.tfrec", record(1), record(2, image=7) | {"image": PNG})
         assert len(load(tmp_path)) == 1
-        assert [said[:40] for said in warnings()] == ["1 record with another image than an ea"]
+        (said,) = warnings()
+        assert said.startswith("1 record with another image than an earlier")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         write(tmp_path, "file_00-1.tfrec", record(1, bbox=[1.0, 1.0, -5.0, 2.0]))

@@ -28,9 +28,6 @@ _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
 
-SAY_NOTHING = (None, False, "")
-"""Values of attributes that nobody misses where a format has no attributes."""
-
 ReportAnnotation = Callable[[str], None]
 """Called with what is wrong with an annotation that cannot be written; it may raise."""
 

@@ -1,4 +1,4 @@
-"""What all our exporters share: options of images, files that appear together, losses told."""
+"""What all our exporters share: one walk through the dataset, and files that appear together."""
 
 from __future__ import annotations
 
@@ -6,189 +6,29 @@ import contextlib
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.images import ImageEncoder
-from tfod.datumaro.options import check_image_extension
-from tfod.detection import keys
+from tfod.datumaro.options import ExportOptions, add_arguments, check_image_extension
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import load_classes
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.example.columns import ExampleBatch
-from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.output_folder import LABEL_MAP_FILE
 from tfod.tfrecord.publishing import publish_together, recover
-from tfod.tfrecord.records import read_record_batches, shard_compression
 from tfod.tfrecord.shard_layout import OptionError
 from tfod.tfrecord.shards import SHARD_EXTENSIONS, find_shards
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.writer import AtomicFile, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
-LABEL_MAP_FILE = "label_map.pbtxt"
 NO_CLASS = -1
 """What is written for no class, where there is no text to say so: 0 may be a class."""
-
-
-class ShardExporter(compat.Exporter):
-    """Walks through a dataset once and writes the shards of its subsets.
-
-    Args:
-        extractor: the dataset.
-        save_dir: the folder to write to.
-        label_map: take the class ids from this label map (a file or a name that tfod ships).
-        save_media: put the images into the shards (``save_images`` is its old name).
-        image_ext: re-encode images to this extension.
-
-    Raises:
-        DatasetExportError: something cannot be written; what was there before is unchanged.
-    """
-
-    DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
-    FIRST_ID: ClassVar[int] = 1
-    """The id of the first class where nothing gives the classes ids."""
-    NAMES_FILE: ClassVar[str] = LABEL_MAP_FILE
-    """The file beside the shards that names the classes."""
-
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        parser = super().build_cmdline_parser(**kwargs)
-        if not any("--save-images" in action.option_strings for action in parser._actions):
-            parser.add_argument(
-                "--save-images",
-                action="store_true",
-                default=None,
-                help="the old name of --save-media",
-            )
-        return parser
-
-    def __init__(
-        self,
-        extractor: Any,
-        save_dir: str,
-        *,
-        label_map: str | None = None,
-        save_media: bool | None = None,
-        save_images: bool | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(extractor, save_dir, save_media=bool(save_media or save_images), **options)
-        try:
-            check_image_extension(self._image_ext)
-        except OptionError as error:
-            raise compat.errors.DatasetExportError(str(error)) from error
-        self._label_map = label_map
-        self._stale: set[str] = set()
-        self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
-
-    @abstractmethod
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        """The records of an item. All that can fail is done before this returns."""
-
-    @abstractmethod
-    def _make_writer(self, subset: str) -> SubsetWriter: ...
-
-    @abstractmethod
-    def _losses(self) -> list[str]:
-        """What the format could not take, counted."""
-
-    def _prepare(self, classes: ExportClasses) -> None:
-        """Get ready to write items whose classes are these."""
-        self._classes = classes
-
-    def _finish(self, sets: ShardSets) -> str:
-        """Called when all items are written; returns the text of the file of names."""
-        return self._classes.label_map.to_text()
-
-    def _shard_sets(self) -> ShardSets:
-        return ShardSets(self._save_dir, self._make_writer, self.NAMES_FILE, self._our_shards)
-
-    def apply(self) -> None:
-        """Write everything, or raise and leave everything as it was."""
-        try:
-            self._prepare(self._export_classes())
-            with self._shard_sets() as sets:
-                self._sets = sets
-                self._write_items(sets)
-                sets.publish(self._finish(sets), self._stale)
-        except TfodError as error:
-            raise compat.errors.DatasetExportError(str(error)) from error
-        if self._save_dataset_meta:
-            self._save_meta_file(self._save_dir)
-        self._say_what_was_lost()
-
-    _apply_impl = apply
-
-    def _say_what_was_lost(self) -> None:
-        """One closing message."""
-        losses = self._losses()
-        if losses:
-            _log.warning("%s: %s", self.NAME, "; ".join(losses))
-
-    @classmethod
-    def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write everything over the shards that the dataset came from; those of no use go."""
-        exporter = cls(dataset, save_dir, **options)
-        recover(save_dir)
-        ours = cls._our_shards(save_dir)
-        stale = set(came_from(dataset, save_dir))
-        # A subset that is gone, or has nothing to write any more, leaves no files; those that
-        # this dataset never had are somebody's.
-        known = {*dataset.subsets(), *patch.updated_subsets}
-        stale.update(path for name in known for path in ours.get(name, ()))
-        exporter._stale = stale
-        exporter.apply()
-
-    @staticmethod
-    def _our_shards(folder: str) -> dict[str, list[str]]:
-        """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
-        return our_shards(folder)
-
-    def _export_classes(self) -> ExportClasses:
-        wanted: LabelMap | None = None
-        if self._label_map:
-            wanted, liberties = load_classes(self._label_map)
-            for liberty in liberties:
-                _log.warning(liberty)
-        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
-
-    def _write_items(self, sets: ShardSets) -> None:
-        progress = self._ctx.progress_reporter
-        for item in progress.iter(self._extractor, desc="Writing TFRecords"):
-            self._current = item
-            try:
-                payloads = self._payloads(item)
-            except compat.errors.DatumaroError:
-                raise  # an error policy has spoken
-            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
-                reason = error if isinstance(error, TfodError) else _named(item, error)
-                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
-                continue
-            for payload in payloads:
-                sets.writer(item.subset).write(payload)
-
-    def _report_annotation(self, reason: str) -> None:
-        error = TfodError(f"item {self._current.id!r}: {reason}")
-        item_id = (self._current.id, self._current.subset)
-        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
-
-
-def came_from(dataset: Any, folder: str) -> dict[str, str]:
-    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
-    labels = dataset.categories().get(compat.AnnotationType.label)
-    origin = getattr(labels, "origin", None)
-    if origin is None or origin.source != os.path.abspath(folder):
-        return {}
-    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
-
-
-def _named(item: Any, error: Exception) -> TfodError:
-    """What went wrong with an item, as an error of ours that names it."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {item.id!r} cannot be written ({reason})")
+EMPTY_VALUES = (None, False, "")
+"""Values of attributes that are not reported where a format has no attributes."""
 
 
 class SubsetWriter(Protocol):
@@ -203,75 +43,184 @@ class SubsetWriter(Protocol):
     def discard(self) -> None: ...
 
 
-class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
-    """The writers of all subsets; their files appear together, at the end.
+class ShardExporter(compat.Exporter):
+    """Walks through a dataset once and writes the shards of its subsets.
 
     Args:
-        folder: where to write.
-        make_writer: makes the writer of a subset.
-        names_file: the file that names the classes, beside the shards.
-        own_shards: finds the shards, by subset, that an earlier export has left in the folder.
+        extractor: the dataset.
+        save_dir: the folder to write to.
+        save_media: put the images into the shards (``save_images`` is its old name).
+        image_ext: re-encode images to this extension.
+        options: those of :class:`tfod.datumaro.options.ExportOptions` that the format has.
+
+    Raises:
+        DatasetExportError: something cannot be written; what was there before is unchanged.
     """
+
+    DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
+    DESCRIPTION: ClassVar[str]
+    OPTIONS: ClassVar[tuple[str, ...]] = ("label_map",)
+    """The options of the command line; Python takes ``label_map`` in any case."""
+    FIRST_ID: ClassVar[int] = 1
+    """The id of the first class where nothing gives the classes ids."""
+    ALWAYS_IMAGES: ClassVar[bool] = False
+    """Whether a record needs an image, so that they are written, asked for or not."""
+
+    @classmethod
+    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
+        kwargs.setdefault("description", cls.DESCRIPTION)
+        parser = super().build_cmdline_parser(**kwargs)
+        if not any("--save-images" in action.option_strings for action in parser._actions):
+            parser.add_argument(
+                "--save-images",
+                action="store_true",
+                default=None,
+                help="the old name of --save-media",
+            )
+        add_arguments(parser, cls.OPTIONS)
+        return parser
 
     def __init__(
         self,
-        folder: str,
-        make_writer: Callable[[str], SubsetWriter],
-        names_file: str,
-        own_shards: Callable[[str], dict[str, list[str]]],
+        extractor: Any,
+        save_dir: str,
+        *,
+        save_media: bool | None = None,
+        save_images: bool | None = None,
+        **options: Any,
     ) -> None:
-        self._folder = folder
-        self._make_writer = make_writer
-        self._names_file = names_file
-        self._own_shards = own_shards
+        with_images = bool(save_media or save_images or self.ALWAYS_IMAGES)
+        try:
+            self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
+            super().__init__(extractor, save_dir, save_media=with_images, **options)
+            check_image_extension(self._image_ext)
+        except OptionError as error:
+            raise compat.errors.DatasetExportError(str(error)) from error
+        self._stale: set[str] = set()
         self._writers: dict[str, SubsetWriter] = {}
         self._files: dict[str, AtomicFile] = {}
-        recover(folder)
+        self._images = ImageEncoder(self._save_media, self._image_ext, self._default_image_ext)
 
-    def __contains__(self, subset: str) -> bool:
-        return subset in self._writers
+    @abstractmethod
+    def _payloads(self, item: Any) -> Iterable[bytes]:
+        """The records of an item. All that can fail is done before this returns."""
 
-    def writer(self, subset: str) -> SubsetWriter:
+    @abstractmethod
+    def _losses(self) -> list[str]:
+        """What the format could not take, counted."""
+
+    def _prepare(self, classes: ExportClasses) -> None:
+        """Get ready to write items whose classes are these."""
+        self._classes = classes
+
+    def _texts(self) -> dict[str, str]:
+        """Called when all items are written: texts by path in the folder, the classes' first."""
+        return {LABEL_MAP_FILE: self._classes.label_map.to_text()}
+
+    def _make_writer(self, subset: str) -> SubsetWriter:
+        return ShardSetWriter(
+            self._save_dir,
+            subset,
+            num_shards=self._options.num_shards,
+            shard_size=self._options.shard_size,
+            compression=self._options.compression,
+        )
+
+    def _own_shards(self, folder: str) -> dict[str, list[str]]:
+        """Absolute paths, by subset, of the shards that lie as this exporter lays them."""
+        return shards_directly_in(folder)
+
+    def apply(self) -> None:
+        """Write everything, or raise and leave everything as it was."""
+        try:
+            self._prepare(self._export_classes())
+            recover(self._save_dir)
+            try:
+                self._write_items()
+                self._publish()
+            finally:
+                for file in reversed(self._files.values()):
+                    file.discard()
+                for writer in self._writers.values():
+                    writer.discard()
+        except TfodError as error:
+            raise compat.errors.DatasetExportError(str(error)) from error
+        if self._save_dataset_meta:
+            self._save_meta_file(self._save_dir)
+        if losses := self._losses():
+            _log.warning("%s: %s", self.NAME, "; ".join(losses))
+
+    _apply_impl = apply
+
+    @classmethod
+    def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
+        """Write everything over the shards that the dataset came from; those of no use go."""
+        exporter = cls(dataset, save_dir, **options)
+        recover(save_dir)
+        stale = set(came_from(dataset, save_dir))
+        # A subset that is gone, or has nothing to write any more, leaves no files; those that
+        # the dataset never had stay.
+        for subset in {*patch.updated_subsets, *dataset.subsets()}:
+            stale.update(exporter._own_shards(save_dir).get(subset, ()))
+        exporter._stale = stale
+        exporter.apply()
+
+    def _export_classes(self) -> ExportClasses:
+        wanted: LabelMap | None = None
+        if self._options.label_map:
+            wanted, liberties = load_classes(self._options.label_map)
+            for liberty in liberties:
+                _log.warning(liberty)
+        return export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+
+    def _writer(self, subset: str) -> SubsetWriter:
         """The writer of a subset, made when it is first asked for."""
         if subset not in self._writers:
             self._writers[subset] = self._make_writer(subset)
         return self._writers[subset]
 
-    def add_file(self, path: str, content: bytes) -> None:
+    def _add_file(self, path: str, content: bytes) -> None:
         """A file in or below the folder that appears with the shards."""
-        file = AtomicFile(*os.path.split(path))
-        self._files[path] = file
+        path = os.path.join(self._save_dir, path)
+        file = self._files[path] = AtomicFile(*os.path.split(path))
         file.write(content)
         file.complete()
 
-    def publish(self, names: str, stale: Iterable[str] = ()) -> set[str]:
-        """Complete all files, then give them their names; drop stale shards.
+    def _write_items(self) -> None:
+        for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
+            self._current = item
+            try:
+                payloads = self._payloads(item)
+            except compat.errors.DatumaroError:
+                raise  # an error policy has spoken
+            except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
+                reason = error if isinstance(error, TfodError) else _named(item, error)
+                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
+                continue
+            for payload in payloads:
+                self._writer(item.subset).write(payload)
 
-        Args:
-            names: the text of the file of names.
-            stale: files of an earlier export that go, besides the shards of the same subsets.
-
-        Returns:
-            The absolute paths of the shards.
-        """
-        self.add_file(os.path.join(self._folder, self._names_file), names.encode())
-        shards: dict[str, str] = {}
+    def _publish(self) -> None:
+        """Complete all files, then give them their names; drop stale shards."""
+        texts = self._texts()
+        for name, text in texts.items():
+            self._add_file(name, text.encode())
+        files: dict[str, str] = {}
         for writer in self._writers.values():
             writer.complete()
-            shards |= writer.pending()
-        before = self._own_shards(self._folder)
-        self._warn_of_others(before, names)
-        files = {path: file.aside for path, file in self._files.items()}
-        goes = {*stale, *(path for one in self._writers for path in before.get(one, ()))}
-        written = set(map(os.path.abspath, shards))
-        publish_together({**shards, **files}, goes - written, self._folder)
-        return written
+            files |= writer.pending()
+        shards = set(map(os.path.abspath, files))
+        before = self._own_shards(self._save_dir)
+        self._warn_of_others(before, *next(iter(texts.items())))
+        files |= {path: file.aside for path, file in self._files.items()}
+        goes = {*self._stale, *(path for one in self._writers for path in before.get(one, ()))}
+        publish_together(files, goes - shards, self._save_dir)
 
-    def _warn_of_others(self, before: dict[str, list[str]], names: str) -> None:
+    def _warn_of_others(self, before: Collection[str], names_file: str, names: str) -> None:
         """Shards that stay in the folder were written for the names that go."""
         others = sorted(set(before) - set(self._writers))
-        path = os.path.join(self._folder, self._names_file)
-        if others and os.path.exists(path) and text_without_comments(path) != _uncommented(names):
+        path = os.path.join(self._save_dir, names_file)
+        if others and text_without_comments(path) not in (None, _without_comments(names)):
             _log.warning(
                 "%s: the label map changes, but these subsets in the folder were written with "
                 "the old one: %s",
@@ -279,50 +228,57 @@ class ShardSets(contextlib.AbstractContextManager["ShardSets"]):
                 ", ".join(others),
             )
 
-    def __exit__(self, *_: object) -> None:
-        for file in reversed(self._files.values()):
-            file.discard()
-        for writer in self._writers.values():
-            writer.discard()
+    def _report_annotation(self, reason: str) -> None:
+        error = TfodError(f"item {self._current.id!r}: {reason}")
+        item_id = (self._current.id, self._current.subset)
+        self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
 
-def our_shards(folder: str) -> dict[str, list[str]]:
-    """Absolute paths, by subset, of the shards in a folder that lie as this exporter lays them."""
+def shards_directly_in(folder: str) -> dict[str, list[str]]:
+    """Absolute paths, by subset, of the ``.tfrecord`` files in a folder and not below it."""
     root = os.path.abspath(folder)
     found: dict[str, list[str]] = {}
-    try:
-        sets = find_shards(root) if os.path.isdir(root) else []
-    except ShardsNotFoundError:
-        return found
-    for one in sets:
-        for path in map(os.path.abspath, one.paths):
-            if os.path.dirname(path) == root and path.endswith(SHARD_EXTENSIONS[0]):
-                found.setdefault(one.subset, []).append(path)
+    with contextlib.suppress(ShardsNotFoundError):
+        for one in find_shards(root) if os.path.isdir(root) else ():
+            for path in map(os.path.abspath, one.paths):
+                if os.path.dirname(path) == root and path.endswith(SHARD_EXTENSIONS[0]):
+                    found.setdefault(one.subset, []).append(path)
     return found
 
 
-def holds_images(paths: Iterable[str]) -> bool:
-    """Whether any record of these shards has an image's bytes."""
-    for path in paths:
-        if os.path.getsize(path):
-            for records in read_record_batches(path):
-                for example in ExampleBatch.of(records):
-                    if any(start < end for start, end in example.byte_spans(keys.ENCODED)):
-                        return True
-    return False
+def came_from(dataset: Any, folder: str) -> dict[str, str]:
+    """Path and subset of the shards that a dataset was read from, if it was from this folder."""
+    labels = dataset.categories().get(compat.AnnotationType.label)
+    origin = getattr(labels, "origin", None)
+    if origin is None or origin.source != os.path.abspath(folder):
+        return {}
+    return {path: subset for path, subset in origin.shards if os.path.exists(path)}
 
 
-def layout_of(paths: list[str]) -> tuple[int, Compression]:
-    """Number of shards and compression of a subset that is to be written again."""
-    with open(paths[0], "rb") as file:
-        return len(paths), shard_compression(file.read(HEADER_BYTES))
+def count_image_attributes(
+    lost: Counter[str], attributes: Mapping[str, Any], known: Collection[str] = ()
+) -> None:
+    """Count an image's attributes that a format without any does not take."""
+    lost.update(
+        f"{name} (of the image)"
+        for name, value in attributes.items()
+        if name not in known and value not in EMPTY_VALUES
+    )
 
 
-def text_without_comments(path: str) -> str:
-    """A label map's text as far as it means something."""
+def text_without_comments(path: str) -> str | None:
+    """A label map's text as far as it means something; None where there is no such file."""
+    if not os.path.exists(path):
+        return None
     with open(path, encoding="utf-8", errors="replace") as file:
-        return _uncommented(file.read())
+        return _without_comments(file.read())
 
 
-def _uncommented(text: str) -> str:
+def _without_comments(text: str) -> str:
     return "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+
+
+def _named(item: Any, error: Exception) -> TfodError:
+    """What went wrong with an item, as an error of ours that names it."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return TfodError(f"item {item.id!r} cannot be written ({reason})")

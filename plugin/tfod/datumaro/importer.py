@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from tfod.datumaro import compat
 from tfod.detection import keys
@@ -22,23 +22,32 @@ from tfod.tfrecord.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_rob
 class ShardImporter(compat.Importer):
     """What our importers share: sources are a file, a folder, a glob."""
 
+    EXTENSIONS: ClassVar[tuple[str, ...]] = SHARD_EXTENSIONS
+    OPTIONS: ClassVar[dict[str, str]] = {
+        "--label-map": "label map file, or the name of one that tfod ships "
+        "(default: the one beside the shards)"
+    }
+    """The options of the command line, with their help."""
+
+    @staticmethod
+    def _find(path: str) -> object:
+        """Look for the files that a path means; raises ShardsNotFoundError where there are none."""
+        return find_shards(path)
+
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
         parser = super().build_cmdline_parser(**kwargs)
-        parser.add_argument(
-            "--label-map",
-            help="label map file, or the name of one that tfod ships "
-            "(default: the one beside the shards)",
-        )
+        for flag, text in cls.OPTIONS.items():
+            parser.add_argument(flag, help=text)
         return parser
 
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
-        """One source for all shards, so that all subsets get one list of classes."""
+        """One source for all files, so that all subsets get one list of classes."""
         if is_url(path):
             return []
         try:
-            find_shards(path)
+            cls._find(path)
         except ShardsNotFoundError:
             return []
         except ShardError:
@@ -49,8 +58,8 @@ class ShardImporter(compat.Importer):
         """Make the import's sources. Also takes a glob, which Datumaro's own check refuses.
 
         Raises:
-            DatasetImportError: there is no shard; the message says what was looked for. Or it is a
-                URL: Datumaro asks for images in any order, and remote shards have one.
+            DatasetImportError: there is no such file; the message says what was looked for. Or it
+                is a URL: Datumaro asks for images in any order, and remote shards have one.
         """
         if is_url(path):
             raise compat.errors.DatasetImportError(
@@ -58,7 +67,7 @@ class ShardImporter(compat.Importer):
             )
         options.pop("stream", None)
         try:
-            find_shards(path)
+            self._find(path)
         except (ShardsNotFoundError, ShardError) as error:
             raise compat.errors.DatasetImportError(str(error)) from error
         return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
@@ -66,7 +75,7 @@ class ShardImporter(compat.Importer):
     @classmethod
     def get_file_extensions(cls) -> list[str]:
         """The extensions for which Datumaro 1.x asks this importer at all."""
-        return list(SHARD_EXTENSIONS)
+        return list(cls.EXTENSIONS)
 
     @classmethod
     def get_plugin_cls(cls) -> type:
@@ -79,15 +88,11 @@ class TfDetectionApiImporter(ShardImporter):
 
     NAME = "tf_detection_api"
 
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        parser = super().build_cmdline_parser(**kwargs)
-        parser.add_argument(
-            "--profile",
-            help="profile of shards with other keys: a YAML, JSON or Python file, or a name; its "
-            "field_mapping says which key holds what (tfod describe --as-profile writes one)",
-        )
-        return parser
+    OPTIONS: ClassVar[dict[str, str]] = {
+        **ShardImporter.OPTIONS,
+        "--profile": "profile of shards with other keys: a YAML, JSON or Python file, or a name; "
+        "its field_mapping says which key holds what (tfod describe --as-profile writes one)",
+    }
 
     @classmethod
     def detect(cls, context: Any) -> Any:

@@ -1,43 +1,20 @@
-"""The exporter's own options: their command line and their values."""
+"""The options of our exporters: one definition each for the command line, Python and ``--help``."""
 
 from __future__ import annotations
 
 import argparse
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
+from tfod.detection.classification import LabelProfile
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_layout import OptionError, parse_count, parse_size
 
 DEFAULT_NAME = "Objects"
 """What Roboflow calls the annotations of a project that were given no name."""
-_Choice = TypeVar("_Choice", bound=enum.Enum)
-
-
-def check_image_extension(extension: str | None) -> None:
-    """See that images can be encoded to an extension.
-
-    Raises:
-        OptionError: they cannot.
-    """
-    if extension and f".{extension.lower().lstrip('.')}" not in FORMAT_OF_EXTENSION:
-        known = ", ".join(FORMAT_OF_EXTENSION)
-        raise OptionError(f"image_ext: {extension!r} is not one of {known}")
-
-
-def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """A parser for argparse, which wants its own error."""
-
-    def parsed(text: str) -> int:
-        try:
-            return parse(text)
-        except OptionError as error:
-            raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
-
-    return parsed
 
 
 class Layout(str, enum.Enum):
@@ -55,56 +32,65 @@ class LabelKey(str, enum.Enum):
     ID = "id"
 
 
+def _about(help: str, parse: Callable[[Any], Any] = str) -> dict[str, Any]:
+    return {"help": help, "parse": parse}
+
+
 @dataclass(frozen=True)
 class ExportOptions:
-    """How shards are written.
+    """How shards are written; each exporter takes those that it names."""
 
-    Attributes:
-        save_masks: write an instance mask for each object.
-        num_shards, shard_size: shards of a subset, or bytes of a shard at most.
-        compression: of each shard as a whole.
-        label_key: how classes are written.
-        layout: how the files lie.
-        name: of the shards, in the layout that has them in folders.
-    """
-
-    save_masks: bool
-    num_shards: int
-    shard_size: int | None
-    compression: Compression
-    label_key: LabelKey
-    layout: Layout
-    name: str
+    save_masks: bool = field(
+        default=False, metadata=_about("Include instance masks, of boxes and polygons too", bool)
+    )
+    num_shards: int = field(
+        default=1, metadata=_about("Number of shards for each subset", parse_count)
+    )
+    shard_size: int | None = field(
+        default=None, metadata=_about("Begin a new shard at this size, such as 100MB", parse_size)
+    )
+    compression: Compression = field(
+        default=Compression.NONE, metadata=_about("Compress each shard", Compression)
+    )
+    label_map: str | None = field(
+        default=None,
+        metadata=_about(
+            "Take class ids from this label map file, or from one that tfod ships (coco, …)"
+        ),
+    )
+    label_key: LabelKey = field(
+        default=LabelKey.BOTH, metadata=_about("Write classes as text, as id, or both", LabelKey)
+    )
+    layout: Layout = field(
+        default=Layout.FLAT,
+        metadata=_about("Lay files out as Roboflow does: train/ valid/ test/", Layout),
+    )
+    name: str | None = field(
+        default=None,
+        metadata=_about(f"Name of the shards in the layout roboflow (default: {DEFAULT_NAME})"),
+    )
+    profile: LabelProfile = field(
+        default=LabelProfile.IMAGE_CLASSIFICATION,
+        metadata=_about("Keys of the records", LabelProfile),
+    )
 
     @classmethod
-    def parse(
-        cls,
-        save_masks: bool,
-        num_shards: int | str,
-        shard_size: int | str | None,
-        compression: str,
-        label_key: str = LabelKey.BOTH.value,
-        layout: str = Layout.FLAT.value,
-        name: str | None = None,
-    ) -> ExportOptions:
-        """Make them from what a caller or a command line gave.
+    def take(cls, names: Iterable[str], given: dict[str, Any]) -> ExportOptions:
+        """Take the options of these names out of what a caller or a command line gave.
 
         Raises:
             OptionError: one makes no sense, or two of them together.
         """
-        options = cls(
-            save_masks,
-            parse_count(num_shards),
-            None if shard_size is None else parse_size(str(shard_size)),
-            one_of("compression", Compression, compression),
-            one_of("label_key", LabelKey, label_key),
-            one_of("layout", Layout, layout),
-            name or DEFAULT_NAME,
-        )
+        values = {
+            one.name: _parsed(one.name, one.metadata["parse"], value)
+            for one in fields(cls)
+            if one.name in names and (value := given.pop(one.name, None)) is not None
+        }
+        options = cls(**values)
         if options.num_shards > 1 and options.shard_size is not None:
             raise OptionError("num_shards and shard_size exclude each other; give one of them")
         if options.layout is not Layout.ROBOFLOW:
-            if name:
+            if options.name:
                 raise OptionError("name: only the layout roboflow has shards of this name")
         elif options.save_masks or options.label_key is not LabelKey.BOTH:
             raise OptionError(
@@ -114,70 +100,51 @@ class ExportOptions:
         return options
 
 
-def add_shard_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of shards to the parser of Datumaro's exporters."""
-    parser.add_argument(
-        "--num-shards",
-        type=_argument(parse_count),
-        default=1,
-        help="Number of shards for each subset (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shard-size",
-        type=_argument(parse_size),
-        help="Begin a new shard at this size, such as 100MB",
-    )
-    parser.add_argument(
-        "--compression",
-        choices=[one.value for one in Compression],
-        default=Compression.NONE.value,
-        help="Compress each shard (default: %(default)s)",
-    )
+def add_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add the options of these names to the parser of one of Datumaro's exporters."""
+    known = {one.name: one for one in fields(ExportOptions)}
+    for one in (known[name] for name in names):
+        parse, default = one.metadata["parse"], one.default
+        flag, shown = "--" + one.name.replace("_", "-"), one.metadata["help"]
+        if default is not None:
+            shown += " (default: %(default)s)"
+        if parse is bool:
+            parser.add_argument(flag, action="store_true", help=shown)
+        elif isinstance(parse, type) and issubclass(parse, enum.Enum):
+            choices = [choice.value for choice in parse]
+            parser.add_argument(flag, choices=choices, default=default.value, help=shown)
+        else:
+            parser.add_argument(flag, type=_argument(parse), default=default, help=shown)
 
 
-def add_label_map_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option of classes to the parser of Datumaro's exporters."""
-    parser.add_argument(
-        "--label-map",
-        help="Take class ids from this label map file, or from one that tfod ships (coco, …)",
-    )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``tf_detection_api`` to the parser of Datumaro's exporters."""
-    parser.add_argument(
-        "--save-masks",
-        action="store_true",
-        help="Include instance masks, of boxes and polygons too (default: %(default)s)",
-    )
-    add_shard_arguments(parser)
-    add_label_map_argument(parser)
-    parser.add_argument(
-        "--label-key",
-        choices=[one.value for one in LabelKey],
-        default=LabelKey.BOTH.value,
-        help="Write classes as text, as id, or both (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=[one.value for one in Layout],
-        default=Layout.FLAT.value,
-        help="Lay files out as Roboflow does: train/ valid/ test/ (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--name",
-        help=f"Name of the shards in the layout roboflow (default: {DEFAULT_NAME})",
-    )
-
-
-def one_of(option: str, kind: type[_Choice], value: str) -> _Choice:
-    """The choice of this value.
+def check_image_extension(extension: str | None) -> None:
+    """See that images can be encoded to an extension.
 
     Raises:
-        OptionError: there is none.
+        OptionError: they cannot.
     """
+    if extension and f".{extension.lower().lstrip('.')}" not in FORMAT_OF_EXTENSION:
+        known = ", ".join(FORMAT_OF_EXTENSION)
+        raise OptionError(f"image_ext: {extension!r} is not one of {known}")
+
+
+def _parsed(name: str, parse: Any, value: Any) -> Any:
+    if not (isinstance(parse, type) and issubclass(parse, enum.Enum)):
+        return parse(str(value) if parse is parse_size else value)
     try:
-        return kind(str(getattr(value, "value", value)).lower())
+        return parse(str(getattr(value, "value", value)).lower())
     except ValueError:
-        choices = ", ".join(str(one.value) for one in kind)
-        raise OptionError(f"{option}: {value!r} is not one of {choices}") from None
+        choices = ", ".join(str(one.value) for one in parse)
+        raise OptionError(f"{name}: {value!r} is not one of {choices}") from None
+
+
+def _argument(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """A parser for argparse, which wants its own error."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+    return parsed

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.export_annotations import counts
-from tfod.datumaro.exporter import NO_CLASS, ShardExporter, ShardSets
+from tfod.datumaro.exporter import NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
-from tfod.datumaro.options import (
-    ExportOptions,
-    add_label_map_argument,
-    add_shard_arguments,
-    one_of,
-)
 from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection import keys
-from tfod.detection.classification import LabelProfile, encode_labelled_image
+from tfod.detection.classification import encode_labelled_image
 from tfod.detection.columns import Detections
 from tfod.detection.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.labels_file import labels_text
@@ -30,8 +24,6 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
-from tfod.tfrecord.shard_layout import OptionError
-from tfod.tfrecord.writer import ShardSetWriter
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
@@ -92,49 +84,15 @@ class ImageClassificationImporter(ShardImporter):
 class ImageClassificationExporter(ShardExporter):
     """Writes ``<subset>.tfrecord`` files and ``labels.txt``.
 
-    Args, further to those of all our exporters:
-        profile: which keys to write, ``image_classification`` or ``image_label``.
-        num_shards, shard_size, compression: as ``tf_detection_api`` has them.
-
-    Images are always written: a record without one is none here.
+    Images are always written: a record needs one. The option ``profile`` says which keys to write,
+    ``image_classification`` or ``image_label``.
     """
 
     NAME = "tf_image_classification"
+    DESCRIPTION = "Shards of images with one label each."
+    OPTIONS = ("profile", "num_shards", "shard_size", "compression", "label_map")
     FIRST_ID = 0
-    NAMES_FILE: ClassVar[str] = LABELS_FILE
-
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "Shards of images with one label each.")
-        parser = super().build_cmdline_parser(**kwargs)
-        parser.add_argument(
-            "--profile",
-            choices=[one.value for one in LabelProfile],
-            default=LabelProfile.IMAGE_CLASSIFICATION.value,
-            help="Keys of the records (default: %(default)s)",
-        )
-        add_shard_arguments(parser)
-        add_label_map_argument(parser)
-        return parser
-
-    def __init__(
-        self,
-        extractor: Any,
-        save_dir: str,
-        *,
-        profile: str = LabelProfile.IMAGE_CLASSIFICATION.value,
-        num_shards: int = 1,
-        shard_size: int | str | None = None,
-        compression: str = "none",
-        save_media: bool | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(extractor, save_dir, save_media=True, **options)
-        try:
-            self._profile = one_of("profile", LabelProfile, profile)
-            self._options = ExportOptions.parse(False, num_shards, shard_size, compression)
-        except OptionError as error:
-            raise compat.errors.DatasetExportError(str(error)) from error
+    ALWAYS_IMAGES = True
 
     @property
     def can_stream(self) -> bool:
@@ -148,18 +106,8 @@ class ImageClassificationExporter(ShardExporter):
         self._attributes: Counter[str] = Counter()
         self._without_label = 0
 
-    def _finish(self, sets: ShardSets) -> str:
-        return self._names
-
-    def _make_writer(self, subset: str) -> ShardSetWriter:
-        options = self._options
-        return ShardSetWriter(
-            self._save_dir,
-            subset,
-            num_shards=options.num_shards,
-            shard_size=options.shard_size,
-            compression=options.compression,
-        )
+    def _texts(self) -> dict[str, str]:
+        return {LABELS_FILE: self._names}
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
         media, encoded = self._images.required(item)
@@ -168,7 +116,7 @@ class ImageClassificationExporter(ShardExporter):
             raise TfodError(f"item {item.id!r} has an image whose size cannot be told")
         label = self._label(item)
         name = self._images.filename(item, media, encoded)
-        return (encode_labelled_image(self._profile, encoded, name, size, label),)
+        return (encode_labelled_image(self._options.profile, encoded, name, size, label),)
 
     def _label(self, item: Any) -> int:
         """The id of the first label; what else there is, is counted."""
@@ -179,11 +127,7 @@ class ImageClassificationExporter(ShardExporter):
         self._not_written["further label"] += max(len(labels) - 1, 0)
         for one in labels[:1]:
             self._attributes.update(list(one.attributes))
-        self._attributes.update(
-            f"{name} (of the image)"
-            for name, value in item.attributes.items()
-            if name not in _KNOWN_OF_IMAGES and value is not None
-        )
+        count_image_attributes(self._attributes, item.attributes, _KNOWN_OF_IMAGES)
         if not labels:
             self._without_label += 1
             return NO_CLASS

@@ -7,7 +7,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from tfod.convert.detection_csv import (
 )
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, Origin, make_categories
-from tfod.datumaro.export_annotations import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
-from tfod.datumaro.exporter import ShardExporter
+from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.images import file_size, media_size
-from tfod.datumaro.importer import ReadDataset, import_errors
+from tfod.datumaro.importer import ReadDataset, ShardImporter, import_errors
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, load_label_map
@@ -209,27 +209,25 @@ def _load(source: str | None, wanted: str | None) -> LabelMap | None:
     return label_map
 
 
-class TfDetectionCsvImporter(compat.Importer):
+class TfDetectionCsvImporter(ShardImporter):
     """CSVs of boxes: ``filename,width,height,class,xmin,ymin,xmax,ymax``."""
 
     NAME = "tf_detection_csv"
+    EXTENSIONS = (".csv",)
+    OPTIONS: ClassVar[dict[str, str]] = {
+        "--images": "folder of the images (default: looked for)",
+        "--label-map": "label map file, or the name of one that tfod ships "
+        "(default: the one beside)",
+    }
 
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        parser = super().build_cmdline_parser(**kwargs)
-        parser.add_argument("--images", help="folder of the images (default: looked for)")
-        parser.add_argument(
-            "--label-map",
-            help="label map file, or the name of one that tfod ships (default: the one beside)",
-        )
-        return parser
+    @staticmethod
+    def _find(path: str) -> object:
+        return find_csvs(path)
 
     @classmethod
     def detect(cls, context: Any) -> Any:
         """Take CSVs with this header; beside shards they are what the shards were made from."""
-        try:
-            find_csvs(context.root_path)
-        except (CsvError, ShardError):
+        if not cls.find_sources(context.root_path):
             context.fail("there must be a CSV with the header " + ",".join(COLUMNS))
         try:
             find_shards(context.root_path)
@@ -237,48 +235,13 @@ class TfDetectionCsvImporter(compat.Importer):
             return compat.FormatDetectionConfidence.MEDIUM
         return compat.FormatDetectionConfidence.LOW
 
-    @classmethod
-    def find_sources(cls, path: str) -> list[dict[str, Any]]:
-        """One source for all CSVs, so that all subsets get one list of classes."""
-        try:
-            find_csvs(path)
-        except (CsvError, ShardError):
-            return []
-        return [{"url": path, "format": cls.NAME}]
-
-    def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
-        """Make the import's sources.
-
-        Raises:
-            DatasetImportError: there is no such CSV; the message says what was looked for.
-        """
-        options.pop("stream", None)
-        try:
-            find_csvs(path)
-        except (CsvError, ShardError) as error:
-            raise compat.errors.DatasetImportError(str(error)) from error
-        return [{"url": os.path.normpath(path), "format": self.NAME, "options": options}]
-
-    @classmethod
-    def get_file_extensions(cls) -> list[str]:
-        """The extensions for which Datumaro 1.x asks this importer at all."""
-        return [".csv"]
-
-    @classmethod
-    def get_plugin_cls(cls) -> type:
-        """Datumaro 1.x asks its registry's entries for their class when it detects formats."""
-        return cls
-
 
 class TfDetectionCsvExporter(ShardExporter):
     """Writes ``<subset>_labels.csv`` and ``label_map.pbtxt``, images to ``images/<subset>/``."""
 
     NAME = "tf_detection_csv"
-
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "TF Object Detection CSVs and their label map.")
-        return super().build_cmdline_parser(**kwargs)
+    DESCRIPTION = "TF Object Detection CSVs and their label map."
+    OPTIONS = ()
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
@@ -289,8 +252,7 @@ class TfDetectionCsvExporter(ShardExporter):
     def _make_writer(self, subset: str) -> DetectionCsvWriter:
         return DetectionCsvWriter(self._save_dir, csv_name(subset))
 
-    @staticmethod
-    def _our_shards(folder: str) -> dict[str, list[str]]:
+    def _own_shards(self, folder: str) -> dict[str, list[str]]:
         return our_csvs(folder)
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
@@ -338,20 +300,16 @@ class TfDetectionCsvExporter(ShardExporter):
         return name
 
     def _save_image(self, subset: str, name: str, encoded: bytes) -> None:
-        path = os.path.join(self._save_dir, "images", stem_of_subset(subset), *name.split("/"))
-        self._sets.add_file(path, encoded)
+        path = os.path.join("images", stem_of_subset(subset), *name.split("/"))
+        self._add_file(path, encoded)
 
     def _count_lost(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
         lost = self._lost
         for one in found:
-            lost.update(name for name, value in one.attributes.items() if value not in SAY_NOTHING)
+            lost.update(name for name, value in one.attributes.items() if value not in EMPTY_VALUES)
             lost["keypoints"] += one.points is not None
         lost["classes of an image"] += image_labels
-        lost.update(
-            f"{name} (of the image)"
-            for name, value in item.attributes.items()
-            if name != "filename" and value not in SAY_NOTHING
-        )
+        count_image_attributes(lost, item.attributes, ("filename",))
 
     def _losses(self) -> list[str]:
         self._lost["masks"] += self._objects.unsaved_masks
@@ -382,7 +340,7 @@ def find_csvs(path: str) -> list[tuple[str, str]]:
     whose name says nothing has the name of its folder, if that is one of a split.
 
     Raises:
-        CsvError: there is none.
+        ShardsNotFoundError: there is none.
     """
     if os.path.isfile(path):
         return [(subset_of_csv(path), path)]
@@ -393,7 +351,7 @@ def find_csvs(path: str) -> list[tuple[str, str]]:
     ]
     if not found:
         what = "in this folder or the three levels below it" if os.path.isdir(path) else "there"
-        raise CsvError(f"{path}: no CSV with the header {','.join(COLUMNS)} {what}")
+        raise ShardsNotFoundError(f"{path}: no CSV with the header {','.join(COLUMNS)} {what}")
     return [(subset_of_csv(one), one) for one in found]
 
 

@@ -13,11 +13,15 @@ from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole
 from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import SAY_NOTHING, ExportedObject, ObjectBuilder, counts
-from tfod.datumaro.exporter import NO_CLASS, ShardExporter
+from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.exporter import (
+    EMPTY_VALUES,
+    NO_CLASS,
+    ShardExporter,
+    count_image_attributes,
+)
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
-from tfod.datumaro.options import add_label_map_argument
 from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection.corners import Corners
 from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
@@ -60,22 +64,12 @@ class KerasCocoExporter(ShardExporter):
     """
 
     NAME = "tf_keras_coco"
-
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "Shards of the Keras recipe, one record an annotation.")
-        parser = super().build_cmdline_parser(**kwargs)
-        add_label_map_argument(parser)
-        return parser
-
-    def __init__(
-        self, extractor: Any, save_dir: str, *, save_media: bool | None = None, **options: Any
-    ) -> None:
-        super().__init__(extractor, save_dir, save_media=True, **options)
+    DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
+    ALWAYS_IMAGES = True
 
     def _export_classes(self) -> ExportClasses:
         self._source = CocoSource.of(self._extractor)
-        if self._label_map or self._source is None:
+        if self._options.label_map or self._source is None:
             return super()._export_classes()
         return export_classes(self._extractor.categories(), self._source.label_map, self.FIRST_ID)
 
@@ -101,8 +95,7 @@ class KerasCocoExporter(ShardExporter):
         )
         return made[0]
 
-    @staticmethod
-    def _our_shards(folder: str) -> dict[str, list[str]]:
+    def _own_shards(self, folder: str) -> dict[str, list[str]]:
         return find_files(folder)
 
     def _payloads(self, item: Any) -> Iterable[bytes]:
@@ -139,13 +132,9 @@ class KerasCocoExporter(ShardExporter):
             self._attributes.update(
                 name
                 for name, value in one.attributes.items()
-                if value not in SAY_NOTHING and not (name == "area" and _is_number(value))
+                if value not in EMPTY_VALUES and not (name == "area" and _is_number(value))
             )
-        self._attributes.update(
-            f"{name} (of the image)"
-            for name, value in item.attributes.items()
-            if name not in _KNOWN_OF_IMAGES and value not in SAY_NOTHING
-        )
+        count_image_attributes(self._attributes, item.attributes, _KNOWN_OF_IMAGES)
 
     def _losses(self) -> list[str]:
         losses = self._objects.losses()

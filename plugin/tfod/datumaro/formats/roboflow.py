@@ -10,10 +10,10 @@ from __future__ import annotations
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from tfod.datumaro.export_annotations import SAY_NOTHING, counts
-from tfod.datumaro.exporter import ShardSets, SubsetWriter
+from tfod.datumaro.export_annotations import counts
+from tfod.datumaro.exporter import EMPTY_VALUES, count_image_attributes
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap, quoted
@@ -32,7 +32,6 @@ from tfod.tfrecord.shards import (
     shard_file_names,
     stem_of_subset,
 )
-from tfod.tfrecord.writer import ShardSetWriter
 from tfod.version import __version__
 
 _LABEL_MAP = "_label_map.pbtxt"
@@ -48,28 +47,27 @@ class RoboflowLayout:
     """
 
     def __init__(self, folder: str, name: str) -> None:
-        self.folder = folder
+        self._folder = folder
         self.name = name
-        self.lost: Counter[str] = Counter()
-        self.images: Counter[str] = Counter()
-        self.boxes: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._images: Counter[str] = Counter()
+        self._boxes: Counter[str] = Counter()
 
     @property
-    def label_map_name(self) -> str:
-        """File name of the label maps."""
+    def _label_map_name(self) -> str:
         shard = shard_file_names(self.name, 1)[0]
         return shard[: -len(SHARD_EXTENSIONS[0])] + _LABEL_MAP
 
-    def folder_of(self, subset: str) -> str:
-        """Name of a subset's folder: Roboflow says ``valid`` where others say ``val``."""
+    @staticmethod
+    def _folder_of(subset: str) -> str:
         return _FOLDERS.get(subset, stem_of_subset(subset))
 
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         """Absolute paths, by subset, of the shards of this layout and name that are on disk."""
-        stem = self.label_map_name[: -len(_LABEL_MAP)]
+        stem = self._label_map_name[: -len(_LABEL_MAP)]
         found: dict[str, list[str]] = {}
         for subset in subsets:
-            folder = os.path.abspath(os.path.join(self.folder, self.folder_of(subset)))
+            folder = os.path.abspath(os.path.join(self._folder, self._folder_of(subset)))
             for path in glob.glob(os.path.join(glob.escape(folder), "*" + SHARD_EXTENSIONS[0])):
                 name = parse_shard_name(path)
                 if name is not None and name.stem == stem:
@@ -79,8 +77,8 @@ class RoboflowLayout:
     def encode(self, detection: Detection, subset: str) -> bytes:
         """Encode an image as Roboflow does: its eleven keys, in alphabetical order."""
         self._count_lost(detection)
-        self.images[subset] += 1
-        self.boxes[subset] += len(detection.boxes)
+        self._images[subset] += 1
+        self._boxes[subset] += len(detection.boxes)
         features = {
             keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
             keys.FILENAME: bytes_feature([(detection.filename or "").encode()]),
@@ -96,15 +94,15 @@ class RoboflowLayout:
 
     def losses(self, unsaved_masks: int) -> list[str]:
         """What the records could not take, counted."""
-        lost = +self.lost + Counter({"masks": unsaved_masks})
+        lost = +self._lost + Counter({"masks": unsaved_masks})
         if not lost:
             return []
         return ["not written, Roboflow's records have no place for them: " + counts(lost)]
 
     def _count_lost(self, detection: Detection) -> None:
-        lost = self.lost
+        lost = self._lost
         for name, values in detection.attributes.items():
-            lost[name] += sum(value not in SAY_NOTHING for value in values)
+            lost[name] += sum(value not in EMPTY_VALUES for value in values)
         if detection.keypoints is not None:
             lost["keypoints"] += int((detection.keypoints.visibility > 0).sum())
         if detection.image_labels:
@@ -112,67 +110,46 @@ class RoboflowLayout:
         if detection.captions:
             lost["captions"] += len(detection.captions)
         of_image = {**detection.image_attributes, **detection.image_extra}
-        lost.update(
-            f"{name} (of the image)" for name, value in of_image.items() if value not in SAY_NOTHING
-        )
+        count_image_attributes(lost, of_image)
         if detection.source_id not in (None, detection.filename):
             lost["source_id (of the image)"] += 1
 
-
-class RoboflowSets(ShardSets):
-    """The writers of all subsets in Roboflow's folders."""
-
-    def __init__(
-        self,
-        layout: RoboflowLayout,
-        classes: LabelMap,
-        make_writer: Callable[[str], ShardSetWriter],
-    ) -> None:
-        super().__init__(layout.folder, make_writer, ROBOFLOW_NOTE, self._ours)
-        self._layout = layout
-        self._classes = classes
-
-    def writer(self, subset: str) -> SubsetWriter:
-        """The writer of a subset, made when it is first asked for.
+    def new_folder(self, subset: str, others: Iterable[str]) -> str:
+        """Name of a subset's folder: Roboflow says ``valid`` where others say ``val``.
 
         Raises:
-            TfodError: another subset has taken its folder.
+            TfodError: another subset has taken it.
         """
-        folder = self._layout.folder_of(subset)
-        for other in self._writers:
-            if other != subset and self._layout.folder_of(other) == folder:
+        folder = self._folder_of(subset)
+        for other in others:
+            if other != subset and self._folder_of(other) == folder:
                 raise TfodError(
                     f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
                     "rename one of them"
                 )
-        return super().writer(subset)
+        return folder
 
-    def publish(self, names: str, stale: Iterable[str] = ()) -> set[str]:
-        """Complete all files, then give them their names; drop stale shards."""
-        for subset in self._writers:
-            where = self._folder, self._layout.folder_of(subset), self._layout.label_map_name
-            self.add_file(os.path.join(*where), names.encode())
-        return super().publish(self._note(), stale)
+    def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
+        """The note, where Roboflow says what an export is, and the label map of each subset."""
+        texts = {ROBOFLOW_NOTE: self._note(label_map)}
+        for subset in subsets:
+            path = os.path.join(self._folder_of(subset), self._label_map_name)
+            texts[path] = _label_map_text(label_map)
+        return texts
 
-    def _ours(self, _: str) -> dict[str, list[str]]:
-        return self._layout.shards(self._writers)
-
-    def _note(self) -> str:
-        """What the export is and who made it, in the file where Roboflow says that."""
-        layout = self._layout
-        total = sum(layout.images.values())
+    def _note(self, label_map: LabelMap) -> str:
         lines = [
-            f"{layout.name}: {total} images",
+            f"{self.name}: {sum(self._images.values())} images",
             "",
             f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.",
             "Roboflow has not made these files.",
             "",
         ]
-        for subset, images in layout.images.items():
-            boxes = layout.boxes[subset]
-            lines.append(f"{layout.folder_of(subset)}/: {images} images, {boxes} boxes")
+        for subset, images in self._images.items():
+            boxes = self._boxes[subset]
+            lines.append(f"{self._folder_of(subset)}/: {images} images, {boxes} boxes")
         lines += ["", "Classes and their ids:"]
-        lines += [f"{item.id} {item.class_name}" for item in self._classes.items]
+        lines += [f"{item.id} {item.class_name}" for item in label_map.items]
         lines += [
             "",
             "Boxes only. Images have the names, the bytes and the sizes that they came with:",
@@ -181,7 +158,7 @@ class RoboflowSets(ShardSets):
         return "\n".join(lines) + "\n"
 
 
-def label_map_text(label_map: LabelMap) -> str:
+def _label_map_text(label_map: LabelMap) -> str:
     """A label map as Roboflow spells it: four spaces, double quotes, commas, display names."""
     return "".join(
         f"item {{\n    name: {quoted(item.class_name)},\n    id: {item.id},\n"

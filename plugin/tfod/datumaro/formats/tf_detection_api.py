@@ -12,24 +12,10 @@ from typing import Any
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ExportedObjects, ObjectBuilder
-from tfod.datumaro.exporter import (
-    LABEL_MAP_FILE,
-    ShardExporter,
-    ShardSets,
-    came_from,
-    holds_images,
-    layout_of,
-    our_shards,
-    text_without_comments,
-)
-from tfod.datumaro.formats.roboflow import RoboflowLayout, RoboflowSets, label_map_text
+from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
+from tfod.datumaro.formats.roboflow import RoboflowLayout
 from tfod.datumaro.images import format_name, media_size
-from tfod.datumaro.options import (
-    ExportOptions,
-    LabelKey,
-    Layout,
-    add_arguments,
-)
+from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
@@ -38,9 +24,12 @@ from tfod.detection.image import read_image_header
 from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.detection.orientation import QUARTER, UPRIGHT
 from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.output_folder import LABEL_MAP_FILE
 from tfod.tfrecord.publishing import recover
-from tfod.tfrecord.shard_layout import OptionError
+from tfod.tfrecord.records import read_record_batches, shard_compression
 from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.
@@ -57,52 +46,25 @@ _LAYOUT_OPTIONS = frozenset(
 class TfDetectionApiExporter(ShardExporter):
     """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``, or Roboflow's folders.
 
-    Args, further to those of all our exporters:
-        save_masks: write an instance mask for each object, from masks, polygons and boxes.
-        num_shards, shard_size: deal a subset into so many shards, or into shards of at most so
-            many bytes.
-        compression: ``none``, ``gzip`` or ``zlib``.
-        label_key: write the class as ``text``, ``id`` or ``both``.
-        layout: ``flat``, or ``roboflow``: a folder for each subset, in each the shard and its
-            label map, records of Roboflow's eleven keys, ids from 1 in alphabetical order.
-        name: of the shards in Roboflow's folders.
+    In the layout ``roboflow`` each subset has a folder with the shard and its label map, records
+    have Roboflow's eleven keys, and ids count from 1 in alphabetical order.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
     """
 
     NAME = "tf_detection_api"
+    DESCRIPTION = "TF Object Detection API shards and their label map."
+    OPTIONS = (
+        *("save_masks", "num_shards", "shard_size", "compression", "label_map", "label_key"),
+        *("layout", "name"),
+    )
 
-    @classmethod
-    def build_cmdline_parser(cls, **kwargs: Any) -> Any:
-        kwargs.setdefault("description", "TF Object Detection API shards and their label map.")
-        parser = super().build_cmdline_parser(**kwargs)
-        add_arguments(parser)
-        return parser
-
-    def __init__(
-        self,
-        extractor: Any,
-        save_dir: str,
-        *,
-        save_masks: bool = False,
-        num_shards: int = 1,
-        shard_size: int | str | None = None,
-        compression: str = "none",
-        label_key: str = "both",
-        layout: str = "flat",
-        name: str | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, extractor: Any, save_dir: str, **options: Any) -> None:
         super().__init__(extractor, save_dir, **options)
-        try:
-            self._options = ExportOptions.parse(
-                *(save_masks, num_shards, shard_size, compression, label_key), layout, name
-            )
-        except OptionError as error:
-            raise compat.errors.DatasetExportError(str(error)) from error
-        is_roboflow = self._options.layout is Layout.ROBOFLOW
-        self._roboflow = RoboflowLayout(save_dir, self._options.name) if is_roboflow else None
+        self._roboflow: RoboflowLayout | None = None
+        if self._options.layout is Layout.ROBOFLOW:
+            self._roboflow = RoboflowLayout(save_dir, self._options.name or DEFAULT_NAME)
         self._layouts: dict[str, tuple[int, Compression]] = {}
 
     @property
@@ -116,15 +78,16 @@ class TfDetectionApiExporter(ShardExporter):
         self._turned: defaultdict[str, list[str]] = defaultdict(list)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
-    def _shard_sets(self) -> ShardSets:
-        if self._roboflow is None:
-            return super()._shard_sets()
-        return RoboflowSets(self._roboflow, self._classes.label_map, self._make_writer)
-
-    def _finish(self, sets: ShardSets) -> str:
+    def _texts(self) -> dict[str, str]:
+        label_map = self._classes.label_map
         if self._roboflow:  # has no folder for a subset without images
-            return label_map_text(self._classes.label_map)
-        return self._classes.label_map.to_text(comment_on_empty(self._add_empty_subsets(sets)))
+            return self._roboflow.texts(label_map, self._writers)
+        return {LABEL_MAP_FILE: label_map.to_text(comment_on_empty(self._add_empty_subsets()))}
+
+    def _own_shards(self, folder: str) -> dict[str, list[str]]:
+        if self._roboflow:
+            return self._roboflow.shards(self._writers)
+        return super()._own_shards(folder)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
@@ -142,10 +105,10 @@ class TfDetectionApiExporter(ShardExporter):
         if exporter._roboflow:
             ours = exporter._roboflow.shards([*present, *gone])
         else:
-            ours = our_shards(save_dir)
+            ours = exporter._own_shards(save_dir)
         sources = came_from(dataset, save_dir)
         before = {*sources, *(path for paths in ours.values() for path in paths)}
-        if not exporter._images.save_media and holds_images(before):
+        if not exporter._images.save_media and _hold_images(before):
             exporter._images = replace(exporter._images, save_media=True)
         if (
             any(path not in ours.get(subset, ()) for path, subset in sources.items())
@@ -157,7 +120,7 @@ class TfDetectionApiExporter(ShardExporter):
             changed = [name for name in patch.updated_subsets if name in present]
             exporter._extractor = _Subsets(dataset, changed)
         if not _LAYOUT_OPTIONS & options.keys():
-            exporter._layouts = {name: layout_of(ours[name]) for name in changed if name in ours}
+            exporter._layouts = {name: _layout_of(ours[name]) for name in changed if name in ours}
         stale = {path for path, subset in sources.items() if subset in {*changed, *gone}}
         if exporter._roboflow:  # has no folder for a subset that has become empty
             gone += present
@@ -166,7 +129,7 @@ class TfDetectionApiExporter(ShardExporter):
         exporter.apply()
 
     def _export_classes(self) -> ExportClasses:
-        if self._roboflow and not self._label_map:
+        if self._roboflow and not self._options.label_map:
             labels = self._extractor.categories().get(compat.AnnotationType.label) or ()
             names = LabelMap.from_names(sorted(label.name for label in labels))
             return export_classes(self._extractor.categories(), names)
@@ -178,16 +141,16 @@ class TfDetectionApiExporter(ShardExporter):
     def _label_map_would_change(self) -> bool:
         path = os.path.join(self._save_dir, LABEL_MAP_FILE)
         wanted = self._export_classes().label_map.to_text()
-        return not os.path.exists(path) or text_without_comments(path) != wanted
+        return text_without_comments(path) != wanted
 
     def _make_writer(self, subset: str) -> ShardSetWriter:
         options = self._options
         folder, name = self._save_dir, subset
         if self._roboflow:
-            folder = os.path.join(folder, self._roboflow.folder_of(subset))
+            folder = os.path.join(folder, self._roboflow.new_folder(subset, self._writers))
             name = self._roboflow.name
-        layout = self._layouts.get(subset, (options.num_shards, options.compression))
-        num_shards, compression = layout
+        num_shards, compression = options.num_shards, options.compression
+        num_shards, compression = self._layouts.get(subset, (num_shards, compression))
         return ShardSetWriter(
             folder,
             name,
@@ -202,13 +165,13 @@ class TfDetectionApiExporter(ShardExporter):
             return (self._roboflow.encode(detection, item.subset),)
         return (encode_detection(detection),)
 
-    def _add_empty_subsets(self, sets: ShardSets) -> list[str]:
+    def _add_empty_subsets(self) -> list[str]:
         """Subsets without an image get a shard too, and are remembered as empty on purpose."""
         if getattr(self._extractor, "is_stream", False):
             return []
-        empty = [name for name in self._extractor.subsets() if name not in sets]
+        empty = [name for name in self._extractor.subsets() if name not in self._writers]
         for name in empty:
-            sets.writer(name)
+            self._writer(name)
         return empty
 
     def _detection(self, item: Any) -> Detection:
@@ -305,6 +268,24 @@ class TfDetectionApiExporter(ShardExporter):
         if self._roboflow:
             losses += self._roboflow.losses(self._objects.unsaved_masks)
         return losses
+
+
+def _hold_images(paths: Iterable[str]) -> bool:
+    """Whether any record of these shards has an image's bytes."""
+    return any(
+        start < end
+        for path in paths
+        if os.path.getsize(path)
+        for records in read_record_batches(path)
+        for example in ExampleBatch.of(records)
+        for start, end in example.byte_spans(keys.ENCODED)
+    )
+
+
+def _layout_of(paths: list[str]) -> tuple[int, Compression]:
+    """Number of shards and compression of a subset that is to be written again."""
+    with open(paths[0], "rb") as file:
+        return len(paths), shard_compression(file.read(HEADER_BYTES))
 
 
 def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
