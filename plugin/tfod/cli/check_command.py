@@ -27,8 +27,7 @@ from tfod.check.work import Progress
 from tfod.cli.console import print_text
 from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.cvat.client.connection import add_connection_options, connect
-from tfod.cvat.client.task import fetch_task
-from tfod.cvat.client.task import KINDS, Target
+from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
 from tfod.tfrecord.remote import PATIENCE, set_patience
 from tfod.tfrecord.writer import AtomicFile
