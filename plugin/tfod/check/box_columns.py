@@ -107,6 +107,10 @@ _ORDERS = tuple(
     if order.moved and not (in_pixels and order.keeps_axes)
 )
 _ALL = (1 << len(_ORDERS)) - 1
+# By these any proper box is another proper one, by the second where the image is square.
+_SWAPPED, _SWAPPED_PIXELS = (
+    1 << _ORDERS.index(ColumnOrder((1, 0, 3, 2), in_pixels)) for in_pixels in (False, True)
+)
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,12 @@ class BoxColumns:
     fitting: int = _ALL
 
     def with_boxes(self, boxes: Boxes) -> BoxColumns:
-        """Of these boxes, too. Orders that fit none of those before are not looked at again."""
-        if not self.fitting and boxes.are_proper:
-            sizes = boxes.width[boxes.rows], boxes.height[boxes.rows]
-            square = self.are_square and bool((sizes[0] == sizes[1]).all())
-            return replace(self, boxes=self.boxes + len(boxes.corners), are_square=square)
+        """Of these boxes, too. Orders that do not fit those before are not looked at again."""
+        if boxes.are_proper:
+            square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
+            if not self.fitting & ~(_SWAPPED | (_SWAPPED_PIXELS if square else 0)):
+                square &= self.are_square
+                return replace(self, boxes=self.boxes + len(boxes.corners), are_square=square)
         found = self
         # Most orders fit no box of the first ones.
         for part in (slice(0, _FIRST), slice(_FIRST, None)):

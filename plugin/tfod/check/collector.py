@@ -60,7 +60,11 @@ class Findings:
 
     def has_room(self, code: str) -> bool:
         """Whether one more finding of this code would be listed."""
-        return len(self.listed[code]) < self.most
+        return self.room(code) > 0
+
+    def room(self, code: str) -> int:
+        """How many more findings of this code would be listed."""
+        return self.most - len(self.listed.get(code, ()))
 
     def _set_severity(self, code: str, severity: Severity) -> None:
         known = self.severities.setdefault(code, severity)
@@ -149,6 +153,10 @@ class Collector:
     def count(self, subject: type[Any], shard: str, number: int) -> None:
         """Count findings that are not listed, of the only rule for a kind of subject."""
         (rule,) = rules_for(subject)
+        self.count_of(rule, shard, number)
+
+    def count_of(self, rule: Rule, shard: str, number: int) -> None:
+        """Count findings of a rule that are not listed."""
         severity = self.findings.severities.get(rule.code) or self._severity(rule)
         if severity is not None and number:
             self.findings.count(rule.code, severity, shard, number)

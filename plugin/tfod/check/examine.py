@@ -7,6 +7,7 @@ kind of image with its declared size), which is judged once for all records that
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -23,13 +24,14 @@ from tfod.check.finding import Place, Problem
 from tfod.check.image_bytes import decode_failure, looks_like
 from tfod.check.profiles.profile import Policy
 from tfod.check.row_blocks import RowCollector
+from tfod.check.rules.boxes import BoxProblems
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
 from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
-from tfod.check.rules.registry import Rule, all_rules, judge
+from tfod.check.rules.registry import Rule, all_rules, judge, rules_for
 from tfod.check.statistics import bound
 from tfod.check.tensorflow_images import obstacle_to_decoding
 from tfod.detection.image import ImageHeader
@@ -46,6 +48,7 @@ _Said: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
 # Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
+_DIGITS = str.maketrans("123456789", "0" * 9)
 _PLAIN_NAMES = re.compile(r"(?:\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)+\0)*")
 
 
@@ -109,7 +112,7 @@ class Examiner:
         for row in np.flatnonzero(records.lengths == 0).tolist():
             self._judge(batch, row, EmptyRecord())
         self.result.keys |= batch.keys
-        self._keep(batch, judge(batch.features))
+        self._keep(batch, batch.features)
         self._look_at_images(batch)
         self._look_at_names(batch)
         self._look_at_boxes(batch)
@@ -136,10 +139,16 @@ class Examiner:
     def _judge(self, batch: Batch, row: int, subject: object) -> None:
         self._collector.add_all(self._in_own_words(judge(subject)), self._place_of(batch, row))
 
-    def _keep(self, batch: Batch, said: Iterable[tuple[Rule, Problem]]) -> None:
-        """Keep what rules say of a batch, each of its row."""
-        for rule, problem in self._in_own_words(said):
-            self._collector.add(rule, problem, self._place_of(batch, problem.row or 0))
+    def _keep(self, batch: Batch, subject: object) -> None:
+        """Keep what rules say of the rows of a batch."""
+        for rule in rules_for(type(subject)):
+            found = rule.judge(subject)
+            if isinstance(found, BoxProblems):
+                room = self._collector.findings.room(rule.code)
+                self._collector.count_of(rule, self.result.shard, max(len(found) - room, 0))
+                found = itertools.islice(found, room)
+            for one, problem in self._in_own_words((rule, problem) for problem in found):
+                self._collector.add(one, problem, self._place_of(batch, problem.row or 0))
 
     def _in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> Said:
         return self.instructions.expectation.in_own_words(said)
@@ -164,16 +173,18 @@ class Examiner:
 
     def _look_at_images(self, batch: Batch) -> None:
         found, rows = batch.detections, batch.image_rows
-        columns = (found.headers, found.formats, found.heights, found.widths)
-        said = list(zip(*columns, strict=True))
         spans = found.encoded[rows]
         there = spans[:, 1] > spans[:, 0]
-        missing = rows[~there].tolist()
-        kinds = {said[row] for row in missing}
-        bad = {one for one in kinds if self._said_once(_missing(one))}
-        for row in missing if bad else ():
-            if said[row] in bad:
-                self._report(batch, row, self._said_once(_missing(said[row])))
+        missing = rows[~there]
+        columns = (found.headers, found.formats, found.heights, found.widths)
+        facts = zip(*columns, strict=True)
+        if len(missing) == len(batch) and not any(
+            self._said_once(_missing(one)) for one in set(facts)
+        ):
+            return  # the usual shard of annotations alone
+        said = list(zip(*columns, strict=True))
+        for row in missing.tolist():
+            self._report(batch, row, self._said_once(_missing(said[row])))
         for row, (start, end) in zip(rows[there].tolist(), spans[there].tolist(), strict=True):
             self._look_at_image(batch, row, start, end, said[row])
 
@@ -216,11 +227,12 @@ class Examiner:
         formats = [one.format if one is not None else None for one in batch.detections.headers]
         have_objects = (batch.box_counts > 0).tolist()
         # EXA003 or EXA005 has said it of a name that is not there, or of several.
-        if None not in filenames and None not in source_ids and _are_plain(filenames):
-            endings = [name.rpartition(".")[2] for name in filenames if name]
-            have_ids = map(bool, map(str.strip, map(str, source_ids)))
-            kinds = zip(endings, have_ids, formats, have_objects, strict=True)
-            if not any(map(self._said_of_kind, set(kinds))):
+        endings = None if None in filenames or None in source_ids else _plain_endings(filenames)
+        if endings is not None:
+            have_ids = {all(map(str.strip, filter(None, source_ids))) and "" not in source_ids}
+            kinds = itertools.product(endings, {True} | have_ids, set(formats), set(have_objects))
+            # Rarely some kind that no record is of: then each record is looked at.
+            if not any(map(self._said_of_kind, kinds)):
                 return
         unnamed = set(batch.unnamed(field_mapping.filename, filenames, self._says_no_name))
         without_id = set(batch.unnamed(field_mapping.source_id, source_ids, True))
@@ -268,7 +280,7 @@ class Examiner:
             for row in np.flatnonzero(batch.without_size).tolist():
                 self._judge(batch, row, UnknownSize(int(batch.box_counts_said[row])))
         if len(boxes.corners):
-            self._keep(batch, judge(boxes))
+            self._keep(batch, boxes)
             result.box_tally += (
                 BoxTally(len(boxes.corners)) if boxes.are_proper else BoxTally.of(boxes.corners)
             )
@@ -353,9 +365,17 @@ def _missing(said: _Said) -> ImageFacts:
     return ImageFacts(0, said[0], "", *said[1:])
 
 
-def _are_plain(names: Sequence[str | None]) -> bool:
-    joined = "\0".join(filter(None, names)) + "\0"
-    return joined.count("\0") == len(names) and _PLAIN_NAMES.fullmatch(joined) is not None
+def _plain_endings(names: Sequence[str | None]) -> set[str] | None:
+    """What is behind the last dots; None where a name is not a plain one."""
+    # Most names of a shard differ by their numbers alone.
+    shapes = "\0".join(filter(None, names)).translate(_DIGITS).split("\0")
+    if len(shapes) != len(names):
+        return None
+    different = set(shapes)
+    if _PLAIN_NAMES.fullmatch("\0".join([*different, ""])) is None:
+        return None
+    endings = {shape.rpartition(".")[2] for shape in different}
+    return None if any("0" in one for one in endings) else endings
 
 
 def _is_said_by_exa003(policy: Policy) -> bool:

@@ -257,7 +257,11 @@ def _sorted_keys(hashes: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray
     rows = np.flatnonzero(hashes)
     # Lengths and times lie in the high bits of some: spread, for ranges to be of equal size.
     keys = hashes[rows] * _SPREAD
-    order = np.argsort(keys, kind="stable")
+    # The keys' upper bits with the places: a sort of numbers is much faster than that of places.
+    places = np.uint64((1 << len(keys).bit_length()) - 1)
+    order = np.sort((keys & ~places) | np.arange(len(keys), dtype=np.uint64)) & places
+    if (keys[order][1:] < keys[order][:-1]).any():  # two keys that differ in the lower bits alone
+        order = np.argsort(keys, kind="stable")
     return keys[order].astype(_KEY), (rows[order] + first).astype(_ROW)
 
 

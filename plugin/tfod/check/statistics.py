@@ -61,9 +61,11 @@ class Statistics:
     def add_images(self, heights: np.ndarray, widths: np.ndarray) -> None:
         """Count images by their size in pixels; NaN is an unknown one."""
         known = np.isfinite(heights) & np.isfinite(widths)
-        sizes = zip(heights[known].astype(int).tolist(), widths[known].astype(int).tolist(),
-                    strict=True)  # fmt: skip
-        self.image_sizes.update(sizes)
+        # As complex numbers they are compared at once.
+        sizes, counts = np.unique(heights[known] + 1j * widths[known], return_counts=True)
+        pairs = zip(sizes.real.astype(int).tolist(), sizes.imag.astype(int).tolist(), strict=True)
+        for size, count in zip(pairs, counts.tolist(), strict=True):
+            self.image_sizes[size] += count
         self.image_sizes = bound(self.image_sizes, slack=2)
 
     def merge(self, other: Statistics) -> None:

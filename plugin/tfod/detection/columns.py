@@ -190,10 +190,11 @@ class Detections(Sequence[Detection]):
     def headers(self) -> list[ImageHeader | None]:
         """What the header of each encoded image says; None where there is none."""
         buffer = self.examples.buffer
-        return [
-            read_image_header(buffer, start, end) if end > start else None
-            for start, end in self.encoded.tolist()
-        ]
+        found: list[ImageHeader | None] = [None] * len(self)
+        for row in np.flatnonzero(self.encoded[:, 1] > self.encoded[:, 0]).tolist():
+            start, end = self.encoded[row].tolist()
+            found[row] = read_image_header(buffer, start, end)
+        return found
 
     @cached_property
     def sizes(self) -> np.ndarray:

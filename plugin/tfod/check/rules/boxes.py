@@ -6,7 +6,7 @@ not finite, is judged by its own rule alone: everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -93,6 +93,8 @@ class Boxes:
     @cached_property
     def normalized(self) -> np.ndarray:
         """Boxes that the other rules are about, bool of shape (n,)."""
+        if self.are_proper:
+            return np.ones(len(self.corners), bool)
         found: np.ndarray = self.finite & ~self.pixels
         return found
 
@@ -124,23 +126,47 @@ class Boxes:
         ends = np.cumsum(self.counts)
         return list(zip((ends - self.counts).tolist(), ends.tolist(), strict=True))
 
-    def where(self, mask: np.ndarray) -> Iterator[tuple[int, int, int, list[float]]]:
-        """Index, record, number in the record, and corners of the boxes that a mask marks."""
-        found = np.flatnonzero(mask)
-        if not len(found):
-            return
-        starts = np.cumsum(self.counts) - self.counts
-        for box in found.tolist():
-            row = int(self.rows[box])
-            yield box, row, box - int(starts[row]), self.corners[box].tolist()
+    def where(self, mask: np.ndarray, what: Callable[[int, list[float]], str]) -> BoxProblems:
+        """Problems of the boxes that a mask marks.
+
+        Args:
+            mask: bool of shape (n,).
+            what: from a box and its corners to what is wrong with it.
+        """
+        return BoxProblems(self, np.flatnonzero(mask), what)
 
 
-def _problem(
-    row: int, number: int, corners: list[float], what: str, feature: str = _OBJECT
-) -> Problem:
+@dataclass(frozen=True, eq=False)
+class BoxProblems(Collection[Problem]):
+    """Problems of boxes: of very many, most are only counted, so only some are put into words.
+
+    Attributes:
+        boxes: all of the batch.
+        found: which of them have the problem.
+        what: see :meth:`Boxes.where`.
+    """
+
+    boxes: Boxes
+    found: np.ndarray
+    what: Callable[[int, list[float]], str]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __contains__(self, one: object) -> bool:
+        return any(problem == one for problem in self)
+
+    def __iter__(self) -> Iterator[Problem]:
+        starts = np.cumsum(self.boxes.counts) - self.boxes.counts if len(self) else ()
+        for box in self.found.tolist():
+            row, corners = int(self.boxes.rows[box]), self.boxes.corners[box].tolist()
+            yield _problem(row, box - int(starts[row]), corners, self.what(box, corners))
+
+
+def _problem(row: int, number: int, corners: list[float], what: str) -> Problem:
     rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
     return Problem(
-        f"box {number} {what}", feature=feature, value={"object": number, "box": rounded}, row=row
+        f"box {number} {what}", feature=_OBJECT, value={"object": number, "box": rounded}, row=row
     )
 
 
@@ -179,11 +205,13 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
     """A coordinate is NaN or infinite."""
     if boxes.are_proper:
         return
-    for _, row, number, corners in boxes.where(~boxes.finite):
+    starts = np.cumsum(boxes.counts) - boxes.counts
+    for box in np.flatnonzero(~boxes.finite).tolist():
+        row, corners = int(boxes.rows[box]), boxes.corners[box].tolist()
+        number = box - int(starts[row])
         side = next(at for at, value in enumerate(corners) if not np.isfinite(value))
-        what = f"has {SIDES[side]} {corners[side]}"
         yield Problem(
-            f"box {number} {what}",
+            f"box {number} has {SIDES[side]} {corners[side]}",
             feature=f"{_OBJECT}/{SIDES[side]}",
             value={"object": number, "box": [repr(one) for one in corners]},
             row=row,
@@ -199,14 +227,13 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
     fix="Clip boxes to the image, and divide by the size of the very image that is encoded.",
     source=_TO_ABSOLUTE,
 )
-def far_outside(boxes: Boxes) -> Iterator[Problem]:
+def far_outside(boxes: Boxes) -> Iterable[Problem]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
     if boxes.are_proper:
-        return
+        return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
-    for box, row, number, corners in boxes.where(mask):
-        yield _problem(row, number, corners, _how_far(corners, outside[box]))
+    return boxes.where(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 @rule(
@@ -217,14 +244,13 @@ def far_outside(boxes: Boxes) -> Iterator[Problem]:
     fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
 )
-def slightly_outside(boxes: Boxes) -> Iterator[Problem]:
+def slightly_outside(boxes: Boxes) -> Iterable[Problem]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
     if boxes.are_proper:
-        return
+        return ()
     outside = boxes.overhang
     mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
-    for box, row, number, corners in boxes.where(mask):
-        yield _problem(row, number, corners, _how_far(corners, outside[box]))
+    return boxes.where(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 def far_outside_message(number: int, corners: list[float]) -> str:
@@ -245,16 +271,15 @@ def _how_far(corners: list[float], outside: float) -> str:
     fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
     source="tensorflow/models#9892; tensorflow/models#1881",
 )
-def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
+def looks_like_pixels(boxes: Boxes) -> Iterable[Problem]:
     """A coordinate is larger than 2, in most boxes of the shard or outside the image.
 
     Said of each such box; those that hang over the edge of their image become BOX003 where most
     boxes of their shard have no such coordinate (:mod:`tfod.check.hanging_boxes`).
     """
     if boxes.are_proper:
-        return
-    for _, row, number, corners in boxes.where(boxes.pixels):
-        yield _problem(row, number, corners, f"looks like pixels: {_spelled(corners)}")
+        return ()
+    return boxes.where(boxes.pixels, lambda _, corners: f"looks like pixels: {_spelled(corners)}")
 
 
 @rule(
@@ -266,17 +291,20 @@ def looks_like_pixels(boxes: Boxes) -> Iterator[Problem]:
     fix="Write the smaller coordinate as xmin or ymin.",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
-def inverted(boxes: Boxes) -> Iterator[Problem]:
+def inverted(boxes: Boxes) -> Iterable[Problem]:
     """The right edge lies left of the left one, or the lower above the upper one."""
     if boxes.are_proper:
-        return
+        return ()
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized | (boxes.pixels & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
-    for _, row, number, corners in boxes.where(mask):
-        sides = [name for name, at in (("x", 0), ("y", 1)) if corners[at] > corners[at + 2]]
-        what = " and ".join(f"{side}min is larger than {side}max" for side in sides)
-        yield _problem(row, number, corners, f"is inverted, {what}: {_spelled(corners)}")
+    return boxes.where(mask, _how_inverted)
+
+
+def _how_inverted(_: int, corners: list[float]) -> str:
+    sides = [name for name, at in (("x", 0), ("y", 1)) if corners[at] > corners[at + 2]]
+    what = " and ".join(f"{side}min is larger than {side}max" for side in sides)
+    return f"is inverted, {what}: {_spelled(corners)}"
 
 
 @rule(
@@ -289,13 +317,12 @@ def inverted(boxes: Boxes) -> Iterator[Problem]:
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
 )
-def no_area(boxes: Boxes) -> Iterator[Problem]:
+def no_area(boxes: Boxes) -> Iterable[Problem]:
     """Width or height is exactly zero."""
     if boxes.are_proper:
-        return
+        return ()
     mask = boxes.normalized & (boxes.size == 0).any(axis=1) & (boxes.size >= 0).all(axis=1)
-    for _, row, number, corners in boxes.where(mask):
-        yield _problem(row, number, corners, f"has no area: {_spelled(corners)}")
+    return boxes.where(mask, lambda _, corners: f"has no area: {_spelled(corners)}")
 
 
 @rule(
@@ -306,14 +333,18 @@ def no_area(boxes: Boxes) -> Iterator[Problem]:
     fix="Look at the image, and delete the box or draw it anew.",
     source="tensorflow/models#1881",
 )
-def smaller_than_a_pixel(boxes: Boxes) -> Iterator[Problem]:
+def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:
     """Width or height is above zero but less than one pixel."""
     with np.errstate(invalid="ignore"):
-        mask = boxes.normalized & (boxes.size > 0).all(axis=1)
-        mask &= (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
-    for box, row, number, corners in boxes.where(mask):
+        mask = boxes.normalized & (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
+        if not boxes.are_proper:
+            mask &= (boxes.size > 0).all(axis=1)
+
+    def what(box: int, _: list[float]) -> str:
         width, height = boxes.size_in_pixels[box]
-        yield _problem(row, number, corners, f"is {width:.3g} x {height:.3g} pixels small")
+        return f"is {width:.3g} x {height:.3g} pixels small"
+
+    return boxes.where(mask, what)
 
 
 @rule(
@@ -343,10 +374,11 @@ def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
     if len(boxes.corners) < 2:
         return []
     # One number for each box and record, so that a single sort finds what is equal.
-    bits = np.ascontiguousarray(boxes.corners + 0.0).view(np.uint64)  # -0.0 is 0.0
+    # They were float32, of which two are one number; -0.0 is 0.0.
+    bits = (boxes.corners + 0.0).astype("<f4", order="C").view(np.uint64)
     factors = np.array(_FACTORS, np.uint64)
-    mixed = (bits ^ (bits >> np.uint64(29))) * factors[:4]
-    keys = mixed.sum(axis=1, dtype=np.uint64) + boxes.rows.astype(np.uint64) * factors[4]
+    mixed = (bits ^ (bits >> np.uint64(29))) * factors[:2]
+    keys = mixed[:, 0] + mixed[:, 1] + boxes.rows.astype(np.uint64) * factors[2]
     keys ^= keys >> np.uint64(31)
     ordered = np.sort(keys)
     equal = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -360,8 +392,6 @@ _FACTORS = (
     0x9E3779B97F4A7C15,
     0xC2B2AE3D27D4EB4F,
     0x165667B19E3779F9,
-    0xD6E8FEB86659FD93,
-    0xFF51AFD7ED558CCD,
 )
 
 
