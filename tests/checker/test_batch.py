@@ -1,15 +1,30 @@
-"""A batch as the rules look at it: which classes its boxes use."""
+"""A batch as the rules look at it: its classes, its sizes, and batches that were joined."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.check import check, examine
 from tfod.check.batch import Batch, Expectation
+from tfod.check.decoding import NOT_DECODED
+from tfod.check.encoded_images import EncodedImages
 from tfod.check.profiles.profile import READY
-from tfod.tfrecord.records import RecordBatch
+from tfod.detection.columns import Detections
+from tfod.example.columns import ExampleBatch
+from tfod.example.wire import Kind
+from tfod.tfrecord.records import RecordBatch, read_record_batches
 
-from tests.conftest import encode, objects
+from tests.conftest import CORPUS, encode, objects
+
+SHARDS = sorted(
+    path for path in CORPUS.glob("*/*") if "record" in path.name and path.stat().st_size
+)
 
 BOX = (0.1, 0.2, 0.3, 0.4)
 IDS = st.sampled_from([-(1 << 63), -1, 0, 1, 2, 300, (1 << 63) - 1])
@@ -19,6 +34,14 @@ RECORDS = st.lists(
     ),
     max_size=5,
 )
+
+
+def of(records: RecordBatch) -> Batch:
+    """A batch as the checker makes it."""
+    expectation = Expectation(READY["cvat"])
+    examples = ExampleBatch.of(records)
+    found = Detections(examples, expectation.field_mapping)
+    return Batch(examples, EncodedImages.of(found, NOT_DECODED, 0), expectation)
 
 
 @given(RECORDS)
@@ -34,6 +57,65 @@ def test_each_box_has_its_text_and_its_id(
     lengths = np.array([len(one) for one in payloads], np.int64)
     buffer = bytearray(b"".join(payloads))
     batch = RecordBatch("s", 0, 12, buffer, np.cumsum(lengths) - lengths, lengths)
-    codes, uses = Batch(batch, Expectation(READY["cvat"])).uses
+    codes, uses = of(batch).uses
     assert [uses[code] for code in codes.tolist()] == expected
     assert len(set(uses)) == len(uses) == len(set(codes.tolist()))
+
+
+def test_odd_sizes_are_unknown_ones() -> None:
+    odd = ((None, -5), (1 << 31, (1 << 31) - 1), (-(1 << 63), 0))
+    payloads = [
+        encode({"image/width": width, **({} if height is None else {"image/height": height})})
+        for height, width in odd
+    ]
+    lengths = np.array([len(one) for one in payloads])
+    starts = np.cumsum(lengths) - lengths
+    buffer = bytearray(b"".join(payloads))
+    records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
+    facts = of(records).rows.facts
+    assert facts["height"].tolist() == [-1, -1, -1]
+    assert facts["width"].tolist() == [-1, (1 << 31) - 1, 0]
+    assert facts["offset"].tolist() == (starts + (1 << 60)).tolist()
+
+
+@pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)
+def test_batches_that_are_joined_are_one(shard: Path) -> None:
+    for whole in read_record_batches(shard):
+        cuts = sorted({0, len(whole) // 3, len(whole) // 2, len(whole)})
+        parts = [
+            replace(
+                whole,
+                first=whole.first + start,
+                starts=whole.starts[start:end],
+                lengths=whole.lengths[start:end],
+            )
+            for start, end in itertools.pairwise(cuts)
+        ]
+        compacted = [ExampleBatch.of(part).compacted("image/encoded") for part in parts]
+        expected, found = ExampleBatch.of(whole), ExampleBatch.joined(compacted)
+        assert found.records.offsets.tolist() == expected.records.offsets.tolist()
+        assert found.refused == expected.refused and list(found.form) == list(expected.form)
+        assert found.columns.keys() == expected.columns.keys()
+        for key, column in expected.columns.items():
+            other = found.columns[key]
+            assert other.kind is column.kind and other.rows.tolist() == column.rows.tolist()
+            assert other.splits.tolist() == column.splits.tolist()
+            if key == "image/encoded":
+                assert other.values[:, 1].tolist() == column.values[:, 1].tolist()
+                assert set(other.byte_strings()) <= {b""}
+            elif column.kind is Kind.BYTES:
+                assert other.byte_strings() == column.byte_strings()
+            else:
+                assert other.values.tobytes() == column.values.tobytes()
+
+
+@pytest.mark.parametrize("shard", SHARDS, ids=lambda path: path.parent.name)
+def test_how_many_are_looked_at_together_changes_nothing(
+    shard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = []
+    for many in (1, 7, 1 << 20):
+        monkeypatch.setattr(examine, "_MANY_RECORDS", many)
+        report = check.check_sources([str(shard)], check.Options()).to_json()
+        reports.append({key: value for key, value in report.items() if key != "duration"})
+    assert reports[0] == reports[1] == reports[2]

@@ -20,8 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check import repeats, row_store
-from tfod.check.batch import Batch, Expectation
-from tfod.check.profiles.profile import READY
 from tfod.check.repeats import (
     Repeat,
     Repeats,
@@ -47,9 +45,6 @@ from tfod.check.row_blocks import (
 from tfod.check.row_store import RowStore, scratch_folder
 from tfod.errors import TfodError
 from tfod.kernel import hash_spans
-from tfod.tfrecord.records import RecordBatch
-
-from tests.conftest import encode
 
 _MANY = 5000  # rows of a block that says where its ranges begin
 
@@ -377,22 +372,6 @@ def test_facts_are_what_was_added(
         places = data.draw(st.sets(st.sampled_from(sorted(right)))) if right else set()
         absent = {RowPlace(work=9, shard=9, row=0), RowPlace(work=0, shard=0, row=99)}
         assert look_up(blocks, wanted_rows(places | absent)) == {one: right[one] for one in places}
-
-
-def test_odd_sizes_are_unknown_ones() -> None:
-    odd = ((None, -5), (1 << 31, (1 << 31) - 1), (-(1 << 63), 0))
-    payloads = [
-        encode({"image/width": width, **({} if height is None else {"image/height": height})})
-        for height, width in odd
-    ]
-    lengths = np.array([len(one) for one in payloads])
-    starts = np.cumsum(lengths) - lengths
-    buffer = bytearray(b"".join(payloads))
-    records = RecordBatch("s", 0, (1 << 60) + 12, buffer, starts, lengths)
-    facts = Batch(records, Expectation(READY["cvat"])).rows.facts
-    assert facts["height"].tolist() == [-1, -1, -1]
-    assert facts["width"].tolist() == [-1, (1 << 31) - 1, 0]
-    assert facts["offset"].tolist() == (starts + (1 << 60)).tolist()
 
 
 def test_a_block_is_closed_when_it_is_full() -> None:

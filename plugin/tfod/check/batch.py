@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tfod.check.encoded_images import EncodedImages
 from tfod.check.finding import Problem
 from tfod.check.profiles.profile import Profile
 from tfod.check.row_blocks import FACTS, Rows
@@ -22,7 +23,6 @@ from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
-from tfod.tfrecord.records import RecordBatch
 
 BOX_PREFIX = keys.XMIN.rpartition("/")[0]
 _PER_OBJECT = (*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.MASK)
@@ -102,19 +102,24 @@ class Batch:
     """A batch of records, as columns.
 
     Args:
-        records: the records.
+        examples: the records.
+        images: theirs; the records need no longer have the bytes.
         expectation: what the profile expects of them.
 
     Attributes:
         live: which records are looked at: they have bytes, and can be read; bool.
     """
 
-    def __init__(self, records: RecordBatch, expectation: Expectation) -> None:
-        self.records = records
-        self.examples = ExampleBatch.of(records)
+    def __init__(
+        self, examples: ExampleBatch, images: EncodedImages, expectation: Expectation
+    ) -> None:
+        self.records = examples.records
+        self.examples = examples
+        self.images = images
         self.expectation = expectation
-        self.detections = Detections(self.examples, expectation.field_mapping)
-        self.live = records.lengths > 0
+        mapping = expectation.field_mapping
+        self.detections = Detections(examples, mapping, headers=images.headers)
+        self.live = self.records.lengths > 0
         self.live[list(self.examples.refused)] = False
 
     def __len__(self) -> int:
@@ -232,8 +237,9 @@ class Batch:
     def rows(self) -> Rows:
         """What is to be remembered of the records, but for those that could not be read."""
         live = np.flatnonzero(self.live)
-        keyed = (keys.FILENAME, keys.SOURCE_ID, keys.ENCODED)
-        hashes = [self._hashes_of(self.detections.column(key, Kind.BYTES)) for key in keyed]
+        named = (keys.FILENAME, keys.SOURCE_ID)
+        hashes = [self._hashes_of(self.detections.column(key, Kind.BYTES)) for key in named]
+        hashes.append(self.images.hashes)
         facts = np.empty(len(live), FACTS)
         facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
         with np.errstate(invalid="ignore"):

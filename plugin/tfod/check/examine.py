@@ -6,7 +6,6 @@ kind of image with its declared size), which is judged once for all records that
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import re
@@ -19,9 +18,9 @@ from tfod.check.annotations import Annotations
 from tfod.check.batch import Batch
 from tfod.check.collector import Collector
 from tfod.check.comparison import compare
+from tfod.check.encoded_images import EncodedImage, EncodedImages
 from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
-from tfod.check.image_bytes import decode_failure, looks_like
 from tfod.check.profiles.profile import Policy
 from tfod.check.row_blocks import RowCollector
 from tfod.check.rules.boxes import BoxProblems
@@ -34,9 +33,11 @@ from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, all_rules, judge, rules_for
 from tfod.check.statistics import bound
 from tfod.check.tensorflow_images import obstacle_to_decoding
+from tfod.detection.columns import Detections
 from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
 from tfod.detection.pixel_boxes import BoxTally
+from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.records import RecordBatch
 
@@ -47,6 +48,9 @@ _Said: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None
 """What an image's header says, and what its record says: format, height and width."""
 Said: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
+_MANY_RECORDS = 1 << 10
+_MANY_BYTES = 1 << 22
+"""What is done once a batch is worth its time for so many records; of so many bytes none waits."""
 # Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
 _DIGITS = str.maketrans("123456789", "0" * 9)
 _PLAIN_NAMES = re.compile(r"(?:\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)+\0)*")
@@ -82,6 +86,8 @@ class Examiner:
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
         self._says_no_name = _is_said_by_exa003(instructions.policy)
+        self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
+        self._pending_bytes = 0
         self._known: dict[object, Said] = {}
         self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
@@ -104,12 +110,36 @@ class Examiner:
         self._collector.judge(subject, place)
 
     def look_at(self, records: RecordBatch) -> None:
-        """Judge a batch of records."""
-        batch = Batch(records, self.instructions.expectation)
+        """Judge a batch of records, or keep it until there are so many that it is worth while."""
         self.result.records += len(records)
         if self._parser is not None:
             self._ask_tensorflow(records)
-        for row in np.flatnonzero(records.lengths == 0).tolist():
+        examples = ExampleBatch.of(records)
+        field_mapping = self.instructions.expectation.field_mapping
+        found = Detections(examples, field_mapping)
+        images = EncodedImages.of(found, self.instructions.decoding, self._place)
+        if self._pending and self._pending[-1][0].records.end != records.first:
+            self._look_at_pending()
+        if self._pending or len(records) < _MANY_RECORDS:
+            compacted = examples.compacted(field_mapping.encoded)
+            self._pending.append((compacted, images))
+            self._pending_bytes += compacted.nbytes
+            first = self._pending[0][0].records.first
+            if records.end - first >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES:
+                self._look_at_pending()
+        else:
+            self._look_at_batch(Batch(examples, images, self.instructions.expectation))
+
+    def _look_at_pending(self) -> None:
+        if self._pending:
+            examples, images = zip(*self._pending, strict=True)
+            self._pending.clear()
+            self._pending_bytes = 0
+            joined = ExampleBatch.joined(examples), EncodedImages.joined(images)
+            self._look_at_batch(Batch(*joined, self.instructions.expectation))
+
+    def _look_at_batch(self, batch: Batch) -> None:
+        for row in np.flatnonzero(batch.records.lengths == 0).tolist():
             self._judge(batch, row, EmptyRecord())
         self.result.keys |= batch.keys
         self._keep(batch, batch.features)
@@ -123,6 +153,7 @@ class Examiner:
 
     def finish(self) -> Examined:
         """Return what is known."""
+        self._look_at_pending()
         self._rows.flush()
         if self._parser is not None:
             self._report_refusals(self._parser.add(None, Place()))
@@ -172,10 +203,9 @@ class Examiner:
     # Images
 
     def _look_at_images(self, batch: Batch) -> None:
-        found, rows = batch.detections, batch.image_rows
-        spans = found.encoded[rows]
-        there = spans[:, 1] > spans[:, 0]
-        missing = rows[~there]
+        found, images = batch.detections, batch.images.by_row
+        rows = batch.image_rows.tolist()
+        missing = [row for row in rows if row not in images] if images else rows
         columns = (found.headers, found.formats, found.heights, found.widths)
         facts = zip(*columns, strict=True)
         if len(missing) == len(batch) and not any(
@@ -183,37 +213,28 @@ class Examiner:
         ):
             return  # the usual shard of annotations alone
         said = list(zip(*columns, strict=True))
-        for row in missing.tolist():
+        for row in missing:
             self._report(batch, row, self._said_once(_missing(said[row])))
-        for row, (start, end) in zip(rows[there].tolist(), spans[there].tolist(), strict=True):
-            self._look_at_image(batch, row, start, end, said[row])
+        for row in rows:
+            if row in images:
+                self._look_at_image(batch, row, images[row], said[row])
 
-    def _look_at_image(self, batch: Batch, row: int, start: int, end: int, said: _Said) -> None:
+    def _look_at_image(self, batch: Batch, row: int, image: EncodedImage, said: _Said) -> None:
         self.result.images += 1
-        buffer, header = batch.records.buffer, said[0]
+        self.result.decoded += image.decoded
+        header = image.header
         if header is None:
-            looks = looks_like(buffer, start, end)
-            facts = ImageFacts(end - start, None, looks, *said[1:])
+            facts = ImageFacts(image.length, None, image.looks, *said[1:])
         else:
             turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
             facts = ImageFacts(-1, header, "", *said[1:], boxes_need_a_turn=turn)
         self._report(batch, row, self._said_once(facts))
-        data = memoryview(buffer)[start:end]
         checksum = batch.detections.sha256s[row]
-        if checksum:
-            actual = hashlib.sha256(data).hexdigest()
-            if actual != checksum:
-                self._judge(batch, row, Sha256Facts(checksum, actual))
-        decoding = self.instructions.decoding
-        if header is None or not decoding.has(self._place, batch.records.first + row):
-            return
-        if not decoding.is_cheap(header.height, header.width, len(data)):
-            return  # it costs much more than its bytes are worth
-        self.result.decoded += 1
-        failure = decode_failure(data)
+        if checksum and checksum != image.sha256:
+            self._judge(batch, row, Sha256Facts(checksum, image.sha256))
         # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
-        if failure is not None and header.complete and not obstacle_to_decoding(header):
-            self._judge(batch, row, failure)
+        if image.failure and header and header.complete and not obstacle_to_decoding(header):
+            self._judge(batch, row, image.failure)
 
     # Names
 

@@ -46,6 +46,7 @@ class Detections(Sequence[Detection]):
         examples: the records.
         mapping: which key holds what.
         repeating: keys that only repeat what others say, such as the number of channels.
+        headers: of the encoded images, where these are no longer in the records.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Detections(Sequence[Detection]):
         examples: ExampleBatch,
         mapping: FieldMapping = OD_API,
         repeating: Collection[str] = (),
+        headers: Sequence[ImageHeader | None] | None = None,
     ) -> None:
         self.examples = examples
         self.mapping = mapping
         self._names, self._hidden, self._moved = usual_keys(mapping)
         self._repeating = frozenset(repeating)
+        self._headers = headers
         self.odd_text_keys: set[str] = set()
         self._oddities: defaultdict[int, list[str]] = defaultdict(list)
 
@@ -187,14 +190,20 @@ class Detections(Sequence[Detection]):
         return found
 
     @cached_property
-    def headers(self) -> list[ImageHeader | None]:
+    def headers(self) -> Sequence[ImageHeader | None]:
         """What the header of each encoded image says; None where there is none."""
-        buffer = self.examples.buffer
+        if self._headers is not None:
+            return self._headers
         found: list[ImageHeader | None] = [None] * len(self)
         for row in np.flatnonzero(self.encoded[:, 1] > self.encoded[:, 0]).tolist():
-            start, end = self.encoded[row].tolist()
-            found[row] = read_image_header(buffer, start, end)
+            found[row] = self._header(row)
         return found
+
+    def _header(self, row: int) -> ImageHeader | None:
+        if self._headers is not None:
+            return self._headers[row]
+        start, end = self.encoded[row].tolist()
+        return read_image_header(self.examples.buffer, start, end) if end > start else None
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -205,8 +214,7 @@ class Detections(Sequence[Detection]):
         sizes = zip(self.heights, self.widths, strict=True)
         found = np.array([(h or 0, w or 0) for h, w in sizes], np.int64).reshape(-1, 2)
         for row in np.flatnonzero((found <= 0).any(axis=1)).tolist():
-            start, end = self.encoded[row].tolist()
-            header = read_image_header(self.examples.buffer, start, end) if end > start else None
+            header = self._header(row)
             found[row] = (header.height, header.width) if header else (0, 0)
         return found
 

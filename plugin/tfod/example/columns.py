@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from tfod.errors import RecordError
 from tfod.example.spelling import Spelling, spelling_of
 from tfod.example.wire import Kind
 from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
+from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.records import RecordBatch
 
 if TYPE_CHECKING:
@@ -120,6 +121,39 @@ class Column:
         ends = (self.values[:, 0] + self.values[:, 1]).tolist()
         starts = self.values[:, 0].tolist()
         return [bytes(buffer[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+    def compacted(self, hollow: bool) -> Column:
+        """The same with a buffer of its own, which holds the byte strings alone.
+
+        Args:
+            hollow: keep no bytes, only how many each string has.
+        """
+        if self.kind is not Kind.BYTES:
+            return replace(self, buffer=b"")
+        values = self.values.copy()
+        buffer = b"" if hollow else gather_spans(self.buffer, values)
+        values[:, 0] = 0 if hollow else np.cumsum(values[:, 1]) - values[:, 1]
+        return replace(self, values=values, buffer=buffer)
+
+    @staticmethod
+    def joined(parts: Sequence[tuple[int, Column]], length: int) -> Column:
+        """Compacted columns of one key and kind as one.
+
+        Args:
+            parts: in the order of the records, each with the row of its first record.
+            length: how many records there are in all.
+        """
+        columns = [column for _, column in parts]
+        rows = np.concatenate([row + column.rows for row, column in parts])
+        counts = np.concatenate([np.diff(column.splits) for column in columns])
+        splits = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        values = np.concatenate([column.values for column in columns])
+        buffers = [column.buffer for column in columns]
+        first = columns[0]
+        if first.kind is Kind.BYTES:
+            starts = np.cumsum([0, *map(len, buffers)])[:-1]
+            values[:, 0] += np.repeat(starts, [len(column.values) for column in columns])
+        return Column(first.key, first.kind, rows, splits, values, length, b"".join(buffers))
 
     def to_arrow(self) -> Any:
         """As an array of ``pyarrow``: lists of numbers or of binary views; values are not copied.
@@ -230,6 +264,53 @@ class ExampleBatch:
             if columns.setdefault(key, column) is not column:
                 others[key, kind] = column
         return cls(records, columns, others, refused, form)
+
+    def compacted(self, hollow: str | None) -> ExampleBatch:
+        """The same without the buffer: byte strings are copied, but for those of one key.
+
+        The records keep their numbers, offsets and lengths, the values of ``hollow`` their lengths.
+        """
+        records, lengths = self.records, self.records.lengths
+        starts = records.offsets + HEADER_BYTES
+        records = RecordBatch(records.shard, records.first, 0, bytearray(), starts, lengths)
+        columns = {key: one.compacted(key == hollow) for key, one in self.columns.items()}
+        others = {key: one.compacted(key[0] == hollow) for key, one in self.others.items()}
+        return ExampleBatch(records, columns, others, self.refused, self.form)
+
+    @classmethod
+    def joined(cls, parts: Sequence[ExampleBatch]) -> ExampleBatch:
+        """Compacted batches of one shard, whose records follow each other, as one."""
+        if len(parts) == 1:
+            return parts[0]
+        rows = np.cumsum([0, *map(len, parts)]).tolist()
+        found: dict[tuple[str, Kind | None], list[tuple[int, Column]]] = {}
+        for row, part in zip(rows[:-1], parts, strict=True):
+            for one in (*part.columns.values(), *part.others.values()):
+                found.setdefault((one.key, one.kind), []).append((row, one))
+        columns: dict[str, Column] = {}
+        others: dict[tuple[str, Kind | None], Column] = {}
+        for key, members in found.items():
+            column = Column.joined(members, rows[-1])
+            if columns.setdefault(key[0], column) is not column:
+                others[key] = column
+        first = parts[0].records
+        starts, lengths = (
+            np.concatenate([getattr(part.records, name) for part in parts])
+            for name in ("starts", "lengths")
+        )
+        records = RecordBatch(first.shard, first.first, 0, bytearray(), starts, lengths)
+        refused: dict[int, FormProblem] = {}
+        form: list[FormProblem] = []
+        for row, part in zip(rows[:-1], parts, strict=True):
+            refused |= {row + at: replace(one, row=row + at) for at, one in part.refused.items()}
+            form += [replace(one, row=row + one.row) for one in part.form]
+        return cls(records, columns, others, refused, form)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values, of a compacted batch."""
+        columns = (*self.columns.values(), *self.others.values())
+        return sum(one.values.nbytes + len(one.buffer) for one in columns)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -106,6 +106,11 @@ class RecordBatch:
         return len(self.starts)
 
     @property
+    def end(self) -> int:
+        """Number of the record behind them."""
+        return self.first + len(self)
+
+    @property
     def numbers(self) -> np.ndarray:
         """The number of each record in the shard, int64 of shape (n,)."""
         return np.arange(self.first, self.first + len(self), dtype=np.int64)

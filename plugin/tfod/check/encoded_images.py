@@ -1,0 +1,100 @@
+"""The encoded images of a batch: what can be said of them only while their bytes are in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tfod.check.decoding import Decoding
+from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.detection.columns import Detections
+from tfod.detection.image import ImageHeader
+from tfod.kernel import hash_spans
+
+
+class EncodedImage(NamedTuple):
+    """An image that a record has.
+
+    Attributes:
+        length: bytes.
+        header: what its header says; None where there is none that is known.
+        looks: what bytes without a header look like; may be empty.
+        sha256: its digest, where the record has one to be compared with.
+        decoded: whether it was decoded.
+        failure: why that failed.
+    """
+
+    length: int
+    header: ImageHeader | None
+    looks: str
+    sha256: str
+    decoded: bool
+    failure: DecodeFailure | None
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedImages:
+    """The images of a batch of records.
+
+    Attributes:
+        by_row: of the records that have one.
+        headers: of every record, None where there is none.
+        hashes: of every record, 0 where there is no image; uint64 of shape (records,).
+    """
+
+    by_row: Mapping[int, EncodedImage]
+    headers: Sequence[ImageHeader | None]
+    hashes: np.ndarray
+
+    @classmethod
+    def of(cls, found: Detections, decoding: Decoding, place: int) -> EncodedImages:
+        """Those of a batch that has its bytes.
+
+        Args:
+            found: the batch.
+            decoding: which images are decoded.
+            place: any number that tells the shard from others.
+
+        Raises:
+            TfodError: images are to be decoded, and Pillow is not installed.
+        """
+        spans = np.stack((found.encoded[:, 0], found.encoded[:, 1] - found.encoded[:, 0]), axis=1)
+        rows = np.flatnonzero(spans[:, 1] > 0)
+        hashes = np.zeros(len(found), np.uint64)
+        hashes[rows] = hash_spans(found.examples.buffer, spans[rows])
+        first = found.examples.records.first
+        by_row = {
+            row: _encoded_image(found, row, decoding if decoding.has(place, first + row) else None)
+            for row in rows.tolist()
+        }
+        return cls(by_row, found.headers, hashes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[EncodedImages]) -> EncodedImages:
+        """Those of batches that follow each other."""
+        by_row: dict[int, EncodedImage] = {}
+        headers: list[ImageHeader | None] = []
+        for part in parts:
+            by_row |= {len(headers) + row: one for row, one in part.by_row.items()}
+            headers += part.headers
+        return cls(by_row, headers, np.concatenate([part.hashes for part in parts]))
+
+
+def _encoded_image(found: Detections, row: int, decoding: Decoding | None) -> EncodedImage:
+    start, end = found.encoded[row].tolist()
+    buffer, header = found.examples.buffer, found.headers[row]
+    looks = looks_like(buffer, start, end) if header is None else ""
+    data = memoryview(buffer)[start:end]
+    sha256 = hashlib.sha256(data).hexdigest() if found.sha256s[row] else ""
+    # One of many pixels for its bytes costs much more to decode than they are worth.
+    decoded = (
+        decoding is not None
+        and header is not None
+        and decoding.is_cheap(header.height, header.width, end - start)
+    )
+    failure = decode_failure(data) if decoded else None
+    return EncodedImage(end - start, header, looks, sha256, decoded, failure)
