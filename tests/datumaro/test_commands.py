@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from datumaro.components.dataset import Dataset
 
-from tests.commands import TIMEOUT
+from tests.commands import run_program
 from tests.conftest import image, objects
 from tests.datumaro.conftest import content
 
@@ -32,18 +31,9 @@ def run(*command: str, folder: Path, code: int = 0) -> str:
     """Run a command of this environment; return what it printed."""
     environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
     environment["HOME"] = str(folder)
-    done = subprocess.run(
-        [str(BIN / command[0]), *command[1:]],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout
-    return done.stdout
+    found, printed = run_program(command, folder, environment)
+    assert found == code, printed
+    return printed
 
 
 def load(path: Path) -> Dataset:

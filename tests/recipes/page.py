@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.commands import TIMEOUT, run_program
+
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROMPT, _CONTINUED = "$ ", "\\"
-_SECONDS = 300
+_PROGRAMS = ("tfod ", "datum ")
+_OF_A_SHELL = re.compile(r"[|&;<>$`*?~#{}\[\]()]|\n.")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,10 @@ def _commands(block: str, line: int) -> Iterator[Step]:
 
 def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
     """Type a step; return what is wrong with what came, or None."""
+    command = step.command.replace("\\\n", " ")
+    if not step.script and command.startswith(_PROGRAMS) and not _OF_A_SHELL.search(command):
+        code, printed = run_program(shlex.split(command), folder, environment)
+        return _difference(step, code, printed)
     program = [sys.executable, "-c"] if step.script else ["bash", "-e", "-o", "pipefail", "-c"]
     done = subprocess.run(
         [*program, step.command],
@@ -76,16 +84,20 @@ def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=_SECONDS,
+        timeout=TIMEOUT,
         text=True,
         encoding="utf-8",
         errors="replace",
         check=False,
     )
-    if done.returncode:
-        return f"exit status {done.returncode}:\n{done.stdout}"
-    if step.output and not _is_as_said(step.output, done.stdout):
-        return f"prints:\n{done.stdout}\nwhere the page has:\n{step.output}"
+    return _difference(step, done.returncode, done.stdout)
+
+
+def _difference(step: Step, code: int, printed: str) -> str | None:
+    if code:
+        return f"exit status {code}:\n{printed}"
+    if step.output and not _is_as_said(step.output, printed):
+        return f"prints:\n{printed}\nwhere the page has:\n{step.output}"
     return None
 
 
