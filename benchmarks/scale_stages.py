@@ -12,18 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 from measure import forget_peak_memory, peak_memory
-from tfod.check import check, local_check
-from tfod.check.compare_records import examination_of
-from tfod.check.conclusion import conclude
-from tfod.check.datasets import Dataset
-from tfod.check.decoding import choose_decoding
-from tfod.check.hashing import sha256_of
-from tfod.check.receivers import ANY
+from tfod.check import check
 from tfod.check.reporters import render_json
-from tfod.check.row_store import scratch_folder
+from tfod.check.result import Result
+from tfod.check.row_blocks import FileSpan
+from tfod.check.shard import sha256_of
 from tfod.check.sources import take_inventory
 from tfod.tfrecord.records import read_record_batches
 
@@ -39,18 +35,45 @@ STAGES = {
 }
 
 
-def main() -> None:
-    costs: dict[str, tuple[float, int]] = {}
+costs: dict[str, tuple[float, int]] = {}
+"""By stage: seconds, and bytes."""
+_begun: list[tuple[str, float]] = []
 
-    @contextmanager
-    def stage(name: str) -> Iterator[None]:
+
+def _count(name: str, seconds: float) -> None:
+    before, memory = costs.get(name, (0.0, 0))
+    costs[name] = before + seconds, max(memory, peak_memory())
+    forget_peak_memory()
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count what happens to a stage, and not to the one around it."""
+    now = time.process_time()
+    if _begun:
+        _count(_begun[-1][0], now - _begun[-1][1])
+    else:
         forget_peak_memory()
-        begin = time.process_time()
-        yield
-        costs[name] = (time.process_time() - begin, peak_memory())
+    _begun.append((name, now))
+    yield
+    now = time.process_time()
+    _count(name, now - _begun.pop()[1])
+    if _begun:
+        _begun[-1] = (_begun[-1][0], now)
 
-    # What the examination hands on to the comparison is kept, to measure them apart.
-    local_check.examination_of = lambda *found: found
+
+def staged(name: str, function: str) -> None:
+    """Let a function of the check be a stage."""
+    original = getattr(check, function)
+
+    def wrapper(*arguments: Any, **options: Any) -> Any:
+        with stage(name):
+            return original(*arguments, **options)
+
+    setattr(check, function, wrapper)
+
+
+def main() -> None:
     with stage("list"):
         listing = take_inventory(sys.argv[1:])
         inventory = listing.__enter__()
@@ -61,29 +84,29 @@ def main() -> None:
     with stage("hash"):
         for location in inventory.locations:
             sha256_of(location)
-    with stage("sample"):
-        began, options = time.monotonic(), check.Options(hash_sources=False)
-        decoding = choose_decoding(
-            options.decode,
-            inventory,
-            max_record_bytes=options.max_record_bytes,
-            limits=options.archive_limits,
-        )
-        run = check._Run(options, ANY, Dataset("", inventory), decoding)
-    with scratch_folder() as folder:
-        with stage("examine"):
-            found = run.examine(lambda *_: None, folder)
-        with stage("compare"):
-            examination = examination_of(*found)
-        row_bytes = sum(sum(block.lengths) for block in examination.blocks)
-        spilled = sum(path.stat().st_size for path in Path(folder).iterdir())
+    for name, function in (
+        ("sample", "choose_decoding"),
+        ("sample", "profile_of"),
+        ("examine", "examine_here"),
+        ("compare", "find_all_duplicates"),
+    ):
+        staged(name, function)
+    sizes = {"row_bytes": 0, "spilled": 0}
+    check_together = check.check_together
+
+    def weigh(result: Result, *arguments: Any, **options: Any) -> None:
+        for block in result.blocks:
+            sizes["row_bytes"] += sum(block.lengths)
+            sizes["spilled"] += block.data.length if isinstance(block.data, FileSpan) else 0
+        check_together(result, *arguments, **options)
+
+    check.check_together = weigh
     with stage("conclude"):
-        judged = [run.judge(examination)]
-        report = conclude(judged, receiver=ANY.name, fail_on=options.fail_on, began=began)
+        report = check.check(inventory, check.Options(hash_sources=False))
     with stage("render"):
         render_json(report)
     assert report.valid
-    print(json.dumps({"costs": costs, "row_bytes": row_bytes, "spilled": spilled}))
+    print(json.dumps({"costs": costs, **sizes}))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tfod.check.check import Options, check_sources
 from tfod.check.examined import Instructions
-from tfod.check.plan import in_parts
+from tfod.check.plan import Input, ShardInput, in_parts, number_of, place_of
 from tfod.check.profiles.profile import READY, Policy
+from tfod.check.result import Result
 from tfod.check.row_store import RowStore
+from tfod.check.shard import examine
 from tfod.check.sources import take_inventory
-from tfod.check.tally import Tally
-from tfod.check.work import ShardWork, Work, do_work, number_of, place_of
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.headers import split_shard
 from tfod.tfrecord.writer import write_records
@@ -23,17 +23,17 @@ from tests.checker.test_check import training
 from tests.conftest import frame, objects
 
 
-def parts_of(path: Path, part_bytes: int, *, with_sha256: bool = False) -> list[Work]:
+def parts_of(path: Path, part_bytes: int, *, with_sha256: bool = False) -> list[Input]:
     with take_inventory([str(path)]) as inventory:
-        work = ShardWork(number_of(3), inventory.shards[0], None, with_sha256=with_sha256)
+        work = ShardInput(number_of(3), inventory.shards[0], None, with_sha256=with_sha256)
         return list(in_parts(work, part_bytes))
 
 
-def spans(works: list[Work]) -> list[tuple[int, int]]:
+def spans(works: list[Input]) -> list[tuple[int, int]]:
     return [
         (one.part.start, one.part.stop)
         for one in works
-        if isinstance(one, ShardWork) and one.part is not None
+        if isinstance(one, ShardInput) and one.part is not None
     ]
 
 
@@ -108,13 +108,13 @@ def test_a_shard_that_goes_while_its_parts_are_read(
         tmp_path, "train", [training(f"{n}.jpg") for n in range(40)], num_shards=2
     )
 
-    def and_gone(work: Work, part_bytes: int) -> list[Work]:
+    def and_gone(work: Input, part_bytes: int) -> list[Input]:
         found = list(in_parts(work, part_bytes))
         if place_of(work.number) == 0:
             Path(paths[0]).unlink()
         return found
 
-    monkeypatch.setattr("tfod.check.local_check.in_parts", and_gone)
+    monkeypatch.setattr("tfod.check.check.in_parts", and_gone)
     report = check_sources([str(tmp_path)], Options(jobs=2, part_bytes=1))
     assert report.counts.by_code["TFR013"] == 1
     assert report.counts.records == 20
@@ -136,17 +136,17 @@ def test_too_many_classes_are_the_same_ones_however_they_are_shared(
         instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
         figures = []
         for part_bytes in (1 << 30, 5000, 1):
-            tally = Tally(10)
+            total = Result(10)
             works = [
                 part
                 for number, shard in enumerate(inventory.shards)
-                for part in in_parts(ShardWork(number_of(number), shard, None), part_bytes)
+                for part in in_parts(ShardInput(number_of(number), shard, None), part_bytes)
             ]
             random.Random(part_bytes).shuffle(works)
             for work in works:
-                tally.add(do_work(work, instructions, lambda *_: None, RowStore(None)))
-            tally.figures.close()
-            figures.append(tally.figures.uses[None])
+                total += examine(work, instructions, lambda *_: None, RowStore(None))
+            total.close()
+            figures.append(total.uses[None])
     assert len(paths) == 8
     assert figures[0] == figures[1] == figures[2]
     assert len(figures[0]) == 50
@@ -158,6 +158,6 @@ def test_what_cannot_be_read_says_nothing_of_the_index(tmp_path: Path) -> None:
     works = parts_of(Path(path), 1)
     Path(path).unlink()
     instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
-    result = do_work(works[4], instructions, lambda *_: None, RowStore(None))
+    result = examine(works[4], instructions, lambda *_: None, RowStore(None))
     assert result.instead is None
-    assert result.findings.once.keys() == {("TFR013", path, None)}
+    assert result.all_findings().once.keys() == {("TFR013", path, None)}

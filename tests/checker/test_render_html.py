@@ -18,9 +18,10 @@ from PIL import Image
 from tfod.check.finding import Place
 from tfod.check.report import Report
 from tfod.check.reporters import render_html
+from tfod.check.reporters.thumbnails import Thumbnail, thumbnail
 from tfod.check.reporters.wording import page_advice
 from tfod.check.rules import registry
-from tfod.check.samples import Sample, Thumbnail, thumbnail
+from tfod.check.samples import Sample
 
 from tests.checker.reports import (
     HOSTILE,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check
-from tfod.check.sample_choice import choose_samples
-from tfod.check.samples import Sample
+from tfod.check.samples import Sample, choose_samples
 from tfod.check.sources import take_inventory
 
 from tests.conftest import encode

@@ -24,8 +24,7 @@ from tfod.check.reporters import (
     render_junit,
     render_text,
 )
-from tfod.check.sample_choice import choose_samples
-from tfod.check.samples import Sample
+from tfod.check.samples import Sample, choose_samples
 from tfod.check.sources import Inventory, Location, inventory_of
 from tfod.check.task import Task, load_task
 from tfod.errors import TfodError

@@ -29,8 +29,8 @@ if importlib.util.find_spec("apache_beam") is None:
 from tfod.beam.run import PipelineRunner, run_pipeline
 
 if TYPE_CHECKING:
-    from tfod.check.compare_records import Examination
     from tfod.check.plan import Plan
+    from tfod.check.result import Result
     from tfod.shards.create.output import MadeSet, PlannedSet
     from tfod.shards.create.tally import Tally
     from tfod.shards.reshard import CopiedSubset, Subset
@@ -41,8 +41,8 @@ __all__ = ["Runner", "run_pipeline"]
 class Runner(PipelineRunner):
     """Where a pipeline runs, and what the commands ask of it."""
 
-    def examine(self, plan: Plan) -> Examination:
-        """Do all the work of a check."""
+    def examine(self, plan: Plan) -> Result:
+        """Examine all inputs of a check."""
         from tfod.beam.check import examine_on_beam
 
         return examine_on_beam(plan, self)

@@ -1,6 +1,6 @@
 """The work of a check, done by Apache Beam.
 
-The same pieces of work as on one machine, split by workers; their small results are combined, and
+The same inputs as on one machine, split by workers; their small results are combined, and
 what only shows when all records are known is grouped by hash: each worker compares the rows of a
 range of hashes. Beam is not imported until a pipeline is made.
 """
@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
-from tfod.check.compare_records import Examination
+from tfod.check.duplicates import Wanted, duplicates_in, look_up, wanted_rows
 from tfod.check.examined import Instructions
-from tfod.check.plan import Plan, in_parts
-from tfod.check.repeats import Repeats, Wanted, look_up, repeats_in, wanted_rows
-from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
+from tfod.check.plan import ArchiveInput, Input, Plan, ShardInput, in_parts, place_of
+from tfod.check.result import Result
+from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock
 from tfod.check.row_store import RowStore
+from tfod.check.shard import examine
 from tfod.check.sources import Location
-from tfod.check.tally import Tally, WorkResult
-from tfod.check.work import ArchiveWork, HashWork, ShardWork, Work, do_work, number_of, place_of
 from tfod.errors import TfodError
 from tfod.tfrecord.remote import set_patience
 
@@ -33,66 +32,33 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _BYTES_OF_A_BUCKET = 1 << 30  # of shards: some millions of rows at most
+_Numbered: TypeAlias = "tuple[int, Result | RowBlock | ShardInput]"
+"""Number of an input, and what has come of it: told apart by type, for DaskRunner knows no tags."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What the pipeline is made of.
-
-    Attributes:
-        works: what is to be done.
-        instructions: the same for all of it.
-        part_bytes: large shards are split into parts of about so many bytes.
-        buckets: ranges of hashes, each of which is compared by one worker.
-        keeps_rows: whether the rows of all records are a part of the result.
-    """
-
-    works: list[Work]
-    instructions: Instructions
-    part_bytes: int
-    buckets: int
-    keeps_rows: bool
-
-
-def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Examination:
-    """Do all the work.
+def examine_on_beam(plan: Plan, runner: PipelineRunner) -> Result:
+    """Examine all inputs.
 
     Raises:
         TfodError: the pipeline cannot run or has failed, or workers on other machines cannot reach
             what is to be checked.
     """
-    most = plan.instructions.max_findings
-    works = [_for_workers(work, runner) for work in plan.works]
-    job = _Job(
-        works + [HashWork(number_of(len(works) + number), _absolute(one))
-                 for number, one in enumerate(plan.to_hash)],
-        plan.instructions,
-        plan.part_bytes,
-        _buckets(plan.total_bytes),
-        plan.keeps_rows,
-    )  # fmt: skip
-    found = Examination(Tally(most), Repeats(most), {}, [])
-    for element in run_pipeline(partial(_build, job), runner):
-        if isinstance(element, Tally):
-            found.tally.merge(element)
-        elif isinstance(element, Repeats):
-            found.repeats.merge(element)
-        elif isinstance(element, RowBlock):
-            found.blocks.append(element)
-        else:
-            found.facts.update(element)
+    reachable = replace(plan, inputs=[_for_workers(one, runner) for one in plan.inputs])
+    found = Result(plan.instructions.max_findings)
+    for part in run_pipeline(partial(_build, reachable), runner):
+        found += part
     found.blocks.sort(key=lambda block: (block.work, block.shard, block.first))
     return found
 
 
-def _for_workers(work: Work, runner: PipelineRunner) -> Work:
+def _for_workers(one: Input, runner: PipelineRunner) -> Input:
     """The same by a path that does not depend on the working directory."""
-    if isinstance(work, ShardWork):
-        location = _reachable(work.shard.location, runner)
-        return replace(work, shard=replace(work.shard, location=location))
-    if isinstance(work, ArchiveWork):
-        return replace(work, archive=_reachable(work.archive, runner))
-    return work
+    if isinstance(one, ShardInput):
+        location = _reachable(one.shard.location, runner)
+        return replace(one, shard=replace(one.shard, location=location))
+    if isinstance(one, ArchiveInput):
+        return replace(one, archive=_reachable(one.archive, runner))
+    return replace(one, location=_absolute(one.location))
 
 
 def _reachable(location: Location, runner: PipelineRunner) -> Location:
@@ -118,45 +84,44 @@ def _buckets(total_bytes: int) -> int:
     return 1 << (wanted - 1).bit_length()
 
 
-def _build(job: _Job, pipeline: beam.Pipeline) -> beam.PCollection[Any]:
+def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
     import apache_beam as beam
 
-    most = job.instructions.max_findings
+    instructions, most = plan.instructions, plan.instructions.max_findings
+    buckets = _buckets(plan.total_bytes)
     pieces = (
         pipeline
-        | "work" >> beam.Create(job.works)
-        | "spread work" >> beam.Reshuffle()
-        | "split" >> beam.FlatMap(_split, job.part_bytes, job.instructions.patience)
+        | "inputs" >> beam.Create(plan.inputs)
+        | "spread inputs" >> beam.Reshuffle()
+        | "split" >> beam.FlatMap(_split, plan.part_bytes, instructions.patience)
         | "spread parts" >> beam.Reshuffle()
     )
-    results, blocks = _examined(pieces, job.instructions)
-    tally = (
-        results
-        | "count" >> beam.Map(_tally_of, most)
-        | "combine" >> beam.CombineGlobally(partial(_merged, Tally, most))
-    )
-    repeats = (
+    results, blocks = _examined(pieces, instructions)
+    total = results | "combine" >> beam.CombineGlobally(partial(_total, most))
+    duplicates = (
         blocks
-        | "key" >> beam.FlatMap(_keyed_rows, job.buckets)
+        | "key" >> beam.FlatMap(_keyed_rows, buckets)
         | "group" >> beam.GroupByKey()
-        | "compare" >> beam.Map(_repeats_in, job.buckets, most)
-        | "combine repeats" >> beam.CombineGlobally(partial(_merged, Repeats, most))
+        | "compare" >> beam.Map(_duplicates_in, buckets, most)
+        | "combine duplicates" >> beam.CombineGlobally(partial(_total, most))
     )
-    wanted = repeats | "name" >> beam.Map(_wanted)
-    facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted))
-    found = [tally, repeats, facts] + ([blocks] if job.keeps_rows else [])
+    wanted = duplicates | "name" >> beam.Map(_wanted)
+    facts = blocks | "look up" >> beam.FlatMap(_looked_up, beam.pvalue.AsSingleton(wanted), most)
+    found = [total, duplicates, facts]
+    if plan.keeps_rows:
+        found.append(blocks | "keep rows" >> beam.Map(_with_block, most))
     return found | "all" >> beam.Flatten()
 
 
-def _split(work: Work, part_bytes: int, patience: float) -> Iterator[Work]:
+def _split(one: Input, part_bytes: int, patience: float) -> Iterator[Input]:
     set_patience(patience)
-    return in_parts(work, part_bytes)
+    return in_parts(one, part_bytes)
 
 
 def _examined(
-    pieces: beam.PCollection[Work], instructions: Instructions
-) -> tuple[beam.PCollection[WorkResult], beam.PCollection[RowBlock]]:
-    """The results and the rows of all work.
+    pieces: beam.PCollection[Input], instructions: Instructions
+) -> tuple[beam.PCollection[Result], beam.PCollection[RowBlock]]:
+    """The results and the rows of all inputs.
 
     Where a part is not what the index of its shard says, that part and all behind it are examined
     anew as one.
@@ -166,7 +131,7 @@ def _examined(
     first = pieces | "examine" >> beam.FlatMap(_examine, instructions)
     unsound = (
         first
-        | "unsound" >> beam.Filter(_is_a, ShardWork)
+        | "unsound" >> beam.FlatMap(_of_type, ShardInput)
         | "by shard" >> beam.Map(_by_place)
         | "first unsound" >> beam.CombinePerKey(_earliest)
     )
@@ -176,62 +141,53 @@ def _examined(
     kept = first | "sound" >> beam.FlatMap(_sound, beam.pvalue.AsDict(unsound))
     found = (kept, again) | "examined" >> beam.Flatten()
     return (
-        found | "results" >> beam.Filter(_is_a, WorkResult),
-        found | "rows" >> beam.Filter(_is_a, RowBlock),
+        found | "results" >> beam.FlatMap(_of_type, Result),
+        found | "rows" >> beam.FlatMap(_of_type, RowBlock),
     )
 
 
-def _examine(work: Work, instructions: Instructions) -> Iterator[WorkResult | RowBlock | ShardWork]:
-    """The result without its rows, and each block of rows; or what is to be done instead.
-
-    They are told apart by their types, since not every runner knows tagged outputs (DaskRunner).
-    """
-    result = do_work(work, instructions, _untold, RowStore(None))
+def _examine(one: Input, instructions: Instructions) -> Iterator[_Numbered]:
+    """The result without its rows, and each block of rows; or what is to be examined instead."""
+    result = examine(one, instructions, _ignore, RowStore(None))
     if result.instead is not None:
-        yield result.instead
+        yield one.number, result.instead
         return
-    yield from result.blocks
-    yield replace(result, blocks=[])
+    for block in result.blocks:
+        yield one.number, block
+    yield one.number, replace(result, blocks=[])
 
 
-def _is_a(one: object, kind: type[Any]) -> bool:
-    return isinstance(one, kind)
-
-
-def _untold(_: int, __: int) -> None:
+def _ignore(_: int, __: int) -> None:
     pass
 
 
-def _by_place(work: ShardWork) -> tuple[int, ShardWork]:
-    return place_of(work.number), work
+def _of_type(numbered: _Numbered, kind: type[Any]) -> Iterator[Any]:
+    if isinstance(numbered[1], kind):
+        yield numbered[1]
 
 
-def _earliest(works: Iterable[ShardWork]) -> ShardWork:
-    return min(works, key=lambda work: work.number)
+def _by_place(one: ShardInput) -> tuple[int, ShardInput]:
+    return place_of(one.number), one
 
 
-def _sound(
-    one: WorkResult | RowBlock | ShardWork, cuts: Mapping[int, ShardWork]
-) -> Iterator[WorkResult | RowBlock]:
+def _earliest(inputs: Iterable[ShardInput]) -> ShardInput:
+    return min(inputs, key=lambda one: one.number)
+
+
+def _sound(numbered: _Numbered, cuts: Mapping[int, ShardInput]) -> Iterator[_Numbered]:
     """What stands in front of the place where an index is wrong."""
-    if not isinstance(one, ShardWork):
-        cut = cuts.get(place_of(one.work))
-        if cut is None or one.work < cut.number:
-            yield one
+    number, one = numbered
+    if not isinstance(one, ShardInput):
+        cut = cuts.get(place_of(number))
+        if cut is None or number < cut.number:
+            yield numbered
 
 
-def _tally_of(result: WorkResult, most: int) -> Tally:
-    tally = Tally(most)
-    tally.add(result)
-    return tally
-
-
-def _merged(kind: type[Any], most: int, parts: Iterable[Any]) -> Any:
-    """A new Tally, or new Repeats, of them all."""
-    found = kind(most)
+def _total(most: int, parts: Iterable[Result]) -> Result:
+    total = Result(most)
     for part in parts:
-        found.merge(part)
-    return found
+        total += part
+    return total
 
 
 def _keyed_rows(block: RowBlock, buckets: int) -> Iterator[tuple[int, bytes]]:
@@ -244,17 +200,21 @@ def _keyed_rows(block: RowBlock, buckets: int) -> Iterator[tuple[int, bytes]]:
                 yield key * buckets + bucket, rows.tobytes()
 
 
-def _repeats_in(group: tuple[int, Iterable[bytes]], buckets: int, most: int) -> Repeats:
+def _duplicates_in(group: tuple[int, Iterable[bytes]], buckets: int, most: int) -> Result:
     number, parts = group
     rows = np.concatenate([np.frombuffer(part, KEYED_ROWS) for part in parts])
-    return repeats_in(Key(number // buckets), rows, most)
+    return Result(most, duplicates=duplicates_in(Key(number // buckets), rows, most))
 
 
-def _wanted(repeats: Repeats) -> Wanted:
-    return wanted_rows(repeats.places())
+def _wanted(found: Result) -> Wanted:
+    return wanted_rows(found.duplicates.places())
 
 
-def _looked_up(block: RowBlock, wanted: Wanted) -> Iterator[dict[RowPlace, RowFacts]]:
-    found = look_up([block], wanted)
-    if found:
-        yield found
+def _looked_up(block: RowBlock, wanted: Wanted, most: int) -> Iterator[Result]:
+    facts = look_up([block], wanted)
+    if facts:
+        yield Result(most, facts=facts)
+
+
+def _with_block(block: RowBlock, most: int) -> Result:
+    return Result(most, blocks=[block])

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from tfod.check.archive import Archive, ArchiveDamageError
+from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.collector import Collector
+from tfod.check.profiles.profile import Policy
 from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
 from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.records import is_record_header
-from tfod.tfrecord.shards import ShardSet, group_shards, looks_like_shard
+from tfod.tfrecord.shards import ShardSet, group_shards, looks_like_shard, shard_file_names
 from tfod.tfrecord.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
+_LABEL_MAP_NAME = "label_map.pbtxt"
+_COPY_STEP = 1 << 20
 _HEAD_BYTES = 512  # a tar's first header
 _LABEL_MAP_EXTENSION = ".pbtxt"
 _NESTED_EXTENSIONS = {
@@ -180,6 +186,29 @@ def other_format(paths: Sequence[str]) -> str | None:
     return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
 
 
+@contextmanager
+def opened_shards(
+    path: str, name: str, limits: ArchiveLimits | None = None
+) -> Iterator[Iterator[tuple[str, Entry, BinaryIO]]]:
+    """The shards of a zip, each with its name and entry, open one after the other.
+
+    What is wrong with the zip is not reported: the examination does that.
+
+    Raises:
+        OSError: it cannot be opened or read.
+    """
+    silent = Collector(Policy(), 0)
+    with Archive(path, name, silent, limits) as archive:
+        contents = look_through(archive, silent, needs_label_map=False)
+
+        def shards() -> Iterator[tuple[str, Entry, BinaryIO]]:
+            for entry in contents.shards.values():
+                with archive.open(entry) as stream:
+                    yield archive.place(entry).shard, entry, stream
+
+        yield shards()
+
+
 def _match_label_maps(
     archive: Archive, shards: Mapping[str, Entry], collector: Collector, wanted: bool
 ) -> tuple[dict[str, Entry | None], int]:
@@ -268,6 +297,42 @@ def read_entry(archive: Archive, entry: Entry, most: int) -> bytes:
             parts.append(part)
             most -= len(part)
     return b"".join(parts)
+
+
+def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -> None:
+    """Write the shards of a zip below a folder, each with its label map in a folder of its own.
+
+    Names and folders are ours, so that whoever looks for shards there finds exactly these, with
+    the subsets and the label maps that the zip's own names give them. Nothing else is written.
+    What is refused by the rules for archives is left out, as are files of no bytes: let the checker
+    judge the zip first.
+
+    Raises:
+        ArchiveDamageError: an entry is damaged, or a limit is reached.
+        OSError: a file cannot be written.
+    """
+    name = os.path.basename(path)
+    collector = Collector(Policy(), 0)
+    with Archive(path, name, collector, limits) as archive:
+        contents = look_through(archive, collector)
+        number = 0
+        for group in contents.shard_sets:
+            (name,) = shard_file_names(group.subset, 1)
+            for shard in group.paths:
+                if not contents.shards[shard].size:
+                    continue  # of a numbered set; here it would be one alone, which is refused
+                beside = os.path.join(folder, f"{number:06d}")
+                os.makedirs(beside)
+                _copy_entry(archive, contents.shards[shard], os.path.join(beside, name))
+                label_map = contents.label_maps.get(shard)
+                if label_map is not None:
+                    _copy_entry(archive, label_map, os.path.join(beside, _LABEL_MAP_NAME))
+                number += 1
+
+
+def _copy_entry(archive: Archive, entry: Entry, path: str) -> None:
+    with archive.open(entry) as source, open(path, "xb") as file:
+        shutil.copyfileobj(source, file, _COPY_STEP)
 
 
 def _unpacked_head(head: bytes) -> bytes:

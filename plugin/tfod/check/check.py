@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tfod.check.annotations import Annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.collector import Collector, Findings
-from tfod.check.compare_records import Examination, class_names, judge_together
-from tfod.check.conclusion import JudgedDataset, conclude
-from tfod.check.datasets import Dataset, datasets_of
+from tfod.check.dataset_checks import check_together, class_names, find_all_duplicates
+from tfod.check.datasets import Dataset, datasets_of, numbered_sets
 from tfod.check.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.examined import Instructions
 from tfod.check.finding import Place, Severity
-from tfod.check.local_check import examine_here
-from tfod.check.plan import Plan, label_maps_of
+from tfod.check.label_maps import load_label_maps
+from tfod.check.plan import HashInput, Input, Plan, in_parts, inputs_of, place_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.receivers import ANY, Receiver, receiver_of
-from tfod.check.report import Report, SourceFile
-from tfod.check.row_store import scratch_folder
+from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
+from tfod.check.result import Result
+from tfod.check.row_store import RowStore, scratch_folder
 from tfod.check.sampling import profile_of
+from tfod.check.shard import Progress, examine, hashing
 from tfod.check.sources import Inventory, Location, take_inventory
 from tfod.check.task import Task
-from tfod.check.work import Progress, numbered_sets
 from tfod.tfrecord.remote import patience
 
 _NO_IMAGES = "the others are no images, or announce many more pixels than they have bytes"
 
 
 class Runner(Protocol):
-    """Does the work elsewhere than in this process: :class:`tfod.beam.Runner`."""
+    """Examines elsewhere than on this machine: :class:`tfod.beam.Runner`."""
 
-    def examine(self, plan: Plan) -> Examination:
-        """Do all the work."""
+    def examine(self, plan: Plan) -> Result:
+        """Examine all inputs, and find the duplicates among their records."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def check(
     Args:
         inventory: what is to be checked.
         options: how.
-        progress: told of bytes and records that were read; of packed data the unpacked bytes. What
-            it raises ends the check. A Beam runner does not tell.
+        progress: is given the bytes and records that were read; of packed data the unpacked bytes.
+            What it raises ends the check. A Beam runner does not call it.
         others: more findings, about no shard in the inventory.
 
     Raises:
@@ -124,12 +124,11 @@ def check(
         max_record_bytes=options.max_record_bytes,
         limits=options.archive_limits,
     )
-    judged: list[JudgedDataset] = []
+    checked: list[CheckedDataset] = []
     datasets = _datasets(inventory, options)
     for dataset in datasets:
-        run = _Run(_without_runner(options, dataset, datasets), receiver, dataset, decoding)
-        with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
-            judged.append(run.judge(run.examine(progress or _nothing, folder)))
+        chosen = _without_runner(options, dataset, datasets)
+        checked.append(_check_dataset(dataset, chosen, receiver, decoding, progress or _nothing))
         decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
     collector = Collector(
         Policy({}, receiver.severities(options.task), options.severities), options.max_findings
@@ -138,8 +137,8 @@ def check(
         collector.judge(source)
     if others is not None:
         collector.findings.merge(others)
-    return conclude(
-        judged,
+    return make_report(
+        checked,
         receiver=receiver.name,
         fail_on=options.fail_on,
         began=began,
@@ -163,99 +162,131 @@ def _without_runner(options: Options, dataset: Dataset, datasets: Sequence[Datas
     return replace(options, runner=None) if len(datasets) > 1 and is_small else options
 
 
-class _Run:
-    """The check of one dataset."""
-
-    def __init__(
-        self, options: Options, receiver: Receiver, dataset: Dataset, decoding: Decoding
-    ) -> None:
-        self._options = options
-        self._dataset = dataset
-        inventory = dataset.inventory
-        profile, self._chosen, self._unknown = profile_of(
-            options.profile,
-            inventory,
-            options.max_record_bytes,
-            implied=READY[receiver.profile] if receiver.profile else None,
-        )
-        if self._unknown is not None and receiver is not ANY:
-            records, place = self._unknown
-            self._unknown = replace(records, receiver=receiver.title), place
-        policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
-        self._collector = Collector(policy, options.max_findings)
-        self._label_maps = label_maps_of(inventory, options.label_map)
-        instructions = Instructions(
-            profile=profile,
-            policy=policy,
-            max_findings=options.max_findings,
-            max_record_bytes=options.max_record_bytes,
-            decoding=decoding.under(policy),
-            with_tensorflow=options.with_tensorflow,
-            annotations=options.annotations,
-            label_maps={
-                name: file.label_map for name, file in self._label_maps.items() if file.label_map
-            },
-            patience=patience(),
-        )
-        self._plan = Plan(
-            inventory,
-            instructions,
-            options.label_map,
-            options.part_bytes,
-            options.hash_sources,
-            options.archive_limits,
-            keeps_rows=options.task is not None,
-        )
-
-    def examine(self, progress: Progress, folder: str | None) -> Examination:
-        """Do all the work; rows for which memory is too small go into the folder."""
-        if self._options.runner is None:
-            return examine_here(self._plan, self._options.jobs, progress, folder)
-        return self._options.runner.examine(self._plan)
-
-    def judge(self, examination: Examination) -> JudgedDataset:
-        """Bring together what the work came to."""
-        tally, collector = examination.tally, self._collector
-        label_maps = {**self._label_maps, **dict(sorted(tally.label_maps.items()))}
+def _check_dataset(
+    dataset: Dataset,
+    options: Options,
+    receiver: Receiver,
+    decoding: Decoding,
+    progress: Progress,
+) -> CheckedDataset:
+    """Examine all files of a dataset, compare their records, and collect what is found."""
+    inventory = dataset.inventory
+    implied = READY[receiver.profile] if receiver.profile else None
+    profile, chosen, unknown = profile_of(
+        options.profile, inventory, options.max_record_bytes, implied
+    )
+    policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
+    collector = Collector(policy, options.max_findings)
+    beside = [one.label_map for one in inventory.shards if one.label_map]
+    label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
+    decoding = decoding.under(policy)
+    instructions = Instructions(
+        profile=profile,
+        policy=policy,
+        max_findings=options.max_findings,
+        max_record_bytes=options.max_record_bytes,
+        decoding=decoding,
+        with_tensorflow=options.with_tensorflow,
+        annotations=options.annotations,
+        label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
+        patience=patience(),
+    )
+    plan = Plan(
+        inputs_of(inventory, options.label_map, options.archive_limits, options.hash_sources),
+        instructions,
+        options.part_bytes,
+        sum(location.known_size() or 0 for location in inventory.locations),
+        keeps_rows=options.task is not None,
+    )
+    with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
+        if options.runner is None:
+            result = examine_here(plan, options.jobs, progress, folder)
+        else:
+            result = options.runner.examine(plan)
+        label_maps.update(sorted(result.label_maps.items()))
         for name, file in label_maps.items():
             collector.judge(file, Place(name))
-        collector.findings.merge(tally.findings())
-        self._judge_sets()
-        shards = tally.shards()
-        judge_together(
-            examination,
-            shards,
-            label_maps,
-            collector,
-            task=self._options.task,
-            annotations=self._options.annotations,
-            field_mapping=self._plan.instructions.profile.field_mapping,
-        )
-        locations = self._dataset.inventory.locations
-        return JudgedDataset(
-            name=self._dataset.name,
-            profile=self._chosen,
-            findings=collector.findings,
-            shards=shards,
-            statistics=tally.figures.statistics,
-            classes=class_names(tally.figures.uses, label_maps),
-            undecoded=self._plan.instructions.decoding.limit or _NO_IMAGES,
-            sources=[self._source_file(one, tally.digests) for one in locations],
-        )
-
-    def _source_file(self, location: Location, digests: Mapping[str, str]) -> SourceFile:
-        digest = digests.get(location.name)
-        is_read = digest is not None or not self._options.hash_sources
-        return SourceFile(location.name, location.known_size() if is_read else None, digest)
-
-    def _judge_sets(self) -> None:
-        """Judge what is known before any shard is opened, and what the sampling has found."""
-        for group in self._dataset.inventory.groups:
+        collector.findings.merge(result.all_findings())
+        for group in inventory.groups:
             paths = [shard.location.name for shard in group.shards]
             for one in numbered_sets(paths, group.missing):
-                self._collector.judge(one, Place(one.stem))
-        if self._unknown is not None:
-            self._collector.judge(*self._unknown)
+                collector.judge(one, Place(one.stem))
+        if unknown is not None:
+            records, place = unknown
+            title = receiver.title if receiver is not ANY else records.receiver
+            collector.judge(replace(records, receiver=title), place)
+        check_together(
+            result,
+            label_maps,
+            collector,
+            task=options.task,
+            annotations=options.annotations,
+            field_mapping=profile.field_mapping,
+        )
+    return CheckedDataset(
+        name=dataset.name,
+        profile=chosen,
+        findings=collector.findings,
+        shards=result.all_shards(),
+        statistics=result.statistics,
+        classes=class_names(result.uses, label_maps),
+        undecoded=decoding.limit or _NO_IMAGES,
+        sources=[
+            _source_file(one, result.digests.get(one.name), options.hash_sources)
+            for one in inventory.locations
+        ],
+    )
+
+
+def _source_file(location: Location, digest: str | None, is_hashed: bool) -> SourceFile:
+    is_read = digest is not None or not is_hashed
+    return SourceFile(location.name, location.known_size() if is_read else None, digest)
+
+
+def examine_here(plan: Plan, jobs: int, progress: Progress, folder: str | None) -> Result:
+    """Examine all inputs in this process, or in several on this machine.
+
+    Args:
+        plan: what is to be done.
+        jobs: how many processes; small data is left to one, since another takes half a second to
+            start.
+        progress: is given what was read.
+        folder: where rows go that memory is too small for; None to keep all in memory.
+
+    Raises:
+        TfodError: a process died, for want of memory mostly, or there is no room for the rows.
+    """
+    total = Result(plan.instructions.max_findings)
+    to_hash = [one for one in plan.inputs if isinstance(one, HashInput)]
+    inputs: Iterable[Input] = [one for one in plan.inputs if not isinstance(one, HashInput)]
+    with hashing(to_hash) as digests, closing(RowStore(folder)) as store:
+        if jobs <= 1 or plan.total_bytes < 2 * plan.part_bytes:
+            for one in inputs:
+                total += examine(one, plan.instructions, progress, store)
+        else:
+            from tfod.check.pool import examine_in_processes
+
+            inputs = (part for one in inputs for part in in_parts(one, plan.part_bytes))
+            results = examine_in_processes(inputs, plan.instructions, jobs, progress, folder)
+            for result in _settled(results, plan, progress, store):
+                total += result
+        find_all_duplicates(total)
+        total.digests.update(digests())
+    return total
+
+
+def _settled(
+    results: Iterable[tuple[Input, Result]], plan: Plan, progress: Progress, store: RowStore
+) -> Iterator[Result]:
+    """The results, in order; what an unsound index has cut in the wrong places is done anew."""
+    done = -1
+    for one, result in results:
+        if place_of(one.number) == done:
+            continue  # of a part behind that one
+        if result.instead is not None:
+            done = place_of(one.number)
+            result = examine(result.instead, plan.instructions, progress, store)
+        yield result
 
 
 def _nothing(_: int, __: int) -> None:

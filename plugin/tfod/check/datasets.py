@@ -5,13 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfod.check.amounts import plural
+from tfod.check.rules.dataset import NumberedSet
 from tfod.check.sources import Inventory, ShardGroup
 from tfod.tfrecord.remote import folder_of, is_url, name_of
-from tfod.tfrecord.shards import SPLITS, is_roboflow_export, missing_of_sets, subset_of_stem
+from tfod.tfrecord.shards import (
+    SPLITS,
+    is_roboflow_export,
+    missing_of_sets,
+    parse_shard_name,
+    subset_of_stem,
+)
+
+_MOST_NAMED = 100  # of missing shards; all are counted
 
 
 @dataclass(frozen=True)
@@ -100,3 +110,28 @@ def _name_of(groups: list[ShardGroup]) -> str:
         more = len(locations) - 1
         return f"{first.name} and {plural(more, 'more file')}" if more else first.name
     return folder if os.path.isabs(first.name) else os.path.relpath(folder)
+
+
+def numbered_sets(paths: Sequence[str], missing: Sequence[str]) -> Iterator[NumberedSet]:
+    """The numbered sets that the shards of a subset make up."""
+    totals: dict[str, dict[int, str]] = {}
+    there: Counter[str] = Counter()
+    for path in paths:
+        name = parse_shard_name(path)
+        if name is not None and name.total is not None:
+            folder = folder_of(path) if is_url(path) else os.path.dirname(path)
+            stem = os.path.join(folder, name.stem)
+            totals.setdefault(stem, {}).setdefault(name.total, name_of(path))
+            there[stem] += 1
+    missing_of: dict[str, list[str]] = {}
+    for one in missing:
+        missing_of.setdefault(_stem_of(one), []).append(one)
+    for stem, found in totals.items():
+        names = missing_of.get(os.path.basename(stem), [])[:_MOST_NAMED]
+        count = next(iter(found)) - there[stem] if len(found) == 1 else len(names)
+        yield NumberedSet(stem, tuple(names), found, count if names else 0)
+
+
+def _stem_of(path: str) -> str:
+    name = parse_shard_name(path)
+    return name.stem if name else ""

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod.check.archive_contents import look_through
-from tfod.check.collector import Collector
+from tfod.check.archive import ArchiveDamageError, ArchiveLimits
+from tfod.check.archive_contents import opened_shards
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources import Inventory, Location
@@ -167,15 +166,13 @@ class _Counter:
                 yield np.minimum(ends, stream.tell())
 
     def _ends_in_archive(self, location: Location) -> Iterator[np.ndarray]:
-        silent = Collector(Policy(), 0)
         done = 0
         with (
             suppress(OSError),
-            Archive(location.path, location.name, silent, self._limits) as archive,
+            opened_shards(location.path, location.name, self._limits) as shards,
         ):
-            contents = look_through(archive, silent, needs_label_map=False)
-            for entry in contents.shards.values():
-                with suppress(ArchiveDamageError), archive.open(entry) as stream:
+            for _, entry, stream in shards:
+                with suppress(ArchiveDamageError):
                     for ends in self._ends(stream, location.name):
                         read = np.minimum(ends, entry.size).astype(object)  # it may be > 2**63
                         read = done + read * entry.packed_size // max(entry.size, 1)

@@ -14,7 +14,7 @@ from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
 from tfod.check.decoding import NOT_DECODED, Decoding
 from tfod.check.profiles.profile import Policy, Profile
-from tfod.check.statistics import Statistics, bound
+from tfod.check.statistics import Statistics
 from tfod.detection.label_map import LabelMap
 from tfod.detection.pixel_boxes import BoxTally
 from tfod.tfrecord.remote import patience
@@ -49,44 +49,6 @@ class Instructions:
     def expectation(self) -> Expectation:
         """What the profile expects of records."""
         return Expectation(self.profile)
-
-
-@dataclass
-class Figures:
-    """Figures of the records, mergeable in any order.
-
-    Attributes:
-        statistics: what is in the data.
-        uses: how often each pair of class text and id is used, by the name of the label map.
-        seen: places of the annotations' images that a record has the name of.
-    """
-
-    statistics: Statistics = field(default_factory=Statistics)
-    uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
-
-    def merge(self, other: Figures) -> None:
-        """Add the figures of other records."""
-        self.statistics.merge(other.statistics)
-        for name, uses in other.uses.items():
-            self._add_uses(name, uses)
-        self.seen |= other.seen
-
-    def add(self, examined: Examined, label_map: str | None) -> None:
-        """Add what the records of a shard have shown; the label map is the shard's."""
-        self.statistics.merge(examined.statistics)
-        self._add_uses(label_map, examined.uses)
-        self.seen |= examined.seen
-
-    def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
-        mine = self.uses.setdefault(label_map, Counter())
-        mine.update(uses)
-        self.uses[label_map] = bound(mine, slack=2)
-
-    def close(self) -> None:
-        """Keep no more kinds than may be kept; call when all is added."""
-        self.uses = {name: bound(uses) for name, uses in self.uses.items()}
-        self.statistics.close()
 
 
 @dataclass

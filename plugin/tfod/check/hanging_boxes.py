@@ -15,9 +15,9 @@ import numpy as np
 
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding, Severity
+from tfod.check.result import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules
-from tfod.check.tally import ShardSummary
 from tfod.detection.pixel_boxes import touch_image
 
 _PIXELS, _OUTSIDE = "BOX005", "BOX003"

@@ -1,26 +1,71 @@
-"""What a check has to do: pieces of work that any engine may do, in any order."""
+"""What a check has to do: shards, parts of shards, zips and files to hash, for any engine."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tfod.check.archive import ArchiveLimits
 from tfod.check.examined import Instructions
-from tfod.check.rules.labels import LabelMapFile
-from tfod.check.sources import Inventory, Location
-from tfod.check.work import ArchiveWork, ShardWork, Work, label_map_file, number_of
-from tfod.detection.label_map import load_label_map, read_label_map
-from tfod.errors import LabelMapError, TfodError
+from tfod.check.sources import Inventory, Location, ShardSource
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.headers import ShardPart, split_shard
 from tfod.tfrecord.index import split_by_index
-from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.records import is_record_header
-from tfod.tfrecord.remote import is_url
+
+_PART_BITS = 24
+
+
+@dataclass(frozen=True)
+class ShardInput:
+    """A shard, or a part of it.
+
+    Attributes:
+        number: of this input (:func:`number_of`).
+        shard: the file.
+        label_map: name of its label map.
+        part: which part; None for the whole shard.
+        with_sha256: whether to hash what is read.
+    """
+
+    number: int
+    shard: ShardSource
+    label_map: str | None
+    part: ShardPart | None = None
+    with_sha256: bool = False
+
+
+@dataclass(frozen=True)
+class ArchiveInput:
+    """An archive with all that is in it; ``label_map`` is one that the user has named."""
+
+    number: int
+    archive: Location
+    limits: ArchiveLimits
+    label_map: str | None = None
+
+
+@dataclass(frozen=True)
+class HashInput:
+    """A file that is hashed by itself, since nothing else reads it from its start to its end."""
+
+    number: int
+    location: Location
+
+
+Input: TypeAlias = ShardInput | ArchiveInput | HashInput
+
+
+def number_of(place: int, part: int = 0) -> int:
+    """Number of an input: by the place of its source, then by its part."""
+    return place << _PART_BITS | part
+
+
+def place_of(number: int) -> int:
+    """The place of its source, from the number of an input."""
+    return number >> _PART_BITS
 
 
 @dataclass(frozen=True)
@@ -28,107 +73,58 @@ class Plan:
     """All that is to be done.
 
     Attributes:
-        inventory: what is to be checked.
-        instructions: the same for all work.
-        label_map: name of a label map for all shards.
+        inputs: in the order of the report; shards are whole.
+        instructions: the same for all of them.
         part_bytes: large shards are shared in parts of about so many bytes.
-        with_sha256: whether the sources are to be hashed.
-        archive_limits: where the reading of archives stops.
+        total_bytes: the size of all sources, as far as it is known.
         keeps_rows: whether the rows of all records are wanted at the end.
     """
 
-    inventory: Inventory
+    inputs: Sequence[Input]
     instructions: Instructions
-    label_map: str | None = None
-    part_bytes: int = 32 << 20
-    with_sha256: bool = True
-    archive_limits: ArchiveLimits = field(default_factory=ArchiveLimits)
+    part_bytes: int
+    total_bytes: int
     keeps_rows: bool = False
 
-    @cached_property
-    def works(self) -> list[Work]:
-        """Everything that is to be done, in the order of the report; shards are whole."""
-        shards = self.inventory.shards
-        found: list[Work] = [
-            ShardWork(
-                number_of(place),
-                shard,
-                self.label_map or shard.label_map,
-                with_sha256=self.with_sha256 and shard.location.remote,
-            )
-            for place, shard in enumerate(shards)
-        ]
-        found += [
-            ArchiveWork(number_of(place), archive, self.archive_limits, self.label_map)
-            for place, archive in enumerate(self.inventory.archives, len(shards))
-        ]
-        return found
 
-    @cached_property
-    def total_bytes(self) -> int:
-        """The size of all sources, as far as it is known."""
-        return sum(location.known_size() or 0 for location in self.inventory.locations)
-
-    @property
-    def to_hash(self) -> list[Location]:
-        """The files that are hashed apart; remote ones are while they are read."""
-        if not self.with_sha256:
-            return []
-        return [one for one in self.inventory.locations if not one.remote]
-
-
-def label_maps_of(inventory: Inventory, named: str | None) -> dict[str, LabelMapFile]:
-    """The label maps of the shards that lie open, by name.
+def inputs_of(
+    inventory: Inventory, label_map: str | None, limits: ArchiveLimits, with_sha256: bool
+) -> list[Input]:
+    """Everything that is to be read, in the order of the report.
 
     Args:
         inventory: what there is.
-        named: file or name of one for all shards, in place of those beside them.
-
-    Raises:
-        LabelMapError: the one for all shards is not there.
+        label_map: name of a label map for all shards.
+        limits: where the reading of archives stops.
+        with_sha256: whether to hash all files; remote ones are hashed while they are read.
     """
-    if named is not None:
-        names = [named]
-    else:
-        names = list(dict.fromkeys(one.label_map for one in inventory.shards if one.label_map))
-    return {name: _label_map(name, inventory.label_maps, is_named=bool(named)) for name in names}
+    found: list[Input] = []
+    for shard in inventory.shards:
+        name = label_map or shard.label_map
+        hashed = with_sha256 and shard.location.remote
+        found.append(ShardInput(number_of(len(found)), shard, name, with_sha256=hashed))
+    for archive in inventory.archives:
+        found.append(ArchiveInput(number_of(len(found)), archive, limits, label_map))
+    for location in inventory.locations if with_sha256 else ():
+        if not location.remote:
+            found.append(HashInput(number_of(len(found)), location))
+    return found
 
 
-def _label_map(name: str, given: Mapping[str, bytes], is_named: bool) -> LabelMapFile:
-    if name in given:
-        return label_map_file(given[name], name)
-    try:
-        label_map, liberties = (load_label_map if is_named else read_label_map)(name)
-    except LabelMapError as error:
-        if is_named and not _is_there(name):
-            raise
-        return LabelMapFile(name, None, str(error))
-    return LabelMapFile(name, label_map, "", liberties)
-
-
-def _is_there(name: str) -> bool:
-    if not is_url(name):
-        return os.path.exists(name)
-    try:
-        with open_shard(name):
-            return True
-    except (OSError, TfodError):
-        return False
-
-
-def in_parts(work: Work, part_bytes: int) -> Iterator[Work]:
-    """A piece of work, in parts when it is a large plain shard, for several workers.
+def in_parts(one: Input, part_bytes: int) -> Iterator[Input]:
+    """An input, in parts when it is a large plain shard, for several workers.
 
     It is cut where its index says that records end, if there is one; else the headers of a file
     are walked. A remote shard that is to be hashed is read whole, since the hash needs all of it.
     """
-    if isinstance(work, ShardWork) and not work.with_sha256:
-        parts = _parts_of(work.shard.location, part_bytes)
+    parts: Sequence[ShardPart] = ()
+    if isinstance(one, ShardInput) and not one.with_sha256:
+        parts = _parts_of(one.shard.location, part_bytes)
         if len(parts) > 1:
             for number, part in enumerate(parts):
-                yield replace(work, number=work.number + number, part=part)
+                yield replace(one, number=one.number + number, part=part)
             return
-    yield work
+    yield one
 
 
 def _parts_of(location: Location, part_bytes: int) -> Sequence[ShardPart]:
@@ -137,7 +133,7 @@ def _parts_of(location: Location, part_bytes: int) -> Sequence[ShardPart]:
     parts = split_by_index(location.path, part_bytes)
     if parts is not None or location.remote:
         return parts or ()
-    with suppress(OSError):  # whoever examines it says so
+    with suppress(OSError):  # it is reported by what examines it
         with location.open() as stream:
             is_plain = is_record_header(stream.read(HEADER_BYTES))
         return list(split_shard(location.path, part_bytes)) if is_plain else ()

@@ -1,4 +1,4 @@
-"""Does work in one process or in several; the results come in the order of the work."""
+"""Examines inputs in several processes; the results come in the order of the inputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
+from typing import TypeAlias
 
 from tfod.check.examined import Instructions
+from tfod.check.plan import Input
+from tfod.check.result import Result
 from tfod.check.row_store import RowStore
-from tfod.check.tally import WorkResult
-from tfod.check.work import Progress, Work, do_work
+from tfod.check.shard import Progress, examine
 from tfod.errors import TfodError
 from tfod.tfrecord.remote import set_interrupt
 
@@ -27,46 +29,43 @@ _AHEAD = 2
 _MOST_ON_WINDOWS = 61
 """Handles that it waits for at a time."""
 
+_Done: TypeAlias = "tuple[Result, int, int]"
+"""A result, and the bytes and records that were read for it."""
 _instructions: Instructions
 _stop: Event
 _store: RowStore
 
 
-def do_all(
-    work: Iterable[Work],
+def examine_in_processes(
+    inputs: Iterable[Input],
     instructions: Instructions,
     jobs: int,
     progress: Progress,
     folder: str | None,
-) -> Iterator[WorkResult]:
-    """Do all the work.
+) -> Iterator[tuple[Input, Result]]:
+    """Examine all inputs.
 
     Args:
-        work: what is to be done.
+        inputs: what is to be examined.
         instructions: the same for all of it.
-        jobs: how many processes; 1 is this one.
-        progress: told of what was read.
+        jobs: how many processes.
+        progress: is given what was read.
         folder: where rows go that memory is too small for; None to keep all in memory.
 
     Raises:
         TfodError: a process died, for want of memory mostly.
     """
-    if jobs <= 1:
-        with closing(RowStore(folder)) as store:
-            for one in work:
-                yield do_work(one, instructions, progress, store)
-        return
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, _MOST_ON_WINDOWS) if os.name == "nt" else jobs
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
-    waiting: deque[Future[tuple[WorkResult, int, int]]] = deque()
+    waiting: deque[tuple[Input, Future[_Done]]] = deque()
     done = False
     try:
-        for one in work:
+        for one in inputs:
             with _children_block_interrupts():
-                waiting.append(pool.submit(_do, one))
+                waiting.append((one, pool.submit(_do, one)))
             if len(waiting) > jobs * _AHEAD:
                 yield _next(waiting, progress)
         while waiting:
@@ -112,10 +111,11 @@ def _children_block_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _next(waiting: deque[Future[tuple[WorkResult, int, int]]], progress: Progress) -> WorkResult:
-    result, read, records = waiting.popleft().result()
+def _next(waiting: deque[tuple[Input, Future[_Done]]], progress: Progress) -> tuple[Input, Result]:
+    one, future = waiting.popleft()
+    result, read, records = future.result()
     progress(read, records)
-    return result
+    return one, result
 
 
 def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
@@ -125,7 +125,7 @@ def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
     set_interrupt(_heed_stop)  # what waits for a server makes no progress
 
 
-def _do(work: Work) -> tuple[WorkResult, int, int]:
+def _do(one: Input) -> _Done:
     read = records = 0
 
     def count(more: int, more_records: int) -> None:
@@ -135,7 +135,7 @@ def _do(work: Work) -> tuple[WorkResult, int, int]:
         _heed_stop()
 
     _heed_stop()
-    return do_work(work, _instructions, count, _store), read, records
+    return examine(one, _instructions, count, _store), read, records
 
 
 def _heed_stop() -> None:
@@ -144,4 +144,4 @@ def _heed_stop() -> None:
 
 
 class _StoppedError(Exception):
-    """Nobody wants the result any more."""
+    """The result is not wanted any more."""

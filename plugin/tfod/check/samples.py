@@ -1,30 +1,38 @@
-"""Offending images to look at: their bytes and boxes, and thumbnails of them."""
+"""Images to show in the HTML report: chosen by the findings, and read again from their shards."""
 
 from __future__ import annotations
 
-import base64
-import io
-import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import numpy as np
 
-from tfod.check.finding import Place
-from tfod.errors import TfodError, how_to_install
+from tfod.check.archive import ArchiveDamageError
+from tfod.check.archive_contents import opened_shards
+from tfod.check.finding import Finding, Place
+from tfod.check.profiles.profile import READY, Profile
+from tfod.check.report import Report
+from tfod.check.sources import Inventory, Location
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.image import image_size
+from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.example.example import Example
+from tfod.tfrecord.compression import ReadableStream
+from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.records import RecordBatch, is_record_header, read_record_batch_stream
+from tfod.tfrecord.remote_stream import RemoteStream
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-WIDEST = 480
-"""Pixels of a thumbnail's longer side."""
-JPEG_QUALITY = 80
-_USUAL_SIZE = (320, 240)
-_UTMOST_ASPECT = 6.0
-# No other decoder of Pillow is needed; some of them start programs (EPS).
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
-# As Pillow has it, should somebody have turned its own limit off.
-_MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
+_LARGEST_RECORD = 64 << 20
+_ABOUT_CLASSES = ("LAB", "TSK")
+_MOST_SOUND = 4
+"""Images of a valid report that are shown though nothing was found in them."""
+_FIRST_RECORDS = 40
+"""Records of a shard among which images with boxes are looked for."""
+_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,138 +62,298 @@ class Sample:
     offending: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small image.
+@dataclass
+class _Offence:
+    """A record with findings."""
 
-    Attributes:
-        uri: ``data:`` URI of a JPEG, or of an SVG placeholder.
-        aspect: width by height at which to show it, neither extremely wide nor tall.
-        decoded: False for a placeholder.
-    """
+    place: Place
+    findings: list[Finding] = field(default_factory=list)
 
-    uri: str
-    aspect: float
-    decoded: bool
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The rules that fired on it."""
+        return tuple(dict.fromkeys(one.code for one in self.findings))
 
+    @property
+    def objects(self) -> frozenset[int]:
+        """Numbers of the boxes that the findings are about."""
+        values = [one.value for one in self.findings if isinstance(one.value, dict)]
+        numbers = [value.get("object") for value in values]
+        return frozenset(number for number in numbers if isinstance(number, int))
 
-@dataclass(frozen=True, eq=False)
-class Shrunk:
-    """A decoded image, made small, 8-bit RGB, and its own width and height in pixels."""
-
-    image: Image.Image
-    width: int
-    height: int
-
-
-def thumbnail(sample: Sample) -> Thumbnail:
-    """Make an image small; one that is missing, broken or a bomb becomes a placeholder.
-
-    The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
-    applied.
-
-    Raises:
-        TfodError: Pillow is not installed.
-    """
-    small = shrunk(sample, WIDEST)
-    aspect = shown_aspect(sample, small)
-    if small is None:
-        return _placeholder(aspect, why_no_image(sample))
-    file = io.BytesIO()
-    small.image.save(file, "JPEG", quality=JPEG_QUALITY)
-    return Thumbnail(data_uri("image/jpeg", file.getvalue()), aspect, True)
+    @property
+    def classes(self) -> frozenset[str]:
+        """The classes that the findings are about."""
+        about = (one.value for one in self.findings if one.code[:3] in _ABOUT_CLASSES)
+        return frozenset(value for value in about if isinstance(value, str))
 
 
-def shown_aspect(sample: Sample, small: Shrunk | None) -> float:
-    """Width by height at which a sample is shown.
+def choose_samples(
+    report: Report, inventory: Inventory, profile: Profile | None, most: int
+) -> list[Sample]:
+    """At most so many images with findings, with as many rules as possible among them.
 
-    What a record says may be absurd; an image that is a line is no use either.
-    """
-    width, height = (small.width, small.height) if small else (sample.width, sample.height)
-    if width <= 0 or height <= 0:
-        width, height = _USUAL_SIZE
-    return min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
-
-
-def why_no_image(sample: Sample) -> str:
-    """What a placeholder says."""
-    return "image does not decode" if sample.image else "no image in the record"
-
-
-def shrunk(sample: Sample, longest: int) -> Shrunk | None:
-    """Decode an image and make it small; None where it is missing, broken or a bomb.
+    A valid report has some without findings, too, for people to see that the boxes are where they
+    should be. What cannot be read again is left out.
 
     Args:
-        sample: the sample.
-        longest: pixels of the longer side, at most.
-
-    Raises:
-        TfodError: Pillow is not installed.
+        report: the report.
+        inventory: what it is about.
+        profile: the one that was asked for; None where each dataset was judged by a ready one.
+        most: how many there may be.
     """
-    if not sample.image:
-        return None
-    try:
-        from PIL import Image
-    except ImportError:
-        raise TfodError(
-            f"images of the report need Pillow; {how_to_install('validator')}"
-        ) from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of broken metadata, and of bombs: judged below
-            with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
-                width, height = image.size
-                if not fits_into_memory(image.size):
-                    return None
-                image.draft("RGB", (longest, longest))
-                small = _eight_bits(image)
-                small.thumbnail((longest, longest))
-                return Shrunk(_on_white(small), width, height)
-    except Exception:  # whatever decoders raise on broken bytes: OSError, SyntaxError, struct.error
-        return None
+
+    def field_mapping_of(shard: str) -> FieldMapping:
+        dataset = report.dataset_of(shard)
+        known = profile or READY.get((dataset or report).profile.name)
+        return known.field_mapping if known else FieldMapping()
+
+    chosen = _choose(report.findings, most)
+    by_shard: dict[str, list[_Offence]] = {}
+    for offence in chosen:
+        by_shard.setdefault(offence.place.shard, []).append(offence)
+    samples = []
+    for shard, offences in by_shard.items():
+        field_mapping = field_mapping_of(shard)
+        wanted = {one.place.record: one for one in offences}
+        try:
+            with _batches_of(shard, offences, inventory) as batches:
+                for example, offence in _wanted(batches, wanted):
+                    sample = _sample(example, offence, field_mapping)
+                    # Without image and boxes there is nothing to be seen.
+                    samples += [sample] if sample.image or len(sample.boxes) else []
+        except (OSError, TfodError):
+            continue
+    if report.valid:
+        wanted_sound = min(_MOST_SOUND, most) - len(samples)
+        found = {(one.shard, one.record) for one in report.findings}
+        sound = (one for one in _sound(inventory, field_mapping_of) if _key(one) not in found)
+        samples += islice(sound, max(0, wanted_sound))
+    return samples
 
 
-def fits_into_memory(size: tuple[int, int]) -> bool:
-    """Whether an image of this width and height is no decompression bomb."""
-    from PIL import Image
-
-    most = min(Image.MAX_IMAGE_PIXELS or _MOST_PIXELS, _MOST_PIXELS)
-    return size[0] * size[1] <= most
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Bring 16-bit grey to 8 bits, which a plain conversion would clip to white."""
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.float64)
-        from PIL import Image
-
-        return Image.fromarray((values / max(values.max(), 1.0) * 255).clip(0, 255).astype("u1"))
-    return image.copy()
+def _wanted(
+    batches: Iterator[RecordBatch], offences: dict[int | None, _Offence]
+) -> Iterator[tuple[Example, _Offence]]:
+    """Those records, each once; what lies behind the last one is not read."""
+    for records in batches:
+        here = [number for number in records.numbers.tolist() if number in offences]
+        if here:
+            examples = ExampleBatch.of(records)
+            for number in here:
+                yield Example(examples, number - records.first), offences.pop(number)
+        if not offences:
+            return
 
 
-def _on_white(image: Image.Image) -> Image.Image:
-    """Without transparency, which JPEG does not have."""
-    if "A" not in image.getbands() and "transparency" not in image.info:
-        return image.convert("RGB")
-    from PIL import Image
-
-    layer = image.convert("RGBA")
-    white = Image.new("RGBA", layer.size, "white")
-    return Image.alpha_composite(white, layer).convert("RGB")
+def _key(sample: Sample) -> tuple[str, int | None]:
+    return sample.place.shard, sample.place.record
 
 
-def _placeholder(aspect: float, why: str) -> Thumbnail:
-    width, height = round(320 * min(aspect, 1)), round(320 / max(aspect, 1))
-    size = max(9, min(18, width // 14))
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
-        '<rect width="100%" height="100%" fill="#8a8f98"/>'
-        f'<text x="50%" y="92%" fill="#fff" font-family="sans-serif" font-size="{size}" '
-        f'text-anchor="middle" dominant-baseline="middle">{why}</text></svg>'
+def _sound(
+    inventory: Inventory, field_mapping_of: Callable[[str], FieldMapping]
+) -> Iterator[Sample]:
+    """Images with boxes from the beginning of each shard."""
+    for location in inventory.locations:
+        try:
+            for shard, batches in _shards_of(location, inventory):
+                field_mapping = field_mapping_of(shard)
+                examples = chain.from_iterable(map(ExampleBatch.of, batches))
+                for example in islice(examples, _FIRST_RECORDS):
+                    record = example.record
+                    place = Place(
+                        shard, record.number, record.offset, read_name(example, field_mapping)
+                    )
+                    sample = read_sample(example, place, field_mapping)
+                    if sample.image and len(sample.boxes):
+                        yield sample
+        except (OSError, TfodError):
+            continue
+
+
+def _shards_of(
+    location: Location, inventory: Inventory
+) -> Iterator[tuple[str, Iterator[RecordBatch]]]:
+    """The shards of a file, which may be a zip, and their records."""
+    if location not in inventory.archives:
+        with location.open() as stream:
+            yield location.name, _batches(stream, location.name)
+        return
+    with opened_shards(location.path, location.name) as shards:
+        for shard, _, unpacked in shards:
+            yield shard, _batches(unpacked, shard)
+
+
+def _batches(stream: ReadableStream, shard: str) -> Iterator[RecordBatch]:
+    return read_record_batch_stream(
+        stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
     )
-    return Thumbnail(data_uri("image/svg+xml", svg.encode()), aspect, False)
 
 
-def data_uri(kind: str, content: bytes) -> str:
-    """A file as a part of a page."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
+    """Records with findings: one for each rule, the severe ones first, then any."""
+    offences: dict[tuple[str, int], _Offence] = {}
+    for one in findings:
+        if one.record is not None:
+            place = Place(one.shard, one.record, one.offset, one.item)
+            offence = offences.setdefault((one.shard, one.record), _Offence(place))
+            offence.findings.append(one)
+    severest = sorted(findings, key=lambda one: -one.severity.rank)
+    chosen: dict[tuple[str, int], _Offence] = {}
+    shown: set[str] = set()
+    for again in (False, True):
+        for one in severest:
+            if len(chosen) >= most:
+                break
+            if one.record is not None and (again or one.code not in shown):
+                key = one.shard, one.record
+                chosen[key] = offences[key]
+                shown.update(offences[key].codes)
+    return list(chosen.values())
+
+
+@contextmanager
+def _batches_of(
+    shard: str, offences: Sequence[_Offence], inventory: Inventory
+) -> Iterator[Iterator[RecordBatch]]:
+    """Those records of a shard that are wanted, and perhaps others between them."""
+    location = next((one for one in inventory.locations if one.name == shard), None)
+    if location is not None and location not in inventory.archives:
+        yield _wanted_of_file(location, offences)
+        return
+    archive = next((one for one in inventory.archives if shard.startswith(one.name)), None)
+    if archive is None:
+        yield iter(())
+        return
+    with opened_shards(archive.path, archive.name) as shards:
+        for name, _, stream in shards:
+            if name == shard:
+                yield _batches(stream, shard)
+                return
+    raise ArchiveDamageError(f"{shard}: not found again")
+
+
+def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[RecordBatch]:
+    with location.open() as stream:
+        has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
+        if not has_places:
+            stream.seek(0)
+            yield from _batches(stream, location.name)
+            return
+        size = stream.size if isinstance(stream, RemoteStream) else location.size()
+        for start, first, last in _runs(offences):
+            stream.seek(start)
+            batches = read_record_batch_stream(
+                stream,
+                location.name,
+                part=ShardPart(start, size or 0, first),
+                on_damage=_ignore,
+                max_record_bytes=_LARGEST_RECORD,
+            )
+            for records in batches:
+                yield records
+                if records.first + len(records) > last:
+                    break
+
+
+def _runs(offences: Sequence[_Offence]) -> Iterator[tuple[int, int, int]]:
+    """Where to begin to read, and the first and the last record: what is near is read in one go."""
+    runs: list[list[Place]] = []
+    for place in sorted((one.place for one in offences), key=lambda place: place.record or 0):
+        if runs and (place.offset or 0) - (runs[-1][-1].offset or 0) < _NEAR:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        yield run[0].offset or 0, run[0].record or 0, run[-1].record or 0
+
+
+def _ignore(_: object) -> None:
+    pass  # the report has it
+
+
+def _sample(example: Example, offence: _Offence, field_mapping: FieldMapping) -> Sample:
+    """A record with what was found about it."""
+    sample = read_sample(example, offence.place, field_mapping)
+    classes = {n for n, name in enumerate(sample.classes) if name in offence.classes}
+    return replace(
+        sample,
+        codes=offence.codes,
+        messages=tuple(one.message for one in offence.findings),
+        offending=offence.objects | classes,
+    )
+
+
+def read_sample(example: Example, place: Place, field_mapping: FieldMapping) -> Sample:
+    """The image of a record and its boxes, as far as they can be read.
+
+    Args:
+        example: the record.
+        place: where it is.
+        field_mapping: what its keys are called.
+    """
+    image = _first(example, field_mapping.encoded)
+    size = image_size(image) if image else None
+    height, width = size or (
+        read_size(example, field_mapping.height),
+        read_size(example, field_mapping.width),
+    )
+    boxes = np.zeros((0, 4))
+    classes: list[str] = []
+    try:
+        boxes = _boxes(example, field_mapping, height, width)
+        if field_mapping.class_text:
+            raw = example.byte_strings(field_mapping.class_text)
+            classes = [value.decode("utf-8", "replace") for value in raw]
+        if field_mapping.class_label and not classes:
+            classes = [f"#{label}" for label in example.ints(field_mapping.class_label)]
+    except TfodError:
+        pass  # the image alone, then
+    return Sample(
+        place=place,
+        codes=(),
+        messages=(),
+        image=image,
+        height=height,
+        width=width,
+        boxes=boxes,
+        classes=tuple(classes),
+    )
+
+
+def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
+    """Boxes, normalized, shape (n, 4)."""
+    if len(field_mapping.box) == 4:
+        sides = [example.floats(key) for key in field_mapping.box]
+        rows = np.stack(sides) if len({len(side) for side in sides}) == 1 else None
+        return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
+    if len(field_mapping.box) == 1 and height and width:
+        x, y, box_width, box_height = [*example.floats(field_mapping.box[0]).tolist(), 0, 0, 0, 0][
+            :4
+        ]
+        corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
+        return np.array([corners])
+    return np.zeros((0, 4))
+
+
+def _first(example: Example, key: str | None) -> bytes | None:
+    try:
+        values = example.byte_strings(key) if key else []
+    except TfodError:
+        return None
+    return values[0] if values and values[0] else None
+
+
+def read_name(example: Example, field_mapping: FieldMapping) -> str | None:
+    """The image's file name; None where there is none."""
+    name = _first(example, field_mapping.filename)
+    return name.decode("utf-8", "replace") if name else None
+
+
+def read_size(example: Example, key: str | None) -> int:
+    """A height or a width in pixels; 0 where there is none that can be one."""
+    try:
+        values = example.ints(key) if key else []
+    except TfodError:
+        return 0
+    return values[0] if values and 0 < values[0] < 1 << 31 else 0

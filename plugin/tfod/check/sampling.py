@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfod.check.archive import Archive, ArchiveDamageError
-from tfod.check.archive_contents import look_through
-from tfod.check.collector import Collector
+from tfod.check.archive import ArchiveDamageError
+from tfod.check.archive_contents import opened_shards
 from tfod.check.finding import Place
 from tfod.check.profiles.choice import Sample, choose_profile, samples_of
-from tfod.check.profiles.profile import OFF, Policy, Profile
+from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources import Inventory
@@ -93,13 +92,10 @@ def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sampl
         except OSError:
             unreachable += shard.location.remote
     for location in inventory.archives:
-        silent = Collector(Policy(), 0)
         try:
-            with Archive(location.path, location.name, silent) as archive:
-                contents = look_through(archive, silent, needs_label_map=False)
-                for entry in contents.shards.values():
-                    with archive.open(entry) as stream:
-                        yield from _read_samples(stream, archive.place(entry).shard, limit)
+            with opened_shards(location.path, location.name) as shards:
+                for name, _, unpacked in shards:
+                    yield from _read_samples(unpacked, name, limit)
         except (OSError, ArchiveDamageError):
             continue
 

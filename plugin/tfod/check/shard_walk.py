@@ -12,9 +12,9 @@ from typing import BinaryIO
 from tfod.check.archive import Archive, ArchiveDamageError
 from tfod.check.archive_contents import look_through, read_entry
 from tfod.check.collector import Collector
+from tfod.check.label_maps import label_map_file
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources import Inventory, Location, ShardStream
-from tfod.check.work import label_map_file
 from tfod.detection.label_map import LONGEST_LABEL_MAP, load_label_map
 from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.shards import parse_shard_name

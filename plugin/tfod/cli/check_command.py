@@ -19,11 +19,11 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.report import Report
 from tfod.check.reporters import render_html, render_json, render_junit, render_text
-from tfod.check.rule_names import require_rule_names
-from tfod.check.sample_choice import choose_samples
+from tfod.check.rules.registry import require_rule_names
+from tfod.check.samples import choose_samples
+from tfod.check.shard import Progress
 from tfod.check.sources import Inventory, take_inventory
 from tfod.check.task import Task, load_task
-from tfod.check.work import Progress
 from tfod.cli.console import print_text
 from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.cvat.client.connection import add_connection_options, connect

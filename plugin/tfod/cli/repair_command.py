@@ -17,8 +17,7 @@ from tfod.check.profiles.file import load_profile
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts
-from tfod.check.rule_names import require_rule_names
-from tfod.check.rules.registry import all_rules
+from tfod.check.rules.registry import all_rules, require_rule_names
 from tfod.check.rules.repairs import INEVITABLE
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair

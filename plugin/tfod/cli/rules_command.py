@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
-from tfod.check.rule_names import no_such_rule
-from tfod.check.rules.registry import FAMILIES, Rule, all_rules
+from tfod.check.rules.registry import FAMILIES, Rule, all_rules, no_such_rule
 from tfod.errors import TfodError
 
 

@@ -28,7 +28,7 @@ from tfod.check.profiles.profile import (
     profile_of_features,
 )
 from tfod.check.profiles.python_source import read_python_features
-from tfod.check.rule_names import require_rule_names
+from tfod.check.rules.registry import require_rule_names
 from tfod.detection.describe import Description
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfod.check.reporters.escaping import shortened_name
-from tfod.check.samples import (
+from tfod.check.reporters.thumbnails import (
     JPEG_QUALITY,
-    Sample,
     shown_aspect,
     shrunk,
     thumbnail,
     why_no_image,
 )
+from tfod.check.samples import Sample
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont

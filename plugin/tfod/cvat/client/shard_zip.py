@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tfod.check.archive import Archive, ArchiveLimits
 from tfod.check.archive_contents import look_through, read_entry
 from tfod.check.collector import Collector
+from tfod.check.label_maps import label_map_file
 from tfod.check.profiles.profile import Policy
-from tfod.check.work import label_map_file
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap, load_label_map

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from tfod.check.archive_contents import unpack_shards
 from tfod.check.frames import Matcher
-from tfod.check.unpack import unpack_shards
 from tfod.cvat.server.annotations import Fitter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound

@@ -24,7 +24,7 @@ from tfod.check.reporters.drawing import (
 )
 from tfod.check.reporters.escaping import shortened_name, visible
 from tfod.check.reporters.html import render_template
-from tfod.check.samples import WIDEST, data_uri, shown_aspect, shrunk, why_no_image
+from tfod.check.reporters.thumbnails import WIDEST, data_uri, shown_aspect, shrunk, why_no_image
 from tfod.errors import TfodError, how_to_install
 from tfod.shards.sheet.tile import Tile, mask_layer, spelled
 from tfod.version import __version__

@@ -1,11 +1,20 @@
-"""Which label map goes with a shard: a named one, or one beside it, or one within the folder."""
+"""Which label map goes with a shard (named, beside it, or within the folder), and what is in it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from tfod.check.rules.labels import LabelMapFile
+from tfod.detection.label_map import (
+    LONGEST_LABEL_MAP,
+    decode_label_map,
+    load_label_map,
+    read_label_map,
+)
+from tfod.errors import LabelMapError, TfodError
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, protobuf_texts_in
+from tfod.tfrecord.opening import open_shard
 from tfod.tfrecord.remote import absolute, folder_of, is_url, name_of
 from tfod.tfrecord.shards import files_below
 
@@ -88,3 +97,54 @@ def _called_as(
     if is_url(shard) or os.path.isabs(shard):
         return found, tuple(rivals)
     return found and os.path.relpath(found), tuple(map(os.path.relpath, rivals))
+
+
+def label_map_file(data: bytes, name: str) -> LabelMapFile:
+    """A label map from bytes, which may be none; longer ones than are read need not be complete."""
+    if len(data) > LONGEST_LABEL_MAP:
+        return LabelMapFile(name, None, f"{name} is too long for a label map (above 4 MiB)")
+    try:
+        label_map, liberties = decode_label_map(data, name)
+    except LabelMapError as error:
+        return LabelMapFile(name, None, str(error))
+    return LabelMapFile(name, label_map, "", liberties)
+
+
+def load_label_maps(
+    names: Iterable[str], named: str | None, given: Mapping[str, bytes]
+) -> dict[str, LabelMapFile]:
+    """The label maps of shards that lie open, by name.
+
+    Args:
+        names: of those beside the shards.
+        named: file or name of one for all shards, in their place.
+        given: content of label maps that are no files of these names.
+
+    Raises:
+        LabelMapError: the one for all shards is not there.
+    """
+    if named is not None:
+        return {named: _label_map(named, given, is_named=True)}
+    return {name: _label_map(name, given, is_named=False) for name in dict.fromkeys(names)}
+
+
+def _label_map(name: str, given: Mapping[str, bytes], is_named: bool) -> LabelMapFile:
+    if name in given:
+        return label_map_file(given[name], name)
+    try:
+        label_map, liberties = (load_label_map if is_named else read_label_map)(name)
+    except LabelMapError as error:
+        if is_named and not _is_there(name):
+            raise
+        return LabelMapFile(name, None, str(error))
+    return LabelMapFile(name, label_map, "", liberties)
+
+
+def _is_there(name: str) -> bool:
+    if not is_url(name):
+        return os.path.exists(name)
+    try:
+        with open_shard(name):
+            return True
+    except (OSError, TfodError):
+        return False

@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check import repeats, row_store
-from tfod.check.repeats import (
-    Repeat,
-    Repeats,
+from tfod.check import duplicates, row_store
+from tfod.check.duplicates import (
+    Duplicate,
+    Duplicates,
     bucket_ranges,
-    find_repeats,
+    duplicates_in,
+    find_duplicates,
     look_up,
-    repeats_in,
     wanted_rows,
 )
 from tfod.check.row_blocks import (
@@ -145,13 +145,13 @@ def blocks_of(
     return blocks
 
 
-def expected(shards: Sequence[Shard], most: int) -> Repeats:
+def expected(shards: Sequence[Shard], most: int) -> Duplicates:
     """What comes again, the slow way."""
-    pairs: dict[Repeat, list[tuple[RowPlace, RowPlace]]] = {}
-    first: dict[tuple[Repeat, str, object], RowPlace] = {}
+    pairs: dict[Duplicate, list[tuple[RowPlace, RowPlace]]] = {}
+    first: dict[tuple[Duplicate, str, object], RowPlace] = {}
     first_of_all: dict[int, RowPlace] = {}
 
-    def see(kind: Repeat, subset: str, value: object, place: RowPlace) -> bool:
+    def see(kind: Duplicate, subset: str, value: object, place: RowPlace) -> bool:
         if not value:
             return False
         known = first.setdefault((kind, subset, value), place)
@@ -162,25 +162,25 @@ def expected(shards: Sequence[Shard], most: int) -> Repeats:
     for shard in sorted(shards, key=lambda one: (one.work, one.number)):
         for number, one in enumerate(shard.rows):
             place = RowPlace(shard.work, shard.number, number)
-            see(Repeat.FILENAME, shard.subset, one.filename, place)
-            see(Repeat.SOURCE_ID, shard.subset, one.source_id, place)
-            if see(Repeat.IMAGE, shard.subset, one.image, place):
+            see(Duplicate.FILENAME, shard.subset, one.filename, place)
+            see(Duplicate.SOURCE_ID, shard.subset, one.source_id, place)
+            if see(Duplicate.IMAGE, shard.subset, one.image, place):
                 known = first_of_all.setdefault(one.image, place)
                 if known is not place:
-                    pairs.setdefault(Repeat.SHARED, []).append((place, known))
+                    pairs.setdefault(Duplicate.SHARED, []).append((place, known))
     counts = Counter(
         (kind, later.work, later.shard) for kind, found in pairs.items() for later, _ in found
     )
-    subsets = Counter(image for kind, _, image in first if kind is Repeat.IMAGE)
+    subsets = Counter(image for kind, _, image in first if kind is Duplicate.IMAGE)
     for (kind, _, image), place in first.items():
-        if kind is Repeat.IMAGE and subsets[image] > 1:
-            counts[Repeat.ELSEWHERE, place.work, place.shard] += 1
-    return Repeats(most, {kind: found[:most] for kind, found in pairs.items()}, counts)
+        if kind is Duplicate.IMAGE and subsets[image] > 1:
+            counts[Duplicate.ELSEWHERE, place.work, place.shard] += 1
+    return Duplicates({kind: found[:most] for kind, found in pairs.items()}, counts)
 
 
 def in_ranges(
     blocks: Sequence[RowBlock], most: int, bounds: Sequence[int], order: random.Random
-) -> Repeats:
+) -> Duplicates:
     """What comes again, by ranges of buckets between these bounds that are merged in any order."""
     found = []
     for key in Key:
@@ -188,11 +188,11 @@ def in_ranges(
             parts = [block.keyed_rows(key, first, stop) for block in blocks]
             order.shuffle(parts)
             rows = np.concatenate([np.empty(0, KEYED_ROWS), *parts])
-            found.append(pickle.loads(pickle.dumps(repeats_in(key, rows, most))))
+            found.append(pickle.loads(pickle.dumps(duplicates_in(key, rows, most))))
     order.shuffle(found)
     while len(found) > 1:
         taken = found.pop(order.randrange(len(found)))
-        order.choice(found).merge(taken)
+        order.choice(found).merge(taken, most)
     return found[0]
 
 
@@ -218,12 +218,12 @@ def test_what_comes_again_is_what_a_dictionary_finds(
             patch.setattr(row_store, "_IN_MEMORY", 300)  # a block or two
             laid_aside = blocks_of(shards, disk, flush_after)
         right = expected(shards, most)
-        assert find_repeats(blocks, most) == right
+        assert find_duplicates(blocks, most) == right
         order.shuffle(laid_aside)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(repeats, "_ROWS_AT_ONCE", 8 * at_once)
-            patch.setattr(repeats, "_ROWS_COMPARED_AT_ONCE", at_once)
-            assert find_repeats(laid_aside, most) == right
+            patch.setattr(duplicates, "_ROWS_AT_ONCE", 8 * at_once)
+            patch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", at_once)
+            assert find_duplicates(laid_aside, most) == right
         assert in_ranges(laid_aside, most, [0, *sorted(cuts), BUCKETS], order) == right
         assert sum(right.counts.values()) >= sum(map(len, right.listed.values()))
 
@@ -253,22 +253,22 @@ def test_large_blocks_are_read_range_by_range(tmp_path: Path) -> None:
     assert [bool(block.edges) for block in blocks] == [True, False, True, True, True, True]
     for most in (3, 100_000):
         right = expected(shards, most)
-        assert find_repeats(blocks, most) == right
-        assert find_repeats([*small, *blocks[1:]], most) == right
+        assert find_duplicates(blocks, most) == right
+        assert find_duplicates([*small, *blocks[1:]], most) == right
         order = random.Random(most)
         for parts in (1, 2, 16, BUCKETS):
             bounds = range(0, BUCKETS + 1, BUCKETS // parts)
             assert in_ranges(blocks, most, bounds, order) == right
-    assert len(right.listed[Repeat.FILENAME]) == sum(
-        count for (kind, *_), count in right.counts.items() if kind is Repeat.FILENAME
+    assert len(right.listed[Duplicate.FILENAME]) == sum(
+        count for (kind, *_), count in right.counts.items() if kind is Duplicate.FILENAME
     )
 
 
 def test_many_rows_are_found_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "_ROWS_AT_ONCE", 4000)
+    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 4000)
     shards = many_shards(2)
     blocks = blocks_of(shards, RowStore(None))
-    assert find_repeats(blocks, 50) == expected(shards, 50)
+    assert find_duplicates(blocks, 50) == expected(shards, 50)
     ranges = list(bucket_ranges(sum(block.count for block in blocks)))
     assert len(ranges) == 16
     for key in Key:  # names that differ in a digit, too, are spread evenly
@@ -281,7 +281,7 @@ def test_many_rows_are_found_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     [(0, 1), (1, 1), (1000, 1), (1001, 2), (10_000, 16), (1 << 40, BUCKETS)],
 )
 def test_ranges_of_buckets(rows: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "_ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 1000)
     ranges = list(bucket_ranges(rows))
     assert len(ranges) == parts
     assert ranges[0][0] == 0 and ranges[-1][1] == BUCKETS
@@ -292,8 +292,8 @@ def test_ranges_of_buckets(rows: int, parts: int, monkeypatch: pytest.MonkeyPatc
 def test_what_is_compared_a_few_rows_at_a_time(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "_ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr(repeats, "_ROWS_COMPARED_AT_ONCE", at_once)
+    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", at_once)
     chosen = random.Random(at_once)
     for values in (3, 40):
         shards = []
@@ -305,21 +305,21 @@ def test_what_is_compared_a_few_rows_at_a_time(
             shards.append(Shard(work, 0, chosen.choice(["train", "val"]), rows))
         blocks = blocks_of(shards, RowStore(None), 8)
         chosen.shuffle(blocks)
-        assert find_repeats(blocks, 5) == expected(shards, 5)
-        assert find_repeats(blocks, 1000) == expected(shards, 1000)
+        assert find_duplicates(blocks, 5) == expected(shards, 5)
+        assert find_duplicates(blocks, 1000) == expected(shards, 1000)
 
 
 def test_what_all_records_have_takes_no_more_memory_than_what_is_compared_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(repeats, "_ROWS_AT_ONCE", 8192)
-    monkeypatch.setattr(repeats, "_ROWS_COMPARED_AT_ONCE", 4096)
+    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 8192)
+    monkeypatch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", 4096)
     peaks = []
     for works in (10, 80):
         rows = [row(number, "same.jpg", None, 0) for number in range(4096)]
         blocks = blocks_of([Shard(one, 0, "", rows) for one in range(works)], RowStore(None))
         tracemalloc.start()  # it sees what Python and NumPy allocate
-        found = find_repeats(blocks, 3)
+        found = find_duplicates(blocks, 3)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert sum(found.counts.values()) == works * len(rows) - 1
@@ -404,7 +404,7 @@ def test_blocks_go_to_a_file_when_there_are_many(tmp_path: Path) -> None:
     )
     in_memory = blocks_of([Shard(one, 0, "", rows) for one in range(24)], RowStore(None))
     assert all(isinstance(block.data, bytes) for block in in_memory)
-    assert find_repeats(kept, 10) == find_repeats(in_memory, 10)
+    assert find_duplicates(kept, 10) == find_duplicates(in_memory, 10)
     for block, one in zip(kept, in_memory, strict=True):
         assert replace(block, data=b"") == replace(one, data=b"")
         assert list(block.facts([0, 7])) == list(one.facts([0, 7]))

@@ -1,4 +1,4 @@
-"""The results of pieces of work, put together in any order and any grouping."""
+"""Results of inputs, added up in any order and any grouping."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.collector import Findings
-from tfod.check.examined import Examined, Figures
+from tfod.check.examined import Examined
 from tfod.check.finding import Finding, Severity
+from tfod.check.result import Result, ShardSummary, joined_parts
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.statistics import Statistics
-from tfod.check.tally import ShardSummary, Tally, WorkResult, joined_parts
 from tfod.detection.label_map import LabelMap, LabelMapItem
 
 _PART_BITS = 24
@@ -45,16 +45,15 @@ def findings_of(draw: st.DrawFn, shard: str, most: int) -> Findings:
     return found
 
 
-@st.composite
-def figures_of(draw: st.DrawFn, label_map: str | None) -> Figures:
+def add_figures(draw: st.DrawFn, result: Result, label_map: str | None) -> None:
     """Figures of some records."""
     counts = np.array(draw(st.lists(st.integers(0, 3), max_size=3)), np.int64)
     corners = np.random.default_rng(int(counts.sum())).random((int(counts.sum()), 4))
-    statistics = Statistics(image_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
-    statistics.add_boxes(corners, counts)
+    result.statistics = Statistics(image_sizes=Counter({(480, draw(st.integers(1, 3))): 1}))
+    result.statistics.add_boxes(corners, counts)
     uses = draw(st.lists(st.tuples(st.sampled_from(["cat", None]), st.integers(1, 2))))
-    seen = draw(st.sets(st.integers(0, 9), max_size=3))
-    return Figures(statistics, {label_map: Counter(uses)} if uses else {}, seen)
+    result.uses = {label_map: Counter(uses)} if uses else {}
+    result.seen = draw(st.sets(st.integers(0, 9), max_size=3))
 
 
 @st.composite
@@ -75,17 +74,19 @@ def summaries(draw: st.DrawFn, work: int, number: int, name: str) -> ShardSummar
 
 
 @st.composite
-def results(draw: st.DrawFn, most: int) -> list[WorkResult]:
-    """Results in the order of the work: of shards, of parts of shards, of archives and of files."""
-    made: list[WorkResult] = []
+def results(draw: st.DrawFn, most: int) -> list[Result]:
+    """Results in the order of the inputs: of shards and their parts, of zips, of files."""
+    made: list[Result] = []
     for place in range(draw(st.integers(0, 6))):
         name, label_map = f"{place}.record", draw(st.sampled_from([None, *_MAPS]))
         for part in range(draw(st.integers(1, 3))):
             work = place << _PART_BITS | part
-            result = WorkResult(work, draw(findings_of(name, most)), draw(figures_of(label_map)))
+            result = Result(most, {work: draw(findings_of(name, most))})
+            add_figures(draw, result, label_map)
+            shards = result.shards.setdefault(work, [])
             for number in range(draw(st.integers(0, 2))):
                 named = name if number == 0 else f"{place}.zip/{part}.{number}"
-                result.shards.append(draw(summaries(work, number, named)))
+                shards.append(draw(summaries(work, number, named)))
             if draw(st.booleans()):
                 result.label_maps[f"{work}/{label_map}"] = _MAPS["a.pbtxt"]
                 result.digests[f"{work}"] = f"{work:064x}"
@@ -93,9 +94,9 @@ def results(draw: st.DrawFn, most: int) -> list[WorkResult]:
     return made
 
 
-def told(tally: Tally) -> object:
-    """All that a tally says, with the order of what the report has in order."""
-    findings = copy.deepcopy(tally.findings())
+def contents(result: Result) -> object:
+    """All that a result has, with the order of what the report has in order."""
+    findings = copy.deepcopy(result.all_findings())
     open_ones = list(findings.once.items())
     findings.close()
     return (
@@ -105,42 +106,24 @@ def told(tally: Tally) -> object:
         open_ones,
         findings.choose(),
         list(findings.by_shard().items()),
-        tally.parts(),
-        tally.shards(),
-        _shown(tally.figures),
-        tally.label_maps,
-        tally.digests,
+        result.shard_parts(),
+        result.all_shards(),
+        result.statistics.to_json(),
+        result.uses,
+        result.seen,
+        result.label_maps,
+        result.digests,
     )
 
 
-def _shown(figures: Figures) -> object:
-    return figures.statistics.to_json(), figures.uses, figures.seen
-
-
-class _Whole(Tally):
-    """The results in order, with nothing left out on the way."""
-
-    def __init__(self, works: Sequence[WorkResult], most: int) -> None:
-        super().__init__(most)
-        self._works, self._limit = works, most
-        for one in works:
-            self.figures.merge(one.figures)
-            self.label_maps.update(one.label_maps)
-            self.digests.update(one.digests)
-
-    def findings(self) -> Findings:
-        found = Findings(self._limit)
-        for one in self._works:
-            found.merge(one.findings)
-        return found
-
-    def parts(self) -> list[ShardSummary]:
-        return [shard for one in self._works for shard in one.shards]
-
-
-def in_order(works: Sequence[WorkResult], most: int) -> object:
-    """What a tally of these results has to say."""
-    return told(_Whole(works, most))
+def in_order(results: Sequence[Result], most: int) -> object:
+    """What these come to, in order, with nothing left out on the way."""
+    whole = Result(most)
+    for one in results:
+        whole += replace(one, findings={}, shards={})
+    whole.findings = {number: one for result in results for number, one in result.findings.items()}
+    whole.shards = {number: one for result in results for number, one in result.shards.items()}
+    return contents(whole)
 
 
 @given(
@@ -154,33 +137,35 @@ def test_results_in_any_order_and_grouping(
     works = data.draw(results(most))
     before = pickle.dumps(works)
     right = in_order(works, most)
-    one_by_one = Tally(most)
+    one_by_one = Result(most)
     for one in works:
-        one_by_one.add(one)
-    assert told(one_by_one) == right
-    groups = [Tally(most) for _ in range(order.randrange(1, 5))]
+        one_by_one += one
+    assert contents(one_by_one) == right
+    groups = [Result(most) for _ in range(order.randrange(1, 5))]
     for one in order.sample(works, len(works)):
-        order.choice(groups).add(pickle.loads(pickle.dumps(one)) if order.random() < 0.5 else one)
+        group = order.choice(groups)
+        group += pickle.loads(pickle.dumps(one)) if order.random() < 0.5 else one
         if order.random() < 0.3:
             number = order.randrange(len(groups))
             groups[number] = pickle.loads(pickle.dumps(groups[number]))
     while len(groups) > 1:
         taken = groups.pop(order.randrange(len(groups)))
-        order.choice(groups).merge(taken)
-    assert told(groups[0]) == right
+        group = order.choice(groups)
+        group += taken
+    assert contents(groups[0]) == right
     assert pickle.dumps(works) == before  # they may be another's, too
 
 
 def test_findings_that_would_not_be_listed_are_forgotten() -> None:
     most, count = 10, 500
-    tally = Tally(most)
+    total = Result(most)
     for work in reversed(range(count)):
         found = Findings(most)
         for record in range(15):
             found.keep(finding("BOX902", f"{work}", record))
-        tally.add(WorkResult(work, found))
-    assert len(pickle.dumps(tally)) < 200 * count  # the findings of a work have more than that
-    kept = tally.findings()
+        total += Result(most, {work: found})
+    assert len(pickle.dumps(total)) < 200 * count  # the findings of a work have more than that
+    kept = total.all_findings()
     assert kept.by_code() == {"BOX902": 15 * count}
     assert [(one.shard, one.record) for one in kept.listed["BOX902"]] == [
         ("0", record) for record in range(10)
@@ -190,16 +175,16 @@ def test_findings_that_would_not_be_listed_are_forgotten() -> None:
 def test_the_features_of_many_shards_are_held_once() -> None:
     groups = []
     for group in range(4):
-        tally = Tally(10)
+        total = Result(10)
         for work in range(100):
             keys = frozenset(f"image/{number}" for number in range(20))
             one = ShardSummary(work, 0, f"{group}-{work}", "train", keys=keys)
-            tally.add(WorkResult(group * 1000 + work, Findings(10), shards=[one]))
-        groups.append(pickle.loads(pickle.dumps(tally)))
+            total += Result(10, shards={group * 1000 + work: [one]})
+        groups.append(pickle.loads(pickle.dumps(total)))
     for other in groups[1:]:
-        groups[0].merge(other)
-    assert len(groups[0].parts()) == 400
-    assert len({id(one.keys) for one in groups[0].parts()}) == 1
+        groups[0] += other
+    assert len(groups[0].shard_parts()) == 400
+    assert len({id(one.keys) for one in groups[0].shard_parts()}) == 1
 
 
 def test_parts_of_a_shard_make_up_the_shard() -> None:
@@ -214,15 +199,15 @@ def test_parts_of_a_shard_make_up_the_shard() -> None:
 
 
 def test_a_shard_is_added_with_what_it_has_shown() -> None:
-    result = WorkResult(3, Findings(10))
+    result = Result(10)
     examined = Examined(
         "a", Findings(10), records=4, images=3, decoded=1, boxes=2, keys={"k"}, seen={7}
     )
     examined.uses["cat", 1] += 2
     examined.findings.keep(finding("TFR901", "a", 1))
     summary = ShardSummary(3, 0, "a", "train", "a.pbtxt")
-    result.add(summary, examined)
-    assert result.shards == [
+    result.add_shard(summary, examined)
+    assert result.all_shards() == [
         replace(
             summary,
             records=4,
@@ -233,6 +218,6 @@ def test_a_shard_is_added_with_what_it_has_shown() -> None:
             has_defects=True,
         )
     ]
-    assert result.findings.by_code() == {"TFR901": 1}
-    assert result.figures.uses == {"a.pbtxt": Counter({("cat", 1): 2})}
-    assert result.figures.seen == {7}
+    assert result.all_findings().by_code() == {"TFR901": 1}
+    assert result.uses == {"a.pbtxt": Counter({("cat", 1): 2})}
+    assert result.seen == {7}

@@ -1,6 +1,6 @@
-"""Names and images that come again: rows with the same hash, found range by range of hashes.
+"""Names and images of several records: rows with the same hash, found range by range of hashes.
 
-Each range is judged for itself, here one after the other or on Beam by a worker each, and the
+Each range is looked at by itself, here one after the other or on Beam by a worker each, and the
 results are merged; the order of merging makes no difference.
 """
 
@@ -9,31 +9,22 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.collector import Collector
-from tfod.check.finding import Place
 from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
-from tfod.check.rules.images import SameImage, SharedImage
-from tfod.check.rules.names import SameName, SameSourceId
-from tfod.check.tally import ShardSummary
-from tfod.detection.field_mapping import FieldMapping
 
 _ROWS_AT_ONCE = 1 << 19
 _ROWS_COMPARED_AT_ONCE = 1 << 17
-_TRAINING = "train"
 _NO_ROWS = np.empty(0, np.int64)
-Facts = Mapping[RowPlace, RowFacts]
 Wanted: TypeAlias = "Mapping[tuple[int, int], np.ndarray]"
 """Numbers of rows, sorted, by piece of work and shard."""
-Shards = Mapping[tuple[int, int], ShardSummary]
 
 
-class Repeat(enum.Enum):
-    """What comes again, as the rule that says so judges it."""
+class Duplicate(enum.Enum):
+    """What several records share, by the rule about it."""
 
     FILENAME = "file name in a subset"
     SOURCE_ID = "source id in a subset"
@@ -44,47 +35,45 @@ class Repeat(enum.Enum):
 
 
 _IN_SUBSET = {
-    Key.FILENAME: Repeat.FILENAME,
-    Key.SOURCE_ID: Repeat.SOURCE_ID,
-    Key.IMAGE: Repeat.IMAGE,
+    Key.FILENAME: Duplicate.FILENAME,
+    Key.SOURCE_ID: Duplicate.SOURCE_ID,
+    Key.IMAGE: Duplicate.IMAGE,
 }
 
 
 @dataclass
-class Repeats:
-    """What comes again.
+class Duplicates:
+    """What several records share.
 
     Attributes:
-        most: how many of each kind are listed.
-        listed: the first ones, in order: where it comes again, and where it came first.
+        listed: the first ones, in order: a later record, and the first that has the same.
         counts: how many there really are, by kind, piece of work and shard.
     """
 
-    most: int
-    listed: dict[Repeat, list[tuple[RowPlace, RowPlace]]] = field(default_factory=dict)
-    counts: Counter[tuple[Repeat, int, int]] = field(default_factory=Counter)
+    listed: dict[Duplicate, list[tuple[RowPlace, RowPlace]]] = field(default_factory=dict)
+    counts: Counter[tuple[Duplicate, int, int]] = field(default_factory=Counter)
 
-    def merge(self, other: Repeats) -> None:
-        """Add those of other hashes."""
+    def merge(self, other: Duplicates, most: int) -> None:
+        """Add those of other hashes; of each kind so many are listed."""
         for kind, pairs in other.listed.items():
-            self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[: self.most]
+            self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[:most]
         self.counts.update(other.counts)
 
     def places(self) -> set[RowPlace]:
         """All records that are listed."""
         return {place for pairs in self.listed.values() for pair in pairs for place in pair}
 
-    def add(self, kind: Repeat, laters: np.ndarray, firsts: np.ndarray) -> None:
+    def add(self, kind: Duplicate, laters: np.ndarray, firsts: np.ndarray, most: int) -> None:
         """Add pairs of rows; both are of dtype ``KEYED_ROWS`` and of shape (n,)."""
         if not len(laters):
             return
         order = np.lexsort((laters["row"], laters["shard"], laters["work"]))
-        first = order[: self.most]
+        first = order[:most]
         pairs = list(zip(_places(laters[first]), _places(firsts[first]), strict=True))
-        self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[: self.most]
+        self.listed[kind] = sorted(self.listed.get(kind, []) + pairs)[:most]
         self.count(kind, laters)
 
-    def count(self, kind: Repeat, rows: np.ndarray) -> None:
+    def count(self, kind: Duplicate, rows: np.ndarray) -> None:
         """Count rows, of dtype ``KEYED_ROWS`` and of shape (n,), without listing them."""
         rows = rows[np.lexsort((rows["shard"], rows["work"]))]
         works, shards = rows["work"], rows["shard"]
@@ -95,23 +84,23 @@ class Repeats:
             self.counts[kind, int(works[start]), int(shards[start])] += count
 
 
-def repeats_in(key: Key, rows: np.ndarray, most: int) -> Repeats:
-    """What comes again among rows that hold all those of some hashes.
+def duplicates_in(key: Key, rows: np.ndarray, most: int) -> Duplicates:
+    """What rows share that hold all those of some hashes.
 
     Args:
         key: which key the rows are sorted in by.
         rows: of dtype ``KEYED_ROWS`` and shape (n,), in any order.
         most: how many are listed.
     """
-    return _compare(key, [rows[_are_among(rows["key"], _coming_again([rows["key"]]))]], most)
+    return _compare(key, [rows[_are_among(rows["key"], _keys_of_several([rows["key"]]))]], most)
 
 
-def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Repeats:
+def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Duplicates:
     """The same of rows that come in parts; no part has a place before those of an earlier one.
 
     In memory are, of the parts before, only the first rows of each hash and subset.
     """
-    found = Repeats(most)
+    found = Duplicates()
     heads = np.empty(0, KEYED_ROWS)
     for some in _gathered(parts, _ROWS_COMPARED_AT_ONCE):
         rows = np.concatenate((heads, *some))
@@ -123,19 +112,19 @@ def _compare(key: Key, parts: Iterable[np.ndarray], most: int) -> Repeats:
         starts = np.flatnonzero(np.concatenate(([True], ~same)))
         laters = np.flatnonzero(same) + 1
         firsts = starts[np.searchsorted(starts, laters, side="right") - 1]
-        found.add(_IN_SUBSET[key], rows[laters], rows[firsts])
+        found.add(_IN_SUBSET[key], rows[laters], rows[firsts], most)
         heads = rows[starts]
     if key is Key.IMAGE and len(heads):
         shared, starts = _shared(heads)
         is_first = np.zeros(len(shared), bool)
         is_first[starts] = True
         firsts = shared[starts][np.cumsum(is_first) - 1]
-        found.add(Repeat.SHARED, shared[~is_first], firsts[~is_first])
-        found.count(Repeat.ELSEWHERE, shared)
+        found.add(Duplicate.SHARED, shared[~is_first], firsts[~is_first], most)
+        found.count(Duplicate.ELSEWHERE, shared)
     return found
 
 
-def _coming_again(parts: Iterable[np.ndarray]) -> np.ndarray:
+def _keys_of_several(parts: Iterable[np.ndarray]) -> np.ndarray:
     """Those keys that are there more than once, sorted; in most data there are none."""
     seen = again = np.empty(0, np.uint64)
     for some in _gathered(parts, 2 * _ROWS_AT_ONCE):
@@ -197,18 +186,18 @@ def bucket_ranges(rows: int) -> Iterator[tuple[int, int]]:
     return ((first, first + step) for first in range(0, BUCKETS, step))
 
 
-def find_repeats(blocks: Sequence[RowBlock], most: int) -> Repeats:
-    """What comes again in all these blocks; in memory is a range of hashes at a time."""
-    found = Repeats(most)
+def find_duplicates(blocks: Sequence[RowBlock], most: int) -> Duplicates:
+    """What records of all these blocks share; in memory is a range of hashes at a time."""
+    found = Duplicates()
     blocks = sorted(blocks, key=lambda block: (block.work, block.shard, block.first))
     total = sum(block.count for block in blocks)
     for key in Key:
         for first, stop in bucket_ranges(total):
-            again = _coming_again(block.keys(key, first, stop) for block in blocks)
+            again = _keys_of_several(block.keys(key, first, stop) for block in blocks)
             if len(again):
                 rows = (block.keyed_rows(key, first, stop) for block in blocks)
                 parts = (part[_are_among(part["key"], again)] for part in rows)
-                found.merge(_compare(key, parts, most))
+                found.merge(_compare(key, parts, most), most)
     return found
 
 
@@ -229,91 +218,3 @@ def look_up(blocks: Iterable[RowBlock], wanted: Wanted) -> dict[RowPlace, RowFac
         if low < high:
             found.update(block.facts(rows[low:high].tolist()))
     return found
-
-
-def judge_repeats(
-    repeats: Repeats,
-    facts: Facts,
-    shards: Shards,
-    field_mapping: FieldMapping,
-    collector: Collector,
-) -> None:
-    """Say what comes again: the first ones are listed, all are counted.
-
-    Args:
-        repeats: what was found.
-        facts: of all places that it lists.
-        shards: by piece of work and number.
-        field_mapping: which features hold the names.
-        collector: keeps the findings.
-    """
-    leaked = _leaked(repeats, shards)
-    for kind, pairs in sorted(repeats.listed.items(), key=lambda item: item[0].name):
-        subject = _SUBJECTS[kind]
-        if subject is SameName and field_mapping.filename is None:
-            continue
-        if subject is SameSourceId and field_mapping.source_id is None:
-            continue
-        uncounted = Counter(
-            {key[1:]: count for key, count in repeats.counts.items() if key[0] is kind}
-        )
-        for later, first in pairs:
-            told = _subject(kind, later, first, facts, shards, field_mapping)
-            if isinstance(told, SharedImage):
-                told = replace(told, leaked=leaked)
-            collector.judge(told, _place(later, facts, shards))
-            uncounted[later.work, later.shard] -= 1
-        for at, count in sorted(uncounted.items()):
-            collector.count(subject, shards[at].name, count)
-
-
-def _leaked(repeats: Repeats, shards: Shards) -> dict[str, int]:
-    """Subsets for evaluation all of whose images are in other subsets, and how many those are."""
-    total: Counter[str] = Counter()
-    elsewhere: Counter[str] = Counter()
-    for shard in shards.values():
-        total[shard.subset] += shard.images
-    for (kind, *at), count in repeats.counts.items():
-        subset = shards[at[0], at[1]].subset
-        if kind is Repeat.ELSEWHERE:
-            elsewhere[subset] += count
-        elif kind is Repeat.IMAGE:
-            total[subset] -= count
-    return {
-        subset: count
-        for subset, count in sorted(elsewhere.items())
-        if count == total[subset] and _TRAINING not in subset.lower()
-    }
-
-
-_SUBJECTS: Mapping[Repeat, type[Any]] = {
-    Repeat.FILENAME: SameName,
-    Repeat.SOURCE_ID: SameSourceId,
-    Repeat.IMAGE: SameImage,
-    Repeat.SHARED: SharedImage,
-}
-
-
-def _subject(
-    kind: Repeat,
-    later: RowPlace,
-    first: RowPlace,
-    facts: Facts,
-    shards: Shards,
-    field_mapping: FieldMapping,
-) -> object:
-    """What the rule judges."""
-    place = _place(first, facts, shards)
-    if kind is Repeat.FILENAME:
-        return SameName(facts[later].filename, field_mapping.filename or "", place)
-    if kind is Repeat.SOURCE_ID:
-        return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
-    if kind is Repeat.IMAGE:
-        return SameImage(place)
-    ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
-    return SharedImage(ours, theirs, place)
-
-
-def _place(at: RowPlace, facts: Facts, shards: Shards) -> Place:
-    known = facts[at]
-    return Place(shards[at.work, at.shard].name, known.record, known.offset, known.filename or None)

@@ -1,0 +1,267 @@
+"""What only shows when all records are known: duplicates, sets of shards, classes, the task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tfod.check.annotations import Annotations
+from tfod.check.batch import OwnKeys
+from tfod.check.box_columns import BoxColumns
+from tfod.check.collector import Collector
+from tfod.check.comparison import missing_images
+from tfod.check.duplicates import Duplicate, Duplicates, find_duplicates, look_up, wanted_rows
+from tfod.check.examined import Use
+from tfod.check.finding import Place
+from tfod.check.hanging_boxes import settle_hanging_boxes
+from tfod.check.result import Result, ShardSummary
+from tfod.check.row_blocks import RowFacts, RowPlace
+from tfod.check.rules.boxes import FlatBoxes
+from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
+from tfod.check.rules.images import SameImage, SharedImage
+from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
+from tfod.check.rules.names import SameName, SameSourceId
+from tfod.check.rules.registry import judge
+from tfod.check.task import Task
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.label_map import LabelMap
+
+# Features that a record without objects may leave out.
+_OPTIONAL = ("image/object/", "image/class/")
+_TRAINING = "train"
+Facts = Mapping[RowPlace, RowFacts]
+Shards = Mapping[tuple[int, int], ShardSummary]
+_SUBJECTS: Mapping[Duplicate, type[Any]] = {
+    Duplicate.FILENAME: SameName,
+    Duplicate.SOURCE_ID: SameSourceId,
+    Duplicate.IMAGE: SameImage,
+    Duplicate.SHARED: SharedImage,
+}
+
+
+def find_all_duplicates(result: Result) -> None:
+    """Find what the records of a result share, and keep what is known of those it lists."""
+    result.duplicates = find_duplicates(result.blocks, result.most)
+    result.facts = look_up(result.blocks, wanted_rows(result.duplicates.places()))
+
+
+def check_together(
+    result: Result,
+    label_maps: Mapping[str, LabelMapFile],
+    collector: Collector,
+    *,
+    task: Task | None,
+    annotations: Annotations | None,
+    field_mapping: FieldMapping,
+) -> None:
+    """Compare the records of all shards with each other, and with the task.
+
+    Args:
+        result: what was read, with the duplicates in it.
+        label_maps: those that shards are checked with, by name.
+        collector: keeps the findings.
+        task: the CVAT task that the shards are meant for.
+        annotations: what they were made from.
+        field_mapping: which features hold what.
+    """
+    result.close()
+    shards = result.all_shards()
+    settle_hanging_boxes(shards, collector)
+    _check_shards(shards, collector, OwnKeys(field_mapping))
+    _check_classes(shards, result.uses, label_maps, collector)
+    _check_label_maps(shards, label_maps, collector)
+    _check_keys(shards, collector)
+    by_place = {(one.work, one.number): one for one in result.shard_parts()}
+    _check_duplicates(result.duplicates, result.facts, by_place, field_mapping, collector)
+    if task is not None:
+        _check_task(task, result, by_place, label_maps, collector)
+    if annotations is not None:
+        missing = missing_images(annotations, result.seen)
+        collector.judge(missing, Place(annotations.source))
+
+
+def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
+    """What a shard as a whole shows: no record, no label map, flat boxes, permuted columns."""
+    flat = collector.findings.counts.get("BOX007", Counter())
+    sets: dict[str, list[ShardSummary]] = {}
+    for shard in shards:
+        sets.setdefault(shard.subset, []).append(shard)
+        place = Place(shard.name)
+        if not shard.records and not shard.has_defects and shard.is_whole:
+            collector.judge(EmptyShard(numbered=False), place)
+        if shard.label_map is None and not shard.in_archive:
+            collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
+        collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
+        collector.add_all(own_keys.in_own_words(judge(shard.columns)), place)
+    for members in sets.values():
+        if not any(shard.columns.candidates for shard in members):
+            # Each of many small shards has too few boxes to tell.
+            together = sum((shard.columns for shard in members), BoxColumns())
+            said = own_keys.in_own_words(judge(together))
+            collector.add_all(said, Place(members[0].name))
+        if all(shard.is_empty_file for shard in members):
+            collector.judge(EmptySet(len(members)), Place(members[0].name))
+
+
+def _check_classes(
+    shards: Sequence[ShardSummary],
+    uses: Mapping[str | None, Counter[Use]],
+    label_maps: Mapping[str, LabelMapFile],
+    collector: Collector,
+) -> None:
+    """The classes that the shards of each label map use."""
+    first: dict[str | None, str] = {}
+    for shard in shards:
+        first.setdefault(shard.label_map, shard.name)
+    for name, shard_name in first.items():
+        file = label_maps.get(name or "")
+        counts = uses.get(name, Counter())
+        classes = ClassesOfShards(counts, file.label_map if file else None, name or "")
+        collector.judge(classes, Place(shard_name))
+
+
+def _check_label_maps(
+    shards: Sequence[ShardSummary], label_maps: Mapping[str, LabelMapFile], collector: Collector
+) -> None:
+    """The label maps that are in use beside each other."""
+    names = dict.fromkeys(shard.label_map for shard in shards if shard.label_map)
+    maps: dict[str, LabelMap] = {}
+    for name in names:
+        label_map = label_maps[name].label_map if name else None
+        if name and label_map is not None:
+            maps[name] = label_map
+    if len(maps) > 1:
+        collector.judge(LabelMaps(maps))
+
+
+def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
+    """The features of the shards of each subset."""
+    by_subset: dict[str, dict[str, frozenset[str]]] = {}
+    for shard in shards:
+        if shard.keys:
+            keys = frozenset(key for key in shard.keys if not key.startswith(_OPTIONAL))
+            by_subset.setdefault(shard.subset, {})[shard.name] = keys
+    for subset, keys_of in by_subset.items():
+        collector.judge(KeysOfShards(subset, keys_of))
+
+
+def _check_duplicates(
+    duplicates: Duplicates,
+    facts: Facts,
+    shards: Shards,
+    field_mapping: FieldMapping,
+    collector: Collector,
+) -> None:
+    """Report what several records share: the first ones are listed, all are counted."""
+    leaked = _leaked_subsets(duplicates, shards)
+    for kind, pairs in sorted(duplicates.listed.items(), key=lambda item: item[0].name):
+        subject = _SUBJECTS[kind]
+        if subject is SameName and field_mapping.filename is None:
+            continue
+        if subject is SameSourceId and field_mapping.source_id is None:
+            continue
+        uncounted = Counter(
+            {key[1:]: count for key, count in duplicates.counts.items() if key[0] is kind}
+        )
+        for later, first in pairs:
+            subject_of_pair = _subject(kind, later, first, facts, shards, field_mapping)
+            if isinstance(subject_of_pair, SharedImage):
+                subject_of_pair = replace(subject_of_pair, leaked=leaked)
+            collector.judge(subject_of_pair, _place_of(later, facts, shards))
+            uncounted[later.work, later.shard] -= 1
+        for at, count in sorted(uncounted.items()):
+            collector.count(subject, shards[at].name, count)
+
+
+def _leaked_subsets(duplicates: Duplicates, shards: Shards) -> dict[str, int]:
+    """Subsets for evaluation all of whose images are in other subsets, and how many those are."""
+    total: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
+    for shard in shards.values():
+        total[shard.subset] += shard.images
+    for (kind, *at), count in duplicates.counts.items():
+        subset = shards[at[0], at[1]].subset
+        if kind is Duplicate.ELSEWHERE:
+            elsewhere[subset] += count
+        elif kind is Duplicate.IMAGE:
+            total[subset] -= count
+    return {
+        subset: count
+        for subset, count in sorted(elsewhere.items())
+        if count == total[subset] and _TRAINING not in subset.lower()
+    }
+
+
+def _subject(
+    kind: Duplicate,
+    later: RowPlace,
+    first: RowPlace,
+    facts: Facts,
+    shards: Shards,
+    field_mapping: FieldMapping,
+) -> object:
+    """What the rule judges."""
+    place = _place_of(first, facts, shards)
+    if kind is Duplicate.FILENAME:
+        return SameName(facts[later].filename, field_mapping.filename or "", place)
+    if kind is Duplicate.SOURCE_ID:
+        return SameSourceId(facts[later].source_id, field_mapping.source_id or "", place)
+    if kind is Duplicate.IMAGE:
+        return SameImage(place)
+    ours, theirs = (shards[one.work, one.shard].subset for one in (later, first))
+    return SharedImage(ours, theirs, place)
+
+
+def _place_of(at: RowPlace, facts: Facts, shards: Shards) -> Place:
+    known = facts[at]
+    return Place(shards[at.work, at.shard].name, known.record, known.offset, known.filename or None)
+
+
+def _check_task(
+    task: Task,
+    result: Result,
+    shards: Shards,
+    label_maps: Mapping[str, LabelMapFile],
+    collector: Collector,
+) -> None:
+    from tfod.check.frames import ImageRow, judge_task  # most checks are of no task
+
+    def rows() -> Iterator[ImageRow]:
+        for block in result.blocks:  # they are in the order of the data
+            shard = shards[block.work, block.shard].name
+            for _, row in block.facts():
+                place = Place(shard, row.record, row.offset, row.filename or None)
+                yield ImageRow(place, row.filename, row.height, row.width, row.boxes)
+
+    classes = class_names(result.uses, label_maps)
+    if task.labels is not None:
+        classes = _as_labelled(classes, label_maps, task.labels)
+    judge_task(task, rows(), classes, collector)
+
+
+def _as_labelled(
+    classes: Counter[str], label_maps: Mapping[str, LabelMapFile], labels: frozenset[str]
+) -> Counter[str]:
+    """The classes by the names that the task has for them: Open Images' are the display names."""
+    found: Counter[str] = Counter()
+    for name, count in classes.items():
+        items = (file.label_map.find(name) for file in label_maps.values() if file.label_map)
+        shown = {item.display_name for item in items if item is not None} & labels
+        found[name if name in labels or len(shown) != 1 else shown.pop()] += count
+    return found
+
+
+def class_names(
+    uses: Mapping[str | None, Counter[Use]], label_maps: Mapping[str, LabelMapFile]
+) -> Counter[str]:
+    """Boxes of each class: by text, or by id through the label map, or as ``#id``."""
+    names: Counter[str] = Counter()
+    for map_name, counts in uses.items():
+        file = label_maps.get(map_name or "")
+        for (text, label), count in counts.items():
+            item = file.label_map.find_id(label) if file and file.label_map and label else None
+            bare = "" if label is None else f"#{label}"
+            names[text or (item.class_name if item else bare)] += count
+    return names

@@ -1,0 +1,202 @@
+"""What a check knows so far: small, and added up in any order and any grouping."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tfod.check.box_columns import BoxColumns
+from tfod.check.collector import Findings
+from tfod.check.duplicates import Duplicates
+from tfod.check.examined import Examined, Use
+from tfod.check.plan import ShardInput
+from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
+from tfod.check.rules.labels import LabelMapFile
+from tfod.check.statistics import Statistics, bound
+from tfod.detection.pixel_boxes import BoxTally
+
+
+@dataclass(frozen=True)
+class ShardSummary:
+    """What is known of a shard, or of a part of it, when its records are forgotten.
+
+    Attributes:
+        work, number: which input of the check, and which of its shards.
+        name: as the report names it.
+        subset: the subset it belongs to.
+        label_map: name of the label map it was checked with.
+        rivals: label maps that fit equally well, when there are several.
+        in_archive: whether it came out of an archive.
+        is_whole: whether the archive's entry could be read to its end.
+        records, images, boxes: what was read.
+        decoded: images that were decoded.
+        keys: the features that its records have.
+        has_defects: whether anything was found in it but infos.
+        box_tally: whether its boxes look like pixels.
+        columns: what its boxes say of their columns.
+        is_empty_file: whether it is a file of 0 bytes in a numbered set.
+    """
+
+    work: int
+    number: int
+    name: str
+    subset: str
+    label_map: str | None = None
+    rivals: Sequence[str] = ()
+    in_archive: bool = False
+    is_whole: bool = True
+    records: int = 0
+    images: int = 0
+    decoded: int = 0
+    boxes: int = 0
+    keys: frozenset[str] = frozenset()
+    has_defects: bool = False
+    box_tally: BoxTally = field(default_factory=BoxTally)
+    columns: BoxColumns = field(default_factory=BoxColumns)
+    is_empty_file: bool = False
+
+    def joined(self, following: ShardSummary) -> ShardSummary:
+        """The same with the part of the shard that comes next."""
+        return replace(
+            self,
+            records=self.records + following.records,
+            images=self.images + following.images,
+            decoded=self.decoded + following.decoded,
+            boxes=self.boxes + following.boxes,
+            keys=self.keys | following.keys,
+            has_defects=self.has_defects or following.has_defects,
+            box_tally=self.box_tally + following.box_tally,
+            columns=self.columns + following.columns,
+        )
+
+
+@dataclass
+class Result:
+    """What some or all inputs of a check have come to; ``a += b`` adds what other inputs have.
+
+    Attributes:
+        most: how many findings of each code may be listed.
+        findings: by number of the input, in their order.
+        shards: by number of the input, in order; of a part of a shard, that shard.
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used, by the name of the label map.
+        seen: places of the annotations' images that a record has the name of.
+        label_maps: label maps of archives, by name.
+        digests: SHA-256 of files, by name.
+        blocks: the rows of all records, as far as they are kept.
+        duplicates: names and images that come more than once.
+        facts: of the records that the duplicates list.
+        instead: where the part of a shard is not what its index says it is, that which is to be
+            examined in place of it and of all parts behind it.
+    """
+
+    most: int
+    findings: dict[int, Findings] = field(default_factory=dict)
+    shards: dict[int, list[ShardSummary]] = field(default_factory=dict)
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+    label_maps: dict[str, LabelMapFile] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    blocks: list[RowBlock] = field(default_factory=list)
+    duplicates: Duplicates = field(default_factory=Duplicates)
+    facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
+    instead: ShardInput | None = None
+    _listed: Counter[str] = field(default_factory=Counter, repr=False)
+    _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
+
+    def add_shard(self, summary: ShardSummary, examined: Examined) -> None:
+        """Add a shard with what its records have shown."""
+        whole = replace(
+            summary,
+            records=examined.records,
+            images=examined.images,
+            decoded=examined.decoded,
+            boxes=examined.boxes,
+            keys=frozenset(examined.keys),
+            has_defects=examined.findings.has_defects,
+            box_tally=examined.box_tally,
+            columns=examined.columns,
+            is_empty_file=examined.is_empty_file,
+        )
+        self.shards.setdefault(summary.work, []).append(whole)
+        self.findings.setdefault(summary.work, Findings(self.most)).merge(examined.findings)
+        self.statistics.merge(examined.statistics)
+        self._add_uses(summary.label_map, examined.uses)
+        self.seen |= examined.seen
+
+    def __iadd__(self, other: Result) -> Result:
+        """Add what other inputs have come to; the other one stays as it is."""
+        for number, findings in other.findings.items():
+            self._add_findings(number, findings)
+        for number, shards in other.shards.items():
+            # The keys of many shards are equal: held once.
+            self.shards[number] = [
+                replace(one, keys=self._keys.setdefault(one.keys, one.keys)) for one in shards
+            ]
+        self.statistics.merge(other.statistics)
+        for name, uses in other.uses.items():
+            self._add_uses(name, uses)
+        self.seen |= other.seen
+        self.label_maps.update(other.label_maps)
+        self.digests.update(other.digests)
+        self.blocks += other.blocks
+        self.duplicates.merge(other.duplicates, self.most)
+        self.facts.update(other.facts)
+        return self
+
+    def _add_uses(self, label_map: str | None, uses: Counter[Use]) -> None:
+        mine = self.uses.setdefault(label_map, Counter())
+        mine.update(uses)
+        self.uses[label_map] = bound(mine, slack=2)
+
+    def _add_findings(self, number: int, findings: Findings) -> None:
+        if not findings.counts and not findings.once:
+            return
+        self.findings[number] = findings
+        for code, listed in findings.listed.items():
+            self._listed[code] += len(listed)
+            if self._listed[code] > 2 * self.most:
+                self._listed[code] = self._drop(code)
+
+    def _drop(self, code: str) -> int:
+        """Forget the findings of a code that would not be listed; return how many are left."""
+        left = self.most
+        for number in sorted(self.findings):
+            findings = self.findings[number]
+            if code in findings.listed:
+                # A new one: the result may be another's, too.
+                kept = findings.listed[code][:left]
+                self.findings[number] = replace(findings, listed={**findings.listed, code: kept})
+                left -= len(kept)
+        return self.most - left
+
+    def close(self) -> None:
+        """Keep no more classes and image sizes than may be kept; call when all is added."""
+        self.uses = {name: bound(uses) for name, uses in self.uses.items()}
+        self.statistics.close()
+
+    def all_findings(self) -> Findings:
+        """All findings, in the order of the inputs."""
+        found = Findings(self.most)
+        for number in sorted(self.findings):
+            found.merge(self.findings[number])
+        return found
+
+    def shard_parts(self) -> list[ShardSummary]:
+        """All shards and parts of shards, in the order of the inputs."""
+        return [one for number in sorted(self.shards) for one in self.shards[number]]
+
+    def all_shards(self) -> list[ShardSummary]:
+        """All shards, in the order of the inputs; the parts of a shard are joined."""
+        return joined_parts(self.shard_parts())
+
+
+def joined_parts(parts: Iterable[ShardSummary]) -> list[ShardSummary]:
+    """The shards that these parts make up, in the order of their first parts."""
+    found: dict[str, ShardSummary] = {}
+    for one in parts:
+        known = found.get(one.name)
+        found[one.name] = one if known is None else known.joined(one)
+    return list(found.values())

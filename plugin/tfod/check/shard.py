@@ -1,0 +1,274 @@
+"""One input of a check to its result: a shard, a part of one, a zip with its shards, a file's hash.
+
+The same here, in a pool of processes and on the workers of a Beam runner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tfod.check.archive import Archive, ArchiveDamageError
+from tfod.check.archive_contents import Contents, look_through, read_entry
+from tfod.check.collector import Collector
+from tfod.check.datasets import numbered_sets
+from tfod.check.examine import Examiner
+from tfod.check.examined import Instructions
+from tfod.check.finding import Place
+from tfod.check.label_maps import label_map_file
+from tfod.check.plan import ArchiveInput, HashInput, Input, ShardInput, place_of
+from tfod.check.result import Result, ShardSummary
+from tfod.check.row_blocks import RowCollector
+from tfod.check.row_store import RowStore
+from tfod.check.rules.framing import CompressedShard, Unreadable
+from tfod.check.rules.labels import LabelMapFile
+from tfod.check.sources import Location
+from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap
+from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
+from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
+from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.records import read_record_batch_stream, shard_compression
+from tfod.tfrecord.remote import set_patience
+from tfod.tfrecord.remote_stream import RemoteStream
+from tfod.tfrecord.shards import parse_shard_name
+from tfod.tfrecord.zip_directory import Entry
+
+Progress = Callable[[int, int], None]
+"""Is given the bytes and records that were read since the last time."""
+_COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
+_FRAMING = 16  # bytes of a record beside its payload
+_STEP = 1 << 18
+_HASH_STEP = 1 << 20
+
+
+def examine(one: Input, instructions: Instructions, progress: Progress, store: RowStore) -> Result:
+    """Examine a shard, a part of one, or an archive; rows are kept in the store."""
+    set_patience(instructions.patience)
+    if isinstance(one, ShardInput):
+        return _Pass(one, instructions, progress, store).shard(one)
+    if isinstance(one, ArchiveInput):
+        return _Pass(one, instructions, progress, store).archive(one)
+    digest = sha256_of(one.location)
+    return Result(0, digests={one.location.name: digest} if digest else {})
+
+
+class _Pass:
+    """The pass over the records of one input."""
+
+    def __init__(
+        self,
+        one: ShardInput | ArchiveInput,
+        instructions: Instructions,
+        progress: Progress,
+        store: RowStore,
+    ) -> None:
+        self._number = one.number
+        self._instructions = instructions
+        self._progress = progress
+        self._store = store
+        self._result = Result(instructions.max_findings)
+        self._shards = 0
+
+    def shard(self, one: ShardInput) -> Result:
+        """Examine a shard that lies open, or a part of it."""
+        shard, location, result = one.shard, one.shard.location, self._result
+        summary = ShardSummary(
+            one.number, 0, location.name, shard.subset, one.label_map, tuple(shard.rivals)
+        )
+        label_map = self._instructions.label_maps.get(one.label_map or "")
+        reading = self._reading(summary, label_map, shard.numbered)
+        try:
+            with location.open(one.part, hashed=one.with_sha256) as stream:
+                size = stream.size if isinstance(stream, RemoteStream) else location.size()
+                reading.read(stream, size, self._progress, one.part)
+                if isinstance(stream, RemoteStream) and one.with_sha256:
+                    result.digests[location.name] = stream.digest()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            reading.examiner.judge_at(Unreadable(reason), Place(location.name))
+            reading.is_cut_off = True
+        result.add_shard(summary, reading.examiner.finish())
+        if one.part is not None and not reading.agrees_with(one.part):
+            stop = max(location.known_size() or 0, one.part.stop)
+            result.instead = replace(
+                one, part=ShardPart(one.part.start, stop, one.part.first_record)
+            )
+        return result
+
+    def archive(self, one: ArchiveInput) -> Result:
+        """Examine the shards of an archive in their order, and read all else to its end."""
+        location = one.archive
+        collector = Collector(self._instructions.policy, self._instructions.max_findings)
+        self._result.findings[one.number] = collector.findings
+        try:
+            with Archive(location.path, location.name, collector, one.limits) as archive:
+                contents = look_through(archive, collector, needs_label_map=one.label_map is None)
+                for group in contents.shard_sets:
+                    for subject in numbered_sets(group.paths, group.missing):
+                        collector.judge(subject, archive.place())
+                    for path in group.paths:
+                        self._entry(archive, contents, path, group.subset, one.label_map)
+                for entry in archive.entries:
+                    archive.drain(entry)
+        except OSError as error:
+            collector.judge(Unreadable(error.strerror or str(error)), Place(location.name))
+        return self._result
+
+    def _entry(
+        self, archive: Archive, contents: Contents, path: str, subset: str, named: str | None
+    ) -> None:
+        result, entry = self._result, contents.shards[path]
+        label_map, map_name = self._instructions.label_maps.get(named or ""), named
+        map_entry = contents.label_maps.get(path)
+        if map_entry is not None:
+            map_name = archive.place(map_entry).shard
+            if map_name not in result.label_maps:
+                result.label_maps[map_name] = _read_label_map(archive, map_entry, map_name)
+            label_map = result.label_maps[map_name].label_map
+        name = archive.place(entry).shard
+        summary = ShardSummary(self._number, self._shards, name, subset, map_name, in_archive=True)
+        self._shards += 1
+        shard_name = parse_shard_name(path)
+        numbered = shard_name is not None and shard_name.total is not None
+        reading = self._reading(summary, label_map, numbered)
+        try:
+            with archive.open(entry) as stream:
+                reading.read(stream, None, self._progress)
+                while stream.read(_STEP):  # what lies behind a damage has a checksum too
+                    pass
+        except ArchiveDamageError:
+            summary = replace(summary, is_whole=False)  # the collector has it
+        result.add_shard(summary, reading.examiner.finish())
+
+    def _reading(
+        self, summary: ShardSummary, label_map: LabelMap | None, numbered: bool
+    ) -> _Reading:
+        blocks, store = self._result.blocks, self._store
+        rows = RowCollector(
+            summary.work,
+            summary.number,
+            summary.subset,
+            lambda block: blocks.append(store.keep(block)),
+        )
+        place = place_of(summary.work) + summary.number
+        return _Reading(
+            Examiner(
+                self._instructions, summary.name, label_map, rows, place=place, numbered=numbered
+            )
+        )
+
+
+class _Reading:
+    """Reads the records of a shard, and sees whether a part of it is what its index says it is.
+
+    Attributes:
+        is_cut_off: whether it could not be read to its end, which says nothing of the index.
+    """
+
+    def __init__(self, examiner: Examiner) -> None:
+        self.examiner = examiner
+        self.is_cut_off = False
+        self._is_sound = True
+        self._passed = 0
+
+    def read(
+        self,
+        stream: ReadableStream,
+        size: int | None,
+        progress: Progress,
+        part: ShardPart | None = None,
+    ) -> None:
+        """Examine all records."""
+        examiner = self.examiner
+        name, source = examiner.result.shard, stream
+        if part is None:  # only plain shards are read in parts
+            peeked = PeekedStream(stream, HEADER_BYTES)
+            note_compression(examiner, peeked.head, name)
+            source = peeked
+        batches = read_record_batch_stream(
+            source,
+            name,
+            size,
+            part=part,
+            on_damage=self._damaged,
+            max_record_bytes=examiner.instructions.max_record_bytes,
+        )
+        for records in batches:
+            examiner.look_at(records)
+            progress(int(records.lengths.sum()) + _FRAMING * len(records), len(records))
+
+    def agrees_with(self, part: ShardPart) -> bool:
+        """Whether the records are those that were promised."""
+        if part.records is None or self.is_cut_off:
+            return True
+        return self._is_sound and self.examiner.result.records + self._passed == part.records
+
+    def _damaged(self, damage: Damage) -> None:
+        self.examiner.damaged(damage)
+        if damage.kind in (DamageKind.DATA_CRC, DamageKind.OVERSIZE):
+            self._passed += 1
+        else:
+            self._is_sound = False
+
+
+def note_compression(examiner: Examiner, head: bytes, name: str) -> None:
+    """Check whether a shard that begins so says in its name how it is compressed."""
+    compression = shard_compression(head) if head else Compression.NONE
+    if compression is not Compression.NONE:
+        said = name.lower().endswith(_COMPRESSED_ENDINGS)
+        examiner.judge_at(CompressedShard(compression.value, said), Place(name))
+
+
+def _read_label_map(archive: Archive, entry: Entry, name: str) -> LabelMapFile:
+    try:
+        data = read_entry(archive, entry, LONGEST_LABEL_MAP + 1)
+    except ArchiveDamageError as error:
+        return LabelMapFile(name, None, str(error))
+    return label_map_file(data, name)
+
+
+def sha256_of(location: Location, stop: threading.Event | None = None) -> str | None:
+    """SHA-256 of a file; None where it cannot be read, which its examination reports."""
+    digest = hashlib.sha256()
+    try:
+        with location.open() as stream:
+            while not (stop and stop.is_set()) and (data := stream.read(_HASH_STEP)):
+                digest.update(data)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+@contextmanager
+def hashing(files: Sequence[HashInput]) -> Iterator[Callable[[], dict[str, str]]]:
+    """Hash files in a thread meanwhile; yields what waits for the result, by the files' names.
+
+    Leaving early stops it.
+    """
+    stop = threading.Event()
+    digests: dict[str, str] = {}
+    if not files:
+        yield lambda: digests
+        return
+
+    def hash_all() -> None:
+        for one in files:
+            digest = sha256_of(one.location, stop)
+            if digest is not None:
+                digests[one.location.name] = digest
+
+    thread = threading.Thread(target=hash_all)
+    thread.start()
+
+    def wait() -> dict[str, str]:
+        thread.join()
+        return digests
+
+    try:
+        yield wait
+    finally:
+        stop.set()
+        thread.join()
