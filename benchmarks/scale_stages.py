@@ -16,7 +16,7 @@ from typing import Any
 
 from measure import forget_peak_memory, peak_memory
 from tfod.check import check
-from tfod.check.reporters import render_json
+from tfod.check.reporters.json_and_junit import render_json
 from tfod.check.result import Result
 from tfod.check.row_blocks import FileSpan
 from tfod.check.shard import sha256_of

@@ -21,7 +21,8 @@ from tfod.beam import check as beam_check
 from tfod.check.check import Options, check_sources
 from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
-from tfod.check.reporters import render_json, render_text
+from tfod.check.reporters.json_and_junit import render_json
+from tfod.check.reporters.text import render_text
 from tfod.cli.main import main
 from tfod.errors import TfodError
 from tfod.shards.index import write_indexes

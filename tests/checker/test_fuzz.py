@@ -21,7 +21,9 @@ from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
 from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
-from tfod.check.reporters import render_html, render_junit, render_text
+from tfod.check.reporters.html import render_html
+from tfod.check.reporters.json_and_junit import render_junit
+from tfod.check.reporters.text import render_text
 from tfod.tfrecord.records import masked_crc32c
 
 from tests.conftest import examples

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from tfod.check.finding import Place
 from tfod.check.report import Report
-from tfod.check.reporters import render_html
+from tfod.check.reporters.html import render_html
 from tfod.check.reporters.thumbnails import Thumbnail, thumbnail
 from tfod.check.reporters.wording import page_advice
 from tfod.check.rules import registry
@@ -346,7 +346,8 @@ import numpy as np
 from tests.checker.reports import found, make_report
 from tfod.errors import TfodError
 from tfod.check.finding import Place
-from tfod.check.reporters import render_html, render_text
+from tfod.check.reporters.html import render_html
+from tfod.check.reporters.text import render_text
 from tfod.check.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from tfod.check.report import Report
-from tfod.check.reporters import render_junit
+from tfod.check.reporters.json_and_junit import render_junit
 
 from tests.checker.reports import (
     HOSTILE,

@@ -7,8 +7,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.reporters import render_text
 from tfod.check.reporters.escaping import columns, visible
+from tfod.check.reporters.text import render_text
 
 from tests.checker.reports import ERROR, INFO, RULES, WARNING, found, hostile_report, make_report
 

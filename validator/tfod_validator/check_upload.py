@@ -16,14 +16,10 @@ from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
 from tfod.check.report import Report
-from tfod.check.reporters import (
-    draw_image,
-    render_body,
-    render_html,
-    render_json,
-    render_junit,
-    render_text,
-)
+from tfod.check.reporters.drawing import draw_image
+from tfod.check.reporters.html import render_body, render_html
+from tfod.check.reporters.json_and_junit import render_json, render_junit
+from tfod.check.reporters.text import render_text
 from tfod.check.samples import Sample, choose_samples
 from tfod.check.sources import Inventory, Location, inventory_of
 from tfod.check.task import Task, load_task

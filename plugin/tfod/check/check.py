@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.annotations import Annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.collector import Collector, Findings
 from tfod.check.dataset_checks import check_together, class_names, find_all_duplicates
@@ -26,8 +25,11 @@ from tfod.check.row_store import RowStore, scratch_folder
 from tfod.check.sampling import profile_of
 from tfod.check.shard import Progress, examine, hashing
 from tfod.check.sources import Inventory, Location, take_inventory
-from tfod.check.task import Task
 from tfod.tfrecord.remote import patience
+
+if TYPE_CHECKING:
+    from tfod.check.annotations import Annotations
+    from tfod.check.task import Task
 
 _NO_IMAGES = "the others are no images, or announce many more pixels than they have bytes"
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfod.check.annotations import Annotations
 from tfod.check.batch import OwnKeys
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Collector
-from tfod.check.comparison import missing_images
 from tfod.check.duplicates import Duplicate, Duplicates, find_duplicates, look_up, wanted_rows
 from tfod.check.examined import Use
 from tfod.check.finding import Place
@@ -24,9 +22,12 @@ from tfod.check.rules.images import SameImage, SharedImage
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
 from tfod.check.rules.registry import judge
-from tfod.check.task import Task
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.label_map import LabelMap
+
+if TYPE_CHECKING:
+    from tfod.check.annotations import Annotations
+    from tfod.check.task import Task
 
 # Features that a record without objects may leave out.
 _OPTIONAL = ("image/object/", "image/class/")
@@ -78,6 +79,8 @@ def check_together(
     if task is not None:
         _check_task(task, result, by_place, label_maps, collector)
     if annotations is not None:
+        from tfod.check.comparison import missing_images
+
         missing = missing_images(annotations, result.seen)
         collector.judge(missing, Place(annotations.source))
 

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfod.check.annotations import Annotations
 from tfod.check.batch import Batch
 from tfod.check.collector import Collector
-from tfod.check.comparison import compare
 from tfod.check.encoded_images import EncodedImage, EncodedImages
 from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
@@ -42,6 +40,7 @@ from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.records import RecordBatch
 
 if TYPE_CHECKING:
+    from tfod.check.annotations import Annotations
     from tfod.check.tensorflow_engine import TensorFlowParser
 
 _Said: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
@@ -334,6 +333,8 @@ class Examiner:
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
+        from tfod.check.comparison import compare  # few checks have annotations
+
         boxes, sizes = batch.boxes, batch.said_sizes.tolist()
         for row in np.flatnonzero(batch.live).tolist():
             name = batch.filenames[row] or ""

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tfod.check.annotations import Annotations
 from tfod.check.batch import Expectation
 from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
@@ -18,6 +17,9 @@ from tfod.check.statistics import Statistics
 from tfod.detection.label_map import LabelMap
 from tfod.detection.pixel_boxes import BoxTally
 from tfod.tfrecord.remote import patience
+
+if TYPE_CHECKING:
+    from tfod.check.annotations import Annotations
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Profile, Severities
-from tfod.check.task import Task
+
+if TYPE_CHECKING:
+    from tfod.check.task import Task
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.damage import HEADER_BYTES
 from tfod.tfrecord.headers import ShardPart
 from tfod.tfrecord.records import RecordBatch, is_record_header, read_record_batch_stream
-from tfod.tfrecord.remote_stream import RemoteStream
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.remote_stream import RemoteStream
 
 _LARGEST_RECORD = 64 << 20
 _ABOUT_CLASSES = ("LAB", "TSK")
@@ -240,7 +243,7 @@ def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterato
             stream.seek(0)
             yield from _batches(stream, location.name)
             return
-        size = stream.size if isinstance(stream, RemoteStream) else location.size()
+        size = cast("RemoteStream", stream).size if location.remote else location.size()
         for start, first, last in _runs(offences):
             stream.seek(start)
             batches = read_record_batch_stream(

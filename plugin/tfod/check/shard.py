@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from tfod.check.archive import Archive, ArchiveDamageError
 from tfod.check.archive_contents import Contents, look_through, read_entry
@@ -32,9 +33,11 @@ from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.headers import ShardPart
 from tfod.tfrecord.records import read_record_batch_stream, shard_compression
 from tfod.tfrecord.remote import set_patience
-from tfod.tfrecord.remote_stream import RemoteStream
 from tfod.tfrecord.shards import parse_shard_name
 from tfod.tfrecord.zip_directory import Entry
+
+if TYPE_CHECKING:
+    from tfod.tfrecord.remote_stream import RemoteStream
 
 Progress = Callable[[int, int], None]
 """Is given the bytes and records that were read since the last time."""
@@ -82,10 +85,11 @@ class _Pass:
         reading = self._reading(summary, label_map, shard.numbered)
         try:
             with location.open(one.part, hashed=one.with_sha256) as stream:
-                size = stream.size if isinstance(stream, RemoteStream) else location.size()
+                remote = cast("RemoteStream", stream) if location.remote else None
+                size = remote.size if remote else location.size()
                 reading.read(stream, size, self._progress, one.part)
-                if isinstance(stream, RemoteStream) and one.with_sha256:
-                    result.digests[location.name] = stream.digest()
+                if remote and one.with_sha256:
+                    result.digests[location.name] = remote.digest()
         except OSError as error:
             reason = error.strerror or str(error)
             reading.examiner.judge_at(Unreadable(reason), Place(location.name))

@@ -8,22 +8,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tfod.check.annotation_files import load_annotations
 from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
 from tfod.check.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.finding import Severity
-from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.report import Report
-from tfod.check.reporters import render_html, render_json, render_junit, render_text
 from tfod.check.rules.registry import require_rule_names
-from tfod.check.samples import choose_samples
-from tfod.check.shard import Progress
 from tfod.check.sources import Inventory, take_inventory
-from tfod.check.task import Task, load_task
 from tfod.cli.console import print_text
 from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.cvat.client.connection import add_connection_options, connect
@@ -31,6 +26,12 @@ from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
 from tfod.tfrecord.remote import PATIENCE, set_patience
 from tfod.tfrecord.writer import AtomicFile
+
+if TYPE_CHECKING:
+    from tfod.check.annotations import Annotations
+    from tfod.check.profiles.profile import Profile
+    from tfod.check.shard import Progress
+    from tfod.check.task import Task
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
@@ -239,11 +240,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         TfodError: one of them makes no sense.
     """
     return Options(
-        profile=load_profile(arguments.profile) if arguments.profile else None,
+        profile=_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
         label_map=arguments.label_map,
         task=_task(arguments),
-        annotations=load_annotations(arguments.against) if arguments.against else None,
+        annotations=_annotations(arguments.against),
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
         severities=dict(_severity(text) for text in arguments.severity),
@@ -261,6 +262,25 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
+# What few checks need is imported when one does.
+
+
+def _profile(named: str | None) -> Profile | None:
+    if named is None or named in READY:
+        return READY[named] if named else None
+    from tfod.check.profiles.file import load_profile
+
+    return load_profile(named)
+
+
+def _annotations(path: str | None) -> Annotations | None:
+    if path is None:
+        return None
+    from tfod.check.annotation_files import load_annotations
+
+    return load_annotations(path)
+
+
 def _task(arguments: argparse.Namespace) -> Task | None:
     """What is known of the CVAT task: live from its server, or from files.
 
@@ -271,7 +291,11 @@ def _task(arguments: argparse.Namespace) -> Task | None:
     numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
     targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
     if not targets:
-        return load_task(*described) if any(described) else None
+        if not any(described):
+            return None
+        from tfod.check.task import load_task
+
+        return load_task(*described)
     if len(targets) > 1 or any(described):
         raise TfodError(
             "--cvat-task, --cvat-job and --cvat-project stand alone: leave out the others, "
@@ -293,15 +317,20 @@ def _severity(text: str) -> tuple[str, Severity | None]:
 def _rendered(
     report: Report, options: Options, arguments: argparse.Namespace, inventory: Inventory
 ) -> str:
-    if arguments.format == "json":
-        return render_json(report)
-    if arguments.format == "junit":
-        return render_junit(report)
+    if arguments.format == "text":
+        from tfod.check.reporters.text import render_text
+
+        on_terminal = not arguments.output and sys.stdout.isatty()
+        return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
     if arguments.format == "html":
+        from tfod.check.reporters.html import render_html
+        from tfod.check.samples import choose_samples
+
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)
-    on_terminal = not arguments.output and sys.stdout.isatty()
-    return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
+    from tfod.check.reporters.json_and_junit import render_json, render_junit
+
+    return render_json(report) if arguments.format == "json" else render_junit(report)
 
 
 @contextmanager

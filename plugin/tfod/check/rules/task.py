@@ -11,11 +11,14 @@ import functools
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfod.check.finding import Place, Problem, Severity
 from tfod.check.near_names import NearNames
 from tfod.check.rules.registry import rule
-from tfod.check.task import Frame
+
+if TYPE_CHECKING:
+    from tfod.check.task import Frame
 from tfod.detection import keys
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"

@@ -13,7 +13,7 @@ from tfod.check.check import Options, check
 from tfod.check.frames import Matcher
 from tfod.check.receivers import CVAT
 from tfod.check.report import Report
-from tfod.check.reporters import render_text
+from tfod.check.reporters.text import render_text
 from tfod.check.sources import take_inventory
 from tfod.check.task import Task
 from tfod.convert.safe_xml import MEMBER
