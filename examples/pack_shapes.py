@@ -19,7 +19,7 @@ import numpy as np
 from annotate_shapes import IMAGES, seen_shapes
 from draw_shapes import CLASSES, Image, all_images
 from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap
 from tfod.tfrecord.writer import RecordWriter
 

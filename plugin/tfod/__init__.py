@@ -21,7 +21,7 @@ from tfod.version import __version__
 if TYPE_CHECKING:
     from tfod.detection.columns import Detections
     from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
-    from tfod.detection.detection_encoder import encode_detection
+    from tfod.detection.encoder import encode_detection
     from tfod.detection.label_map import (
         LabelMap,
         LabelMapItem,
@@ -110,7 +110,7 @@ _NAMES_OF_MODULES = {
     "tfod.tfrecord.compression": ("Compression",),
     "tfod.detection.columns": ("Detections",),
     "tfod.detection.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
-    "tfod.detection.detection_encoder": ("encode_detection",),
+    "tfod.detection.encoder": ("encode_detection",),
     "tfod.errors": (
         "LabelMapError",
         "RecordError",

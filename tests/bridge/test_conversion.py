@@ -25,13 +25,13 @@ from tfod.cvat.masks import (
     encode_runs,
     run_lengths,
 )
-from tfod.detection.corners import enclosing_points
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.boxes import enclosing_points
+from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap
-from tfod.detection.png import encode_mask_png
-from tfod.detection.raster import (
+from tfod.detection.masks import (
     box_outline,
     ellipse_outline,
+    encode_mask_png,
     fill_box,
     fill_polygon,
     fills_its_box,

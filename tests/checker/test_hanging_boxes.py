@@ -9,7 +9,7 @@ import pytest
 from tfod.check.check import Options
 from tfod.check.check import check_sources as check
 from tfod.check.profiles.profile import OFF, READY
-from tfod.detection.pixel_boxes import BoxTally
+from tfod.detection.boxes import BoxTally
 
 from tests.checker.test_check import write
 from tests.conftest import encode, image, objects

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tfod.detection import keys
 from tfod.detection.describe import describe
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.tfrecord.records import read_records

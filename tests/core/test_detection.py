@@ -13,7 +13,7 @@ from PIL import Image as PillowImage
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.stream import decode_detection
 from tfod.errors import RecordError
 from tfod.example.example import Example

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from PIL import Image
 from pycocotools import mask as coco_mask
-from tfod.detection.png import encode_mask_png
+from tfod.detection.masks import encode_mask_png
 from tfod.errors import TfodError
 from tfod.shards.create.coco_masks import decode_counts, draw_segmentation
 

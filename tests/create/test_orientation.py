@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from tfod.detection.orientation import mask_turned_back, turned_back
+from tfod.detection.image import mask_turned_back, turned_back
 
 from tests.create.conftest import Run, by_filename, float32
 from tests.create.one_image import FORMATS, NAME

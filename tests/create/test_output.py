@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tfod.cli.main import build_parser
 from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.tfrecord.writer import ShardSetWriter
 
 from tests.commands import TIMEOUT

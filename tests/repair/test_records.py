@@ -17,9 +17,9 @@ from tfod.check.profiles.profile import READY
 from tfod.check.rules.repairs import REPAIRS
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap, LabelMapItem
-from tfod.detection.png import encode_mask_png
+from tfod.detection.masks import encode_mask_png
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example

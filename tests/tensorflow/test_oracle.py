@@ -12,7 +12,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.keys import BOX
 from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import ShardError

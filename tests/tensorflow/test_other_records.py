@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tfod.convert.keras_coco import Annotation, encode_annotations
-from tfod.detection.classification import LabelProfile, encode_labelled_image
+from tfod.detection.encoder import LabelProfile, encode_labelled_image
 from tfod.detection.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.corners import Corners, enclosing_pixels, enclosing_points, enclosing_rotated
-from tfod.detection.raster import box_outline, ellipse_outline
+from tfod.detection.boxes import PixelBox, enclosing_pixels, enclosing_points, enclosing_rotated
+from tfod.detection.masks import box_outline, ellipse_outline
 from tfod.errors import TfodError
 
 BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"
@@ -39,7 +39,7 @@ class CvatShape:
 
     kind: str
     label: str
-    extent: Corners
+    extent: PixelBox
     rotation: float = 0.0
     points: tuple[float, ...] = ()
     runs: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class CvatShape:
         return box_outline(self.extent, self.rotation)
 
     @property
-    def corners(self) -> Corners:
+    def corners(self) -> PixelBox:
         """The enclosing box: of a turned shape larger than its extent, of a mask maybe smaller."""
         if self.kind == MASK:
             return _mask_corners(self.runs, self.extent)
@@ -78,7 +78,7 @@ class CvatShape:
         return enclosing_rotated(x, y, right - left, bottom - top, self.rotation)
 
 
-def _mask_corners(runs: tuple[int, ...], extent: Corners) -> Corners:
+def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
     """What the pixels of a mask enclose; its extent where it has none."""
     left, top, right, bottom = (int(value) for value in extent)
     inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(bottom - top, right - left)
@@ -130,7 +130,7 @@ def read_attributes(element: Any) -> tuple[tuple[str, str], ...]:
     return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
 
 
-def _corners(element: Any, name: str) -> Corners:
+def _corners(element: Any, name: str) -> PixelBox:
     left, top, right, bottom = (
         read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
     )
@@ -148,7 +148,7 @@ def _points(element: Any, name: str) -> tuple[float, ...]:
     return points
 
 
-def _mask(element: Any, name: str) -> tuple[Corners, tuple[int, ...]]:
+def _mask(element: Any, name: str) -> tuple[PixelBox, tuple[int, ...]]:
     left, top, width, height = (
         int(read_real(element, one, name)) for one in ("left", "top", "width", "height")
     )

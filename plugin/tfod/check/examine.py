@@ -31,10 +31,10 @@ from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, all_rules, judge, rules_for
 from tfod.check.statistics import bound
 from tfod.check.tensorflow_images import obstacle_to_decoding
+from tfod.detection.boxes import BoxTally
 from tfod.detection.columns import Detections
 from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
-from tfod.detection.pixel_boxes import BoxTally
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
 from tfod.tfrecord.records import RecordBatch

@@ -14,8 +14,8 @@ from tfod.check.collector import Findings
 from tfod.check.decoding import NOT_DECODED, Decoding
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.statistics import Statistics
+from tfod.detection.boxes import BoxTally
 from tfod.detection.label_map import LabelMap
-from tfod.detection.pixel_boxes import BoxTally
 from tfod.tfrecord.remote import patience
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Boxes that hang far over the edge of their image, told from boxes in pixels.
 
-Whether a shard is in pixels shows when all its boxes were seen (:mod:`tfod.detection.pixel_boxes`),
+Whether a shard is in pixels shows when all its boxes were seen (:mod:`tfod.detection.boxes`),
 and shards are read in parts. BOX005 is therefore said of every box that may be in pixels, and what
 it turns out to be instead, BOX003, is put right here.
 """
@@ -18,7 +18,7 @@ from tfod.check.finding import Finding, Severity
 from tfod.check.result import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules
-from tfod.detection.pixel_boxes import touch_image
+from tfod.detection.boxes import touch_image
 
 _PIXELS, _OUTSIDE = "BOX005", "BOX003"
 

@@ -14,7 +14,7 @@ from tfod.check.plan import ShardInput
 from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.statistics import Statistics, bound
-from tfod.detection.pixel_boxes import BoxTally
+from tfod.detection.boxes import BoxTally
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tfod.detection.corners import Corners
+from tfod.detection.boxes import PixelBox
 from tfod.errors import TfodError
 from tfod.tfrecord.writer import AtomicFile
 
@@ -37,7 +37,7 @@ class CsvBox:
     """One row's box: its class, left, top, right, bottom in pixels, and which row it was."""
 
     class_name: str
-    corners: Corners
+    corners: PixelBox
     row: int = field(default=0, compare=False)
 
 

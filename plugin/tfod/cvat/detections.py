@@ -16,11 +16,11 @@ import numpy as np
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatImage
 from tfod.cvat.masks import decode_runs, draw_shape, pillow
-from tfod.detection.corners import Corners, clipped_outline, enclosing_pixels, enclosing_points
+from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
 from tfod.detection.image import FORMAT_OF_EXTENSION, sniff_format
 from tfod.detection.label_map import LabelMap
-from tfod.detection.png import encode_mask_png
+from tfod.detection.masks import encode_mask_png
 from tfod.errors import TfodError
 from tfod.tfrecord.naming import split_extension
 
@@ -87,7 +87,7 @@ class Placed:
     """A shape, and the enclosing box of what its frame shows of it."""
 
     shape: CvatShape
-    corners: Corners
+    corners: PixelBox
 
 
 class DetectionBuilder:
@@ -160,7 +160,7 @@ class DetectionBuilder:
             image_labels=self._image_labels(image),
         )
 
-    def _visible(self, shape: CvatShape, size: tuple[int, int]) -> Corners | None:
+    def _visible(self, shape: CvatShape, size: tuple[int, int]) -> PixelBox | None:
         """The enclosing box of the part inside the frame; None where there is no such part.
 
         The editor lets rotated boxes and ellipses reach out (``cvat-core``,
@@ -172,7 +172,7 @@ class DetectionBuilder:
             return corners
         if left >= width or top >= height or right <= 0 or bottom <= 0:
             return None
-        seen: Corners | None = (max(left, 0), max(top, 0), min(right, width), min(bottom, height))
+        seen: PixelBox | None = (max(left, 0), max(top, 0), min(right, width), min(bottom, height))
         if max(-left, -top, right - width, bottom - height) < _HUNDREDTH:
             return seen
         if shape.kind == MASK:

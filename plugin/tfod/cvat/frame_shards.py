@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tfod.check.cvat_xml import CvatImage
 from tfod.cvat.detections import DetectionBuilder
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.tfrecord.writer import ShardSetWriter

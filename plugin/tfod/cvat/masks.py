@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
-from tfod.detection.corners import Corners, enclosing_pixels
-from tfod.detection.raster import fill_box, fill_polygon
+from tfod.detection.boxes import PixelBox, enclosing_pixels
+from tfod.detection.masks import fill_box, fill_polygon
 from tfod.errors import TfodError, how_to_install
 
 _MOST_PIXELS = 1 << 28
@@ -25,7 +25,7 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
     return fill_polygon(shape.outline, size)
 
 
-def decode_runs(runs: Sequence[int], extent: Corners, size: tuple[int, int]) -> np.ndarray:
+def decode_runs(runs: Sequence[int], extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
     """A mask from CVAT's runs: row by row in its extent, so many pixels outside, inside, …
 
     Args:
@@ -48,7 +48,7 @@ def decode_runs(runs: Sequence[int], extent: Corners, size: tuple[int, int]) -> 
     return mask
 
 
-def encode_runs(mask: np.ndarray) -> tuple[list[int], Corners] | None:
+def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
     """CVAT's runs of a mask and their extent, half-open; None where the mask is empty."""
     corners = enclosing_pixels(mask)
     if corners is None:

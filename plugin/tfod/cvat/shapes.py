@@ -13,7 +13,7 @@ from typing import Any
 
 from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
 from tfod.check.cvat_xml import CvatImage, CvatTag
-from tfod.detection.corners import Corners, enclosing_points
+from tfod.detection.boxes import PixelBox, enclosing_points
 
 _KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}  # ShapeType
 _DIGITS = 2
@@ -55,7 +55,7 @@ def _shape(kind: str, shape: Any) -> CvatShape:
     points: Sequence[float] = shape.points
     runs: tuple[int, ...] = ()
     rotation = 0.0
-    extent: Corners
+    extent: PixelBox
     if kind == MASK:
         runs = tuple(int(value) for value in points[:-4])
         first_column, first_row, last_column, last_row = (int(value) for value in points[-4:])

@@ -16,11 +16,10 @@ from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation, decode_image, encode_image
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
-from tfod.detection.corners import Corners, enclosing, enclosing_pixels, enclosing_points, overlap
+from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.detection.detection import AttributeValue, ImageLabel, Keypoints, PngMask
-from tfod.detection.orientation import boxes_turned_back, keypoints_turned_back, mask_turned_back
-from tfod.detection.png import encode_mask_png, is_box_png
-from tfod.detection.raster import box_outline, ellipse_outline, fill_box
+from tfod.detection.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
+from tfod.detection.masks import box_outline, ellipse_outline, encode_mask_png, fill_box, is_box_png
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -37,7 +36,7 @@ class ExportedObject:
     """One object on its way into a record; corners and points are in pixels."""
 
     label: int | None
-    corners: Corners
+    corners: PixelBox
     attributes: dict[str, Any]
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
@@ -274,7 +273,7 @@ class ObjectBuilder:
             image_labels=image_labels,
         )
 
-    def count_outside(self, rows: Sequence[Corners], size: tuple[int, int]) -> None:
+    def count_outside(self, rows: Sequence[PixelBox], size: tuple[int, int]) -> None:
         """Count the boxes that reach outside their image."""
         boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
         self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
@@ -389,12 +388,12 @@ def _scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _as_corners(box: Sequence[float]) -> Corners:
+def _as_corners(box: Sequence[float]) -> PixelBox:
     x, y, width, height = box
     return x, y, x + width, y + height
 
 
-def _turned(kind: str, upright: Corners, degrees: float) -> list[float]:
+def _turned(kind: str, upright: PixelBox, degrees: float) -> list[float]:
     """The outline of a box or an ellipse that is turned about its centre."""
     if kind == "bbox":
         return box_outline(upright, degrees)
@@ -403,7 +402,7 @@ def _turned(kind: str, upright: Corners, degrees: float) -> list[float]:
     return ellipse_outline(*center, (right - left) / 2, (bottom - top) / 2, degrees)
 
 
-def _outline_corners(part: Any) -> Corners:
+def _outline_corners(part: Any) -> PixelBox:
     if part.type.name != "mask":
         return _as_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:

@@ -12,11 +12,11 @@ import numpy as np
 from tfod.datumaro.compat import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import keys
+from tfod.detection.boxes import BoxTally, corners_in_pixels
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, ImageLabel
-from tfod.detection.pixel_boxes import BoxTally, corners_in_pixels
-from tfod.detection.png import is_box_png
+from tfod.detection.masks import is_box_png
 from tfod.example.wire import Kind
 from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity
 
@@ -128,7 +128,7 @@ class AnnotationBuilder:
     def _odd_corners(
         self, row: int, more: Detection, size: tuple[int, int]
     ) -> tuple[list[list[float]], dict[int, str]]:
-        """Corners where boxes are not all within the image, and why some are no boxes."""
+        """PixelBox where boxes are not all within the image, and why some are no boxes."""
         first, end = self._found.box_splits[row : row + 2].tolist()
         boxes = self._found.boxes[first:end]
         corners, clamped = corners_in_pixels(boxes, size)

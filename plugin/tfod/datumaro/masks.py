@@ -10,7 +10,7 @@ import attr
 import numpy as np
 
 from tfod.datumaro.compat import annotation, decode_image
-from tfod.detection.corners import Corners
+from tfod.detection.boxes import PixelBox
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError
 from tfod.example.example import Example
@@ -26,11 +26,11 @@ class BoxedMask(annotation.Mask):
     Equal to a plain ``Mask`` of the same pixels.
     """
 
-    corners: Corners = attr.ib(kw_only=True, default=(0.0, 0.0, 0.0, 0.0))
+    corners: PixelBox = attr.ib(kw_only=True, default=(0.0, 0.0, 0.0, 0.0))
     boxed: Any = attr.ib(kw_only=True, default=None)
 
     @classmethod
-    def make(cls, image: Any, corners: Corners, **fields: Any) -> BoxedMask:
+    def make(cls, image: Any, corners: PixelBox, **fields: Any) -> BoxedMask:
         """Build one; ``image`` is the pixels or a callable that returns them."""
         build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which nobody types
         return build(image=image, corners=corners, boxed=image, **fields)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tfod.detection.classification import LabelProfile
+from tfod.detection.encoder import LabelProfile
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_layout import OptionError, parse_count, parse_size

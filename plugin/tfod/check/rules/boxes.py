@@ -16,7 +16,7 @@ import numpy as np
 from tfod.check.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.finding import JsonValue, Problem, Severity
 from tfod.check.rules.registry import rule
-from tfod.detection.pixel_boxes import far_boxes, touch_image
+from tfod.detection.boxes import far_boxes, touch_image
 from tfod.detection.problems import DetectionProblem, Wrong
 
 MAX_NUMBER_OF_BOXES = 100

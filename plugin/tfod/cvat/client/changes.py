@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
-from tfod.detection.corners import Corners, enclosing_points
+from tfod.detection.boxes import PixelBox, enclosing_points
 
 _KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
 _Key = tuple[str, str, tuple[int, ...]]
@@ -85,8 +85,8 @@ def key_of_tag(label: str) -> _Key:
     return label, "tag", ()
 
 
-def rounded(corners: Corners) -> tuple[int, ...]:
-    """Corners in whole pixels. What a shard's numbers cannot hold of a hundredth is left out."""
+def rounded(corners: PixelBox) -> tuple[int, ...]:
+    """PixelBox in whole pixels. What a shard's numbers cannot hold of a hundredth is left out."""
     return tuple(math.floor(round(value, 2) + 0.5) for value in corners)
 
 
@@ -127,7 +127,7 @@ def _key(names: Mapping[int, str], label: int, kind: str, shape: Any) -> _Key:
     return names.get(label, ""), _KINDS[kind], rounded(_corners(shape))
 
 
-def _corners(shape: Any) -> Corners:
+def _corners(shape: Any) -> PixelBox:
     """The enclosing box of a shape of the API."""
     points = shape["points"]
     if shape["type"] == "polygon":
@@ -144,7 +144,7 @@ def _corners(shape: Any) -> Corners:
     return CvatShape(kind, "", (left, top, right, bottom), shape.get("rotation") or 0.0).corners
 
 
-def _shown(keyframes: list[Any], frames: list[int]) -> Iterator[tuple[int, Corners]]:
+def _shown(keyframes: list[Any], frames: list[int]) -> Iterator[tuple[int, PixelBox]]:
     """The corners of a track on every frame where it is to be seen.
 
     Between keyframes they move in a straight line, as CVAT's rectangles do; for outlines, which

@@ -15,9 +15,8 @@ from tfod.cvat.client.shard_zip import ZipRecord
 from tfod.cvat.client.task import Label
 from tfod.cvat.detections import GROUP, OCCLUDED
 from tfod.cvat.masks import decode_png, encode_runs
-from tfod.detection.corners import Corners
-from tfod.detection.pixel_boxes import corners_in_pixels
-from tfod.detection.raster import fills_its_box
+from tfod.detection.boxes import PixelBox, corners_in_pixels
+from tfod.detection.masks import fills_its_box
 from tfod.errors import TfodError
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
@@ -88,7 +87,7 @@ class ShapeBuilder:
         return self._labels[name]
 
     def _shape(
-        self, record: ZipRecord, number: int, name: str, corners: Corners, size: tuple[int, int]
+        self, record: ZipRecord, number: int, name: str, corners: PixelBox, size: tuple[int, int]
     ) -> CvatShape:
         label = self._known(record, name, None)
         values = {
@@ -146,8 +145,8 @@ def attribute_text(input_type: str | None, value: Any) -> str | None:
     return str(value)
 
 
-def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[Corners]:
-    """Corners in pixels, clamped to the image, as CVAT's own importers have them."""
+def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
+    """PixelBox in pixels, clamped to the image, as CVAT's own importers have them."""
     _, corners = corners_in_pixels(boxes, size)
     return [
         (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()

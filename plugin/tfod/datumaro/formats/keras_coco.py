@@ -23,7 +23,7 @@ from tfod.datumaro.exporter import (
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import CountedShardsBase
-from tfod.detection.corners import Corners
+from tfod.detection.boxes import PixelBox
 from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
 from tfod.detection.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
@@ -240,7 +240,7 @@ class CocoAnnotation:
     box: tuple[float, float, float, float]
     area: float
 
-    def is_still(self, category: str | None, corners: Corners) -> bool:
+    def is_still(self, category: str | None, corners: PixelBox) -> bool:
         """Whether an object is what was read: a transform may have changed it since."""
         left, top, right, bottom = corners
         now = (left, top, right - left, bottom - top)

@@ -19,10 +19,9 @@ from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
-from tfod.detection.image import read_image_header
+from tfod.detection.encoder import encode_detection
+from tfod.detection.image import QUARTER, UPRIGHT, read_image_header
 from tfod.detection.label_map import LabelMap, comment_on_empty
-from tfod.detection.orientation import QUARTER, UPRIGHT
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression

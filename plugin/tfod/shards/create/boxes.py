@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.detection.orientation import UPRIGHT, boxes_turned_back
+from tfod.detection.image import UPRIGHT, boxes_turned_back
 from tfod.shards.create.policy import OddBoxes
 from tfod.shards.create.tally import Refusal, Tally
 

@@ -27,11 +27,10 @@ from tfod.convert.coco import (
     sound_coco,
     whole_number,
 )
-from tfod.detection.corners import Corners
+from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
-from tfod.detection.orientation import keypoints_turned_back, mask_turned_back
-from tfod.detection.png import encode_mask_png
-from tfod.detection.raster import fill_box
+from tfod.detection.image import keypoints_turned_back, mask_turned_back
+from tfod.detection.masks import encode_mask_png, fill_box
 from tfod.errors import TfodError
 from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.coco_classes import Categories, Classes, category_names, choose_classes
@@ -155,7 +154,7 @@ class _Object:
     id: Any
     name: str
     label: int
-    corners: Corners
+    corners: PixelBox
     is_crowd: int
     area: float
     attributes: Mapping[str, AttributeValue]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.detection.orientation import QUARTER, UPRIGHT
+from tfod.detection.image import QUARTER, UPRIGHT
 from tfod.shards.create.images import Image
 from tfod.shards.create.policy import ExifOrientation
 from tfod.shards.create.tally import Refusal, Tally

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from tfod.detection.detection import Detection
-from tfod.detection.detection_encoder import encode_detection
+from tfod.detection.encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap, must_write_label_map
 from tfod.shards.create.tally import Tally

@@ -1,13 +1,18 @@
-"""Outlines as pixels: a pixel belongs to a shape when its centre does."""
+"""Masks: outlines as pixels, and pixels as PNG images, written without an image library.
+
+A pixel belongs to a shape when its centre does.
+"""
 
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from tfod.detection.corners import Corners
+from tfod.detection.boxes import PixelBox
 
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
@@ -45,7 +50,7 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
     return mask
 
 
-def fill_box(corners: Corners, size: tuple[int, int]) -> np.ndarray:
+def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
     """The pixels inside a box that is not turned, as :func:`fill_polygon` finds them.
 
     Args:
@@ -66,7 +71,7 @@ def fill_box(corners: Corners, size: tuple[int, int]) -> np.ndarray:
     return fill_polygon([left, top, right, top, right, bottom, left, bottom], size)
 
 
-def fills_its_box(mask: np.ndarray, corners: Corners) -> bool:
+def fills_its_box(mask: np.ndarray, corners: PixelBox) -> bool:
     """Whether a mask is nothing but what a box of these corners covers."""
     return bool(np.array_equal(mask, fill_box(corners, (mask.shape[0], mask.shape[1]))))
 
@@ -107,3 +112,45 @@ def turned(
     )
     flat: list[float] = points.reshape(-1).tolist()
     return flat
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
+_NO_FILTER = 0
+
+
+def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
+    """A mask as a PNG of one channel, 1 where the object is, as create_coco_tf_record.py has it.
+
+    Source: W3C's PNG specification.
+
+    Args:
+        mask: bool or uint8 of shape (height, width); what is not 0 is the object.
+        is_box: note that the object has no other mask than its box (:func:`is_box_png`): the OD API
+            wants a mask for each object, or for none.
+    """
+    height, width = mask.shape
+    rows = np.full((height, width + 1), _NO_FILTER, np.uint8)
+    rows[:, 1:] = mask != 0
+    return (
+        _SIGNATURE
+        + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BITS_GRAY))
+        + _chunk(b"IDAT", zlib.compress(rows.tobytes()))
+        + (_BOX_NOTE if is_box else b"")
+        + _chunk(b"IEND", b"")
+    )
+
+
+def is_box_png(data: bytes | memoryview) -> bool:
+    """Whether a mask stands for an object that has only a box, as our exports note it."""
+    return bytes(data[-_FROM_END:-_END_BYTES]) == _BOX_NOTE
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    checksum = zlib.crc32(kind + data)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+
+_BOX_NOTE = _chunk(b"tEXt", b"Comment\0tfod: a box")  # a text that readers of images pass over
+_END_BYTES = len(_chunk(b"IEND", b""))
+_FROM_END = len(_BOX_NOTE) + _END_BYTES
