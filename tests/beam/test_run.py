@@ -186,11 +186,11 @@ def test_a_result_that_finds_no_room(tmp_path: Path) -> None:
         ("NoRunner", (), "--runner NoRunner: unknown; known are DirectRunner, "),
         ("DirectRunner", ("--frobnicate",), "-- --frobnicate: DirectRunner has no such option"),
         ("direct", ("--direct_num_workers=x",), "-- --direct_num_workers: invalid int value: 'x'"),
-        ("direct", ("--direct_num_workers=-1",), "-- --direct_num_workers: -1 is no number of"),
+        ("direct", ("--direct_num_workers=-1",), "-- --direct_num_workers: -1 is not a number of"),
         ("direct", ("--help",), "-- --help: Beam's options are described at https://"),
         ("portable", (), "--runner PortableRunner: no job server is named; -- --job_endpoint="),
         ("direct", ("--runner=Flink",), "-- --runner: name the runner in front of --"),
-        ("portable", ("stray",), "-- stray: this is no option of Beam's"),
+        ("portable", ("stray",), "-- stray: not one of Beam's options"),
         (
             "portable",
             ("--job_endpoint=localhost:PORT",),

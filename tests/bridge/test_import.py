@@ -430,7 +430,7 @@ class TestInterrupted:
         stub.version = version
         stub.faults = [Fault("GET", path, 404, b'{"detail": "Not found."}', times=99)]
         ran = run("cvat", "import", "task", 1, make_zip(record()))
-        assert (ran.code, "tells no more of its import" in ran.err) == (2, True)
+        assert (ran.code, "reports nothing about its import" in ran.err) == (2, True)
         assert not stub.asked("^PUT")
 
     @pytest.mark.parametrize("body", [b"[]", b"{}", b"7", b'{"results": 1}', b"null"])

@@ -191,8 +191,8 @@ def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
     [
         (b"", "it is empty (0 bytes)"),
         (b"hello", "it has no directory of a zip"),
-        (b"<html><body>404", "it is no zip but an HTML page"),
-        (b"\x1f\x8b\x08", "it is no zip but a gzip file"),
+        (b"<html><body>404", "it is not a zip but an HTML page"),
+        (b"\x1f\x8b\x08", "it is not a zip but a gzip file"),
         (forge(Item("a", b"x"))[:-22], "it begins as a zip and was cut off"),
         (forge(Item("a", b"x"), promise=2), "its end record promises 2 entries and the directory"),
         (forge()[:4] + b"\1" + forge()[5:], "it is one part of an archive that was split"),

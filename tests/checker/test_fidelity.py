@@ -175,7 +175,7 @@ class TestLoading:
         ]
         assert found.from_one
         assert found.notes == (
-            f"{tmp_path}: 1 XML files that are no Pascal VOC are not compared",
+            f"{tmp_path}: 1 XML files that are not Pascal VOC are not compared",
             f"{tmp_path}: 1 objects without <bndbox> are not compared",
         )
         assert plain(pickle.loads(pickle.dumps(found))) == plain(found)
@@ -242,8 +242,8 @@ class TestLoading:
             ),
             ("a.xml", video(mode="annotation"), "names no images"),
             ("a.json", '{"images": [],\n', "line 2"),
-            ("a.json", '{"images": []}', "no COCO JSON"),
-            ("a.json", "[]", "no COCO JSON"),
+            ("a.json", '{"images": []}', "not COCO JSON"),
+            ("a.json", "[]", "not COCO JSON"),
             (
                 "a.json",
                 json.dumps({**COCO, "images": [{"id": 1}]}),

@@ -307,8 +307,8 @@ class TestBadInput:
             ),
             ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><annotations/>', "document type"),
             ("<annotations>\n<meta>\n</annotations>", "line 3"),
-            ("", "no well-formed XML"),
-            ("no XML", "no well-formed XML"),
+            ("", "not well-formed XML"),
+            ("no XML", "not well-formed XML"),
             ("<annotation/>", "<annotation>"),
             ("<annotations/>", "no <meta>"),
             ("<annotations><image id='0' name='a'/></annotations>", "no <meta> before"),
@@ -332,8 +332,8 @@ class TestBadInput:
         ("text", "says"),
         [
             ('[\n{"name": "cat",}]', "line 2"),
-            ('{"name": "cat"}', "no list of labels"),
-            ('["cat"]', "no list of labels"),
+            ('{"name": "cat"}', "not a list of labels"),
+            ('["cat"]', "not a list of labels"),
             ("[]", "lists no label"),
             ("[" * 100_000, "labels.json"),
             (b'["\xff"]', "UTF-8"),
@@ -461,7 +461,7 @@ class TestLabels:
         assert found == [
             (
                 "TSK001",
-                "class 'Traffic_Light' of 3 boxes is no label of the task, which has 'car', "
+                "class 'Traffic_Light' of 3 boxes is not a label of the task, which has 'car', "
                 "'traffic light'; did you mean 'traffic light'?",
             )
         ]

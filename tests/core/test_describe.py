@@ -79,7 +79,7 @@ def test_many_classes_fit_eighty_columns(make_shard) -> None:
     ("content", "what"),
     [
         (b"", "is empty (0 bytes)"),
-        (b"PK\x03\x04" + bytes(50), "is no TFRecord file but a zip archive; unpack it first"),
+        (b"PK\x03\x04" + bytes(50), "is not a TFRecord file but a zip archive; unpack it first"),
         (None, "no such file or folder"),
     ],
 )

@@ -145,13 +145,13 @@ class TestBadRows:
     @pytest.mark.parametrize(
         ("text", "cause"),
         [
-            (f'{HEADER}\n"r.jpg,10,10,x,1,2,3,4\n', "row 2: is no CSV (unexpected end of data)"),
-            (f'{HEADER}\n"r"x.jpg,10,10,x,1,2,3,4\n', "row 2: is no CSV (',' expected after"),
-            (f"{HEADER}\n{'r' * 200_000},10,10,x,1,2,3,4\n", "row 2: is no CSV (field larger"),
+            (f'{HEADER}\n"r.jpg,10,10,x,1,2,3,4\n', "row 2: not a CSV (unexpected end of data)"),
+            (f'{HEADER}\n"r"x.jpg,10,10,x,1,2,3,4\n', "row 2: not a CSV (',' expected after"),
+            (f"{HEADER}\n{'r' * 200_000},10,10,x,1,2,3,4\n", "row 2: not a CSV (field larger"),
             (f"{HEADER},xmin\n", "has the column xmin twice"),
-            ("", "is no detection CSV; its first line should be filename,width"),
-            ("ImageID,Source,LabelName\n1,2,3\n", "is no detection CSV"),
-            ("a,b,c,d,e,f,g,h\n", "is no detection CSV"),
+            ("", "not a detection CSV; its first line should be filename,width"),
+            ("ImageID,Source,LabelName\n1,2,3\n", "not a detection CSV"),
+            ("a,b,c,d,e,f,g,h\n", "not a detection CSV"),
         ],
     )
     def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:

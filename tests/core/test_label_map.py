@@ -81,7 +81,7 @@ def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
     text = "item { id: 3 name: 'car' }"
     label_map, liberties = decode_label_map(text.encode(encoding), "m")
     assert label_map.items == (CAR,)
-    assert liberties == ["m: a byte order mark is passed over; save the file as UTF-8 without one"]
+    assert liberties == ["m: a byte order mark is ignored; save the file as UTF-8 without one"]
 
 
 def test_liberties_are_named() -> None:
@@ -97,7 +97,7 @@ def test_fields_of_ones_own_are_told() -> None:
     text = "item { id: 3 name: 'car' colour: 'red' } item { id: 7 name: 'bus' }"
     label_map, (liberty,) = parse_label_map(text, "m")
     assert label_map.items == (CAR, BUS)
-    assert "fields that are no part of a label map are not read" in liberty and "colour" in liberty
+    assert "unknown fields are not read" in liberty and "colour" in liberty
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_fields_of_ones_own_are_told() -> None:
 def test_what_is_no_label_map(text: str, what: str) -> None:
     with pytest.raises(LabelMapError) as caught:
         parse_label_map(text, "label_map.pbtxt")
-    assert str(caught.value).startswith("label_map.pbtxt is no label map")
+    assert str(caught.value).startswith("label_map.pbtxt is not a label map")
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
 

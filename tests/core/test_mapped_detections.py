@@ -290,7 +290,7 @@ class TestLabelsFile:
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(LabelMapError, match="No such file"):
             read_labels(tmp_path / "labels.txt")
-        with pytest.raises(LabelMapError, match="no regular file"):
+        with pytest.raises(LabelMapError, match="not a regular file"):
             read_labels("/dev/zero")
 
     def test_where_it_lies(self, tmp_path: Path) -> None:

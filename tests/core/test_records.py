@@ -167,7 +167,7 @@ def test_forged_length_allocates_nothing() -> None:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
         (b'{"a": 1, "b": [2, 3]}', "JSON text"),
         (gzip.compress(gzip.compress(frame(b"x"), mtime=0), mtime=0), "gzip inside gzip"),
-        (b"just a text of some length", "its first 12 bytes are no record header"),
+        (b"just a text of some length", "its first 12 bytes are not a record header"),
     ],
 )
 def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None:

@@ -161,7 +161,7 @@ BOMB = Item("bomb.tfrecord", bytes(32 << 20))
         (Item("..\\a.tfrecord", frame(*TRAIN)), "leads out of the archive"),
         (Item("a.tfrecord", frame(*TRAIN), flags=1), "needs a password"),
         (Item("a.tfrecord", frame(*TRAIN), method=14), "method 14"),
-        (Item("a.tfrecord", b"/etc/passwd", mode=0o120777), "is no regular file"),
+        (Item("a.tfrecord", b"/etc/passwd", mode=0o120777), "is not a regular file"),
         (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "calls it b.tfrecord"),
     ],
 )

@@ -241,7 +241,7 @@ class TestRefusals:
             ({"category_id": None}, "category_id is null, expected a number"),
             ({"category_id": 1.5}, "category_id is 1.5, expected a whole number"),
             ({"area": float("nan")}, "area is NaN, expected a number"),
-            ({"segmentation": [[1, 2, 3]]}, "annotation 100000: segmentation is none"),
+            ({"segmentation": [[1, 2, 3]]}, "annotation 100000: invalid segmentation"),
             ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "goes far beyond the image"),
             ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "not as many pixels"),
             ({"segmentation": {"size": [9, 9], "counts": [81]}}, "its size is [9, 9]"),
@@ -251,10 +251,10 @@ class TestRefusals:
             ),
             ({"segmentation": {"size": [240, 320], "counts": [1.5]}}, "its counts are [1.5], exp"),
             ({"segmentation": {"size": [240, 320]}}, "its counts are null, expected whole"),
-            ({"segmentation": 5}, "annotation 100000: segmentation is none (it is neither"),
-            ({"segmentation": "x"}, "segmentation is none (it is neither polygons nor runs)"),
+            ({"segmentation": 5}, "annotation 100000: invalid segmentation (it is neither"),
+            ({"segmentation": "x"}, "invalid segmentation (it is neither polygons nor runs)"),
             ({"segmentation": [None]}, "a polygon is three or more pairs of finite numbers"),
-            ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "segmentation is none"),
+            ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "invalid segmentation"),
             ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "cut off"),
             ({"id": [1]}, "id is [1], expected a number"),
             ({"image_id": [1]}, "image_id is [1], expected a number"),
@@ -274,7 +274,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("change", "says"),
         [
-            ({"name": "\ud800"}, "\\ud800'\\n}\\n\\n\" is no Unicode text"),
+            ({"name": "\ud800"}, "\\ud800'\\n}\\n\\n\" is not Unicode text"),
             ({"id": 1 << 31}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
             ({"id": -1}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
             ({"id": "x"}, 'id is "x", expected a whole number'),
@@ -347,7 +347,7 @@ class TestRefusals:
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         said = refused(run, tmp_path / "out", file=file)
-        assert f"{file} is no COCO JSON: it lacks" in said
+        assert f"{file} is not COCO JSON: it lacks" in said
         testdev = ("--test_image_dir", IMAGES, "--testdev_annotations_file", file)
         ran = run("coco", *testdev, "--output_dir", tmp_path / "out")
         assert ran.code == 0 and "8 images, 0 objects" in ran.out
@@ -367,7 +367,7 @@ class TestRefusals:
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
         said = refused(run, tmp_path / "out", file=file)
-        assert "\\ud800.jpg is no name that a file can have" in said
+        assert "\\ud800.jpg is not a valid file name" in said
 
 
 def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
@@ -435,8 +435,8 @@ def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is no JSON"),
-        ("[]", "is no COCO JSON"),
+        ("{", "is not valid JSON"),
+        ("[]", "is not COCO JSON"),
         (
             '{"images": [], "annotations": [3], "categories": []}',
             "an entry of annotations is 3, expected an object",
@@ -445,7 +445,7 @@ def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Pat
             '{"images": [null], "annotations": [], "categories": []}',
             "an entry of images is null, expected an object",
         ),
-        ('{"images": [], "annotations": "", "categories": []}', "is no COCO JSON: it lacks"),
+        ('{"images": [], "annotations": "", "categories": []}', "is not COCO JSON: it lacks"),
         (
             '{"images": [{"id": 1, "file_name": "a", "width": 1e300}], "annotations": [], '
             '"categories": []}',

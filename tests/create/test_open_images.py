@@ -188,7 +188,7 @@ def test_ids_that_are_no_numbers(run: Run, data: Path) -> None:
         ("0.296119,", "", "line 2: 12 fields, the header has 13"),
         ("LabelName", "Label", "its first line has no LabelName"),
         ("ImageID", "Image", "its first line has no ImageID"),
-        ("xclick", '"' + "x" * (1 << 18), "no CSV (field larger than"),
+        ("xclick", '"' + "x" * (1 << 18), "not a CSV (field larger than"),
     ],
 )
 def test_csv(run: Run, data: Path, before: str, after: str, says: str) -> None:
@@ -217,7 +217,7 @@ def test_the_csv_is_never_replaced(run: Run, data: Path) -> None:
 def test_a_name_that_is_no_text(run: Run, data: Path) -> None:
     image = data / "images" / "train" / f"{FIRST}.jpg"
     shutil.copy(image, os.fsdecode(os.fsencode(image.parent) + b"/\xff.jpg"))
-    assert "'\\udcff.jpg' is no Unicode text" in refused(run, data)
+    assert "'\\udcff.jpg' is not Unicode text" in refused(run, data)
 
 
 def test_folders(run: Run, data: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_folder_is_no_file(run: Run, tmp_path: Path) -> None:
 def test_a_pipe_is_no_shard(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.record")
     ran = run(*PASCAL, "--output_path", tmp_path / "p.record", "--overwrite")
-    assert ran.code == 2 and "p.record is no regular file" in ran.err
+    assert ran.code == 2 and "p.record is not a regular file" in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["p.record"]
 
 

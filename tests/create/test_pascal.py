@@ -334,7 +334,7 @@ class TestRefusals:
 
     def test_a_image_that_is_none(self, run: Run, voc: Path) -> None:
         (voc / "JPEGImages" / "shapes_04.jpg").write_bytes(b"<html>not found</html>")
-        assert "is no image that can be read" in refused(run, voc)
+        assert "is not a readable image" in refused(run, voc)
 
     def test_a_image_outside_of_the_folder(self, run: Run, voc: Path, first: Path) -> None:
         edit(first, "shapes_01.jpg", "../../../../../../etc/passwd")
@@ -348,7 +348,7 @@ class TestRefusals:
             ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
             ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
-            ("</annotation>", "", "no well-formed XML"),
+            ("</annotation>", "", "not well-formed XML"),
             ("<annotation>", '<!DOCTYPE a><annotation>', "document type"),
         ],
     )  # fmt: skip
@@ -365,15 +365,15 @@ class TestRefusals:
         train.write_text("shapes_99\n")
         assert "shapes_99.xml cannot be read" in refused(run, voc)
         train.write_bytes(b"\xff\n")
-        assert "train.txt is no list of images: it is not UTF-8" in refused(run, voc)
-        assert "is no folder" in refused(run, voc, "--data_dir", voc / "x")
+        assert "train.txt is not a list of images: it is not UTF-8" in refused(run, voc)
+        assert "is not a folder" in refused(run, voc, "--data_dir", voc / "x")
         (voc / "empty").mkdir()
         shutil.rmtree(voc / "ImageSets")
         assert "holds no XML file" in refused(run, voc, "--annotations_dir", "empty")
 
     def test_xml_of_another_kind(self, run: Run, voc: Path, first: Path) -> None:
         first.write_text("<annotations/>")
-        assert "01.xml is no Pascal VOC annotation: its root is not" in refused(run, voc)
+        assert "01.xml is not a Pascal VOC annotation: its root is not" in refused(run, voc)
 
 
 def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:

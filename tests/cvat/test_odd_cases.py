@@ -146,7 +146,7 @@ def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> No
     Image.new("L", (WIDTH, HEIGHT)).save(gif, "GIF")
     payload = record("a.jpg", "cat", **{"image/object/mask": [gif.getvalue()]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert "is no PNG image" in text
+    assert "is not a PNG image" in text
 
 
 def test_a_mask_in_two_parts_is_one_group(tmp_path: Path) -> None:

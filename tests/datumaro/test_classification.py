@@ -144,7 +144,7 @@ class TestReading:
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
         said = str(error.value.__cause__ or error.value)
-        assert "is no classification shard: record 0 holds x, y; expected" in said
+        assert "is not a classification shard: record 0 holds x, y; expected" in said
 
 
 class TestWriting:
@@ -222,7 +222,7 @@ class TestWriting:
         ("options", "said"),
         [
             ({"profile": "nix"}, "profile: 'nix' is not one of image_classification, image_label"),
-            ({"num_shards": 0}, "num_shards: 0 is no number from 1"),
+            ({"num_shards": 0}, "num_shards: 0 is not a number from 1"),
             ({"image_ext": ".xyz"}, "image_ext: '.xyz' is not one of"),
             ({"label_map": "nix.txt"}, r"nix.txt cannot be read: No such file"),
         ],

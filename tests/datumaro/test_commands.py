@@ -145,7 +145,7 @@ class TestErrors:
         make_shard("s", image())
         (tmp_path / "label_map.pbtxt").write_text("<html></html>")
         said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "is no label map but an HTML page" in said
+        assert "is not a label map but an HTML page" in said
 
     @pytest.mark.parametrize(
         ("options", "what"),
@@ -204,7 +204,7 @@ class TestExportCommand:
             (["-f", "coco", "-p", "empty"], "no dataset format was recognised"),
             (["-f", "coco", "-o", "full"], "already exists"),
             (["-f", "coco", "-if", "nosuch"], "nosuch"),
-            (["-f", "coco", "-e", "/item["], "is no XPath expression"),
+            (["-f", "coco", "-e", "/item["], "is not an XPath expression"),
         ],
     )
     def test_errors(self, tmp_path: Path, arguments: list[str], what: str) -> None:

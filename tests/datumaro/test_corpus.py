@@ -58,7 +58,7 @@ def test_other_kinds_are_called_so(name: str) -> None:
     with pytest.raises(DatasetImportError) as caught:
         load(CORPUS / name)
     reason = str(caught.value.__cause__)
-    assert "is no object detection shard" in reason and "tfod describe" in reason
+    assert "is not an object detection shard" in reason and "tfod describe" in reason
 
 
 @pytest.mark.parametrize("name", DETECTION)

@@ -100,7 +100,7 @@ class TestImport:
         (tmp_path / "label_map.pbtxt").write_text("<html>")
         with pytest.raises(Exception) as raised:
             load(tmp_path)
-        assert "label_map.pbtxt is no label map but an HTML page" in _chain(raised.value)
+        assert "label_map.pbtxt is not a label map but an HTML page" in _chain(raised.value)
 
     def test_a_label_map_by_name(self, tmp_path: Path) -> None:
         write(tmp_path / "train_labels.csv", row("a.jpg", "cat"))
@@ -134,7 +134,7 @@ class TestImport:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"))
         with pytest.raises(Exception) as raised:
             load(path, images=str(tmp_path / "far"))
-        assert "far is no folder" in str(raised.value.__cause__)
+        assert "far is not a folder" in str(raised.value.__cause__)
 
     def test_the_real_image_decides_its_size(self, tmp_path: Path, warnings) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", width=20, height=30))

@@ -139,7 +139,7 @@ class TestClasses:
         assert ids_of(dataset) == {"person": 1, "dog": 18}
 
     def test_splits_with_different_maps_get_one_list_of_classes(self, tmp_path, load) -> None:
-        """Roboflow numbers the classes of each export anew."""
+        """Roboflow renumbers the classes in each export."""
         for split, names in (("train", ["bowl", "cup", "table"]), ("valid", ["cup", "table"])):
             record = image() | objects([BOX], ["cup"], [names.index("cup") + 1])
             write_records(tmp_path / split, "Objects", [encode(record)])
@@ -185,7 +185,7 @@ class TestClasses:
         (tmp_path / "label_map.pbtxt").write_text("<!DOCTYPE html><html></html>")
         with pytest.raises(DatasetImportError) as caught:
             load()
-        assert "is no label map but an HTML page" in str(root_of(caught.value))
+        assert "is not a label map but an HTML page" in str(root_of(caught.value))
 
     def test_other_protobuf_texts_do_not_stand_in_the_way(
         self, make_shard, load, tmp_path, warnings
@@ -194,7 +194,7 @@ class TestClasses:
         make_shard("s", image() | objects([BOX], None, [1]))
         (tmp_path / "ssd_mobilenet.pbtxt").write_text("node { name: 'x' op: 'Const' }")
         assert labels_of(load()) == ["1"]
-        assert any("ssd_mobilenet.pbtxt is no label map" in said for said in warnings())
+        assert any("ssd_mobilenet.pbtxt is not a label map" in said for said in warnings())
         (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' }")
         assert labels_of(load()) == ["cat"]
 
@@ -549,8 +549,8 @@ class TestDefects:
     @pytest.mark.parametrize(
         ("box", "what"),
         [
-            ([float("nan"), 0.1, 0.5, 0.4], "no box of finite numbers"),
-            ([0.1, 0.1, float("inf"), 0.4], "no box of finite numbers"),
+            ([float("nan"), 0.1, 0.5, 0.4], "not a box of finite numbers"),
+            ([0.1, 0.1, float("inf"), 0.4], "not a box of finite numbers"),
             ([0.5, 0.1, 0.25, 0.4], "is inverted (xmin, ymin, xmax, ymax = 0.5, 0.1, 0.25, 0.4)"),
             ([0.1, 0.4, 0.25, 0.1], "is inverted"),
             ([0.5, 0.1, 0.49999, 0.4], "is inverted"),  # by less than a hundredth of a pixel
@@ -653,7 +653,7 @@ class TestDefects:
         make_shard("s", {"age": 3, "name": "x"})
         with pytest.raises(DatasetImportError) as caught:
             load()
-        assert "is no object detection shard: its first record holds age, name, but" in str(
+        assert "is not an object detection shard: its first record holds age, name, but" in str(
             root_of(caught.value)
         )
 

@@ -97,7 +97,7 @@ def test_records_without_its_keys(make_shard, load, profile) -> None:
     make_shard("train", {"x": 1})
     with pytest.raises(DatasetImportError) as error:
         load(profile=profile)
-    assert "is no shard of this profile: its first record holds x, but none of bottom," in cause(
+    assert "is not a shard of this profile: its first record holds x, but none of bottom," in cause(
         error
     )
 

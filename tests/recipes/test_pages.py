@@ -94,7 +94,7 @@ def test_nothing_says_that_tfod_is_on_pypi() -> None:
 
 
 def test_every_page_is_listed() -> None:
-    """A page that nobody finds is none."""
+    """A page that is not listed is not found."""
     listed = (ROOT / "docs" / "recipes" / "README.md").read_text(encoding="utf-8")
     for page in PAGES:
         assert page.name == "README.md" or f"({page.name})" in listed, page.name

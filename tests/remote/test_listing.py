@@ -175,7 +175,7 @@ def test_zips_are_told_apart(bucket: Bucket) -> None:
         ("{bucket}/absent/a.tfrecord", "is not there"),
         ("s3://no-such-bucket-here/a*", "bucket does not exist"),
         ("s3://no-such-bucket-here/a", "is not there"),
-        ("nothing://a/b", "nothing:// is no kind of URL that fsspec knows"),
+        ("nothing://a/b", "nothing:// is not a URL scheme that fsspec knows"),
         ("s3://", "names no bucket and no host; write for example s3://bucket/folder"),
         ("{bucket}/a.tfrecord/", "is a file; leave the slash at its end out"),
     ],

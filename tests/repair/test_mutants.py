@@ -166,7 +166,7 @@ def values(example: Example, key: str) -> list[Any]:
 def test_every_rule_is_on_the_page_once() -> None:
     page = PAGE.read_text(encoding="utf-8")
     parts = [page.partition(head)[2].partition("\n#")[0] for head in
-             ("### Repaired\n", "### Where it is certain\n", "### Left to a person\n")]  # fmt: skip
+             ("### Repaired\n", "### Repaired if certain\n", "### Not repaired\n")]  # fmt: skip
     listed = [part.splitlines() for part in parts]
     for code, rule in all_rules().items():
         sentences = (REPAIRED_WHOLLY.get(code), REPAIRED_PARTLY.get(code))

@@ -202,7 +202,7 @@ def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["merge", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     assert "1 shard in" in said.out and said.out.split("\n")[1].endswith(", 1 class")
-    missing = "a-00000-of-00002.tfrecord is missing; the new shards are numbered anew"
+    missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
     assert said.err == f"tfod: a: {missing}\n"
 
 

@@ -336,6 +336,6 @@ def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
         merge([a], out)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "train.tfrecord").write_bytes(b"no shard at all")
-    with pytest.raises(TfodError, match="is no TFRecord file"):
+    with pytest.raises(TfodError, match="is not a TFRecord file"):
         merge([a, tmp_path / "b"], out, overwrite=True)
     assert files_in(out) == before

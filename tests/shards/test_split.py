@@ -168,7 +168,7 @@ def test_numbers_of_records(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match=message):
             split(tmp_path / "in", tmp_path / "no", parts)
-    with pytest.raises(OptionError, match="no seed"):
+    with pytest.raises(OptionError, match="not a seed"):
         split(tmp_path / "in", tmp_path / "no", {"a": 1.0}, seed=-1)
     assert not (tmp_path / "no").exists()
 
@@ -176,7 +176,7 @@ def test_numbers_of_records(tmp_path: Path) -> None:
 def test_parts_as_they_are_typed() -> None:
     assert parse_parts(["train=0.8", "a=b=20"]) == {"train": 0.8, "a=b": 20}
     for text in ("train", "=1", "a=", "a=0", "a=-1", "a=nan", "a=x", "a=0.0"):
-        with pytest.raises(OptionError, match="is no part"):
+        with pytest.raises(OptionError, match="is not a part"):
             parse_parts([text])
     with pytest.raises(OptionError, match="twice"):
         parse_parts(["a=1", "a=2"])

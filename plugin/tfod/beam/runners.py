@@ -127,7 +127,7 @@ def _parse(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     if unknown and runner not in _WITH_FURTHER_OPTIONS:
         raise TfodError(f"-- {unknown[0]}: {runner} has no such option")
     if stray and stray == unknown:
-        raise TfodError(f"-- {stray[0]}: this is no option of Beam's")
+        raise TfodError(f"-- {stray[0]}: not one of Beam's options")
     if options.view_as(StandardOptions).runner:
         raise TfodError("-- --runner: name the runner in front of --")
     return options
@@ -139,7 +139,8 @@ def _require_workers(options: PipelineOptions) -> None:
     workers = options.view_as(DirectOptions).direct_num_workers
     if workers < 0:
         raise TfodError(
-            f"-- --direct_num_workers: {workers} is no number of workers; 0 is one for each CPU"
+            f"-- --direct_num_workers: {workers} is not a number of workers; "
+            "0 means one for each CPU"
         )
 
 
@@ -166,7 +167,7 @@ def _require_job_server(runner: str, options: PipelineOptions) -> None:
         return
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdigit():
-        raise TfodError(f"-- --job_endpoint: {endpoint} is no host:port")
+        raise TfodError(f"-- --job_endpoint: {endpoint} is not host:port")
     seconds = min(given.job_server_timeout, _SECONDS_TO_CONNECT)
     try:
         socket.create_connection((host.strip("[]"), int(port)), seconds).close()

@@ -135,11 +135,11 @@ def _load_voc(source: str, files: Sequence[str]) -> Annotations:
         TfodError: a file cannot be read or is ill-formed, or none is Pascal VOC.
     """
     images = []
-    counts = {"XML files that are no Pascal VOC": 0, "objects without <bndbox>": 0}
+    counts = {"XML files that are not Pascal VOC": 0, "objects without <bndbox>": 0}
     for file in files:
         found = read_voc(file)
         if found is None:
-            counts["XML files that are no Pascal VOC"] += 1
+            counts["XML files that are not Pascal VOC"] += 1
             continue
         images.append(_voc_image(found, source))
         counts["objects without <bndbox>"] += sum(one.box is None for one in found.objects)

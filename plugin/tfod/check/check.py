@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfod.check.annotations import Annotations
     from tfod.check.task import Task
 
-_NO_IMAGES = "the others are no images, or announce many more pixels than they have bytes"
+_NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 
 
 class Runner(Protocol):

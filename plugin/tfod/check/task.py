@@ -127,7 +127,7 @@ def _read_labels(path: str) -> frozenset[str]:
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in found
     ):
         raise TfodError(
-            f'{path} is no list of labels such as [{{"name": "cat", "attributes": []}}]; '
+            f'{path} is not a list of labels such as [{{"name": "cat", "attributes": []}}]; '
             "copy it from the Raw tab of the label editor in CVAT"
         )
     if not found:
@@ -137,7 +137,7 @@ def _read_labels(path: str) -> frozenset[str]:
 
 def _frames_on_disk(folder: str) -> Iterator[Frame]:
     if not Path(folder).is_dir():
-        raise TfodError(f"{folder} is no folder; name the folder of the task's images")
+        raise TfodError(f"{folder} is not a folder; name the folder of the task's images")
     names = sorted(
         os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
         for parent, _, files in os.walk(folder)

@@ -98,7 +98,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--engine",
         choices=("tfod", "tensorflow"),
         default="tfod",
-        help="tensorflow: let tf.io.parse_example itself judge every record",
+        help="tensorflow: check every record with tf.io.parse_example, too",
     )
     how.add_argument("--jobs", type=_count, metavar="N", help="processes (default: all cores)")
     how.add_argument(
@@ -161,7 +161,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CODE=LEVEL",
-        help="judge a rule or a family of rules as error, warning, info or off",
+        help="severity of a rule or a family: error, warning, info or off",
     )
     output.add_argument(
         "--fail-on", choices=("error", "warning"), default="error", help="default: error"
@@ -177,7 +177,7 @@ def _count(text: str) -> int:
 
 def _count_or_none(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 

@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "repair",
         help="fix what can be fixed without guessing, into another folder",
-        description="Write shards anew without the defects that `tfod check` finds and that can be "
+        description="Rewrite shards without the defects that `tfod check` finds and that can be "
         "fixed without guessing; the source is never touched. Exit status 0: nothing is left; "
         "1: something is left that only a person can decide; 2: the repair could not run.",
     )
@@ -94,7 +94,7 @@ def _codes(text: str) -> frozenset[str]:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
     return int(text)
 
 

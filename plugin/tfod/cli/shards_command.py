@@ -155,7 +155,7 @@ def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
 
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) >= 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {(1 << 32) - 1}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {(1 << 32) - 1}")
     return int(text)
 
 

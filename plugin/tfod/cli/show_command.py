@@ -69,7 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST:,}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_MOST:,}")
     return int(text)
 
 
@@ -83,7 +83,7 @@ def _numbers(text: str) -> frozenset[int]:
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= _MOST:
-            raise argparse.ArgumentTypeError(f"{part!r} is no range of 1 to {_MOST:,} records")
+            raise argparse.ArgumentTypeError(f"{part!r} is not a range of 1 to {_MOST:,} records")
         found.update(range(first, last + 1))
     return frozenset(found)
 

@@ -47,7 +47,7 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
         without: lists that this file need not have (captions come without ``categories``).
 
     Raises:
-        TfodError: it cannot be read, or is no COCO JSON.
+        TfodError: it cannot be read, or is not COCO JSON.
     """
     kept = frozenset(fields)
 
@@ -64,7 +64,7 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
     for name in ("images", "annotations", "categories"):
         entries = found.get(name, [] if name in without else None) if _is_object(found) else None
         if not isinstance(entries, list):
-            raise TfodError(f"{path} is no COCO JSON: it lacks images, annotations or categories")
+            raise TfodError(f"{path} is not COCO JSON: it lacks images, annotations or categories")
         lists[name] = entries
     annotations: dict[Any, list[dict[str, Any]]] = {}
     with sound_coco(path):
@@ -92,7 +92,7 @@ def sound_coco(where: str) -> Iterator[None]:
         raise TfodError(f"{where}: {reason}; correct it") from None
     except (TypeError, AttributeError, OverflowError):
         raise TfodError(
-            f"{where}: a value is not of the kind that COCO has there; correct it"
+            f"{where}: a value has another type than COCO has there; correct it"
         ) from None
 
 

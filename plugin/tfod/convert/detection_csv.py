@@ -254,7 +254,7 @@ def _rows(
         for number, row in enumerate(reader, start=1):
             yield number, row
     except csv.Error as error:
-        raise CsvError(f"{name}, row {number + 1}: is no CSV ({error})") from None
+        raise CsvError(f"{name}, row {number + 1}: not a CSV ({error})") from None
 
 
 def _find_dialect(first: str, name: str) -> _Dialect:
@@ -278,7 +278,7 @@ def _find_dialect(first: str, name: str) -> _Dialect:
         plain = _Dialect(delimiter, {one: i for i, one in enumerate(COLUMNS)}, len(COLUMNS), False)
         if len(fields) == len(COLUMNS) and _is_row(fields, plain):
             return plain
-    raise CsvError(f"{name}: is no detection CSV; its first line should be {','.join(COLUMNS)}")
+    raise CsvError(f"{name}: not a detection CSV; its first line should be {','.join(COLUMNS)}")
 
 
 def _split(line: str, delimiter: str) -> list[str]:

@@ -21,13 +21,13 @@ def read_json(path: str, **options: Any) -> Any:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except json.JSONDecodeError as error:
         raise TfodError(
-            f"{path} is no JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
+            f"{path} is not valid JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
             "save it again"
         ) from None
     except UnicodeDecodeError as error:
         raise TfodError(
-            f"{path} is no JSON (byte {error.start} is not UTF-8); save it as UTF-8"
+            f"{path} is not valid JSON (byte {error.start} is not UTF-8); save it as UTF-8"
         ) from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise TfodError(f"{path} is no JSON that can be read ({reason}); save it again") from None
+        raise TfodError(f"{path} is not JSON that can be read ({reason}); save it again") from None

@@ -168,7 +168,7 @@ def parse(path: str) -> Any:
     """The root of a small document.
 
     Raises:
-        TfodError: it cannot be read, is no well-formed XML, has a document type, or is too long.
+        TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
     """
     etree = _lxml()
     parser = etree.XMLParser(**_SAFE)
@@ -201,7 +201,7 @@ def root_tag(path: str) -> str:
                 return str(element.tag)
         except etree.XMLSyntaxError as error:
             raise _ill_formed(name, error) from None
-    raise TfodError(f"{path} is no XML: it is empty")
+    raise TfodError(f"{path} is not XML: it is empty")
 
 
 def _judge(tree: Any, name: str, root: str | None) -> None:
@@ -232,7 +232,7 @@ def _ill_formed(name: str, error: Any) -> TfodError:
         )
     # lxml appends the place to the message of a parser's error, not to that of a pull.
     line = "" if ", line " in reason else f", line {error.lineno or 1}"
-    return TfodError(f"{name} is no well-formed XML ({reason}{line}); export it again")
+    return TfodError(f"{name} is not well-formed XML ({reason}{line}); export it again")
 
 
 def _lxml() -> Any:

@@ -64,7 +64,7 @@ def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
         odd_boxes: take numbers of boxes that are not finite, to be judged later.
 
     Raises:
-        TfodError: it cannot be read, is no well-formed XML, or has no number where one must be.
+        TfodError: it cannot be read, is not well-formed XML, or has no number where one must be.
     """
     root = parse(file)
     if root.tag != "annotation":

@@ -207,7 +207,7 @@ class DetectionBuilder:
     def _id(self, label: str, image: CvatImage) -> int:
         if label not in self._ids:
             raise TfodError(
-                f"image {image.name!r} has the class {label!r}, which is no label of the task; "
+                f"image {image.name!r} has the class {label!r}, which is not a label of the task; "
                 "export it again"
             )
         return self._ids[label]

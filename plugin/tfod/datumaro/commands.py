@@ -140,7 +140,7 @@ def _check_filter(expression: str | None) -> None:
     try:
         etree.XPath(expression or "/item")
     except etree.XPathSyntaxError as error:
-        raise CliException(f"-e: {expression!r} is no XPath expression ({error})") from None
+        raise CliException(f"-e: {expression!r} is not an XPath expression ({error})") from None
 
 
 def _target_folder(args: argparse.Namespace) -> str:

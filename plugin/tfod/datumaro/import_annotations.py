@@ -242,7 +242,7 @@ def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
     upright = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
     found = {}
     for index in np.flatnonzero(~(finite & upright)).tolist():
-        what = "is inverted" if finite[index] else "is no box of finite numbers"
+        what = "is inverted" if finite[index] else "is not a box of finite numbers"
         values = ", ".join(f"{value:g}" for value in boxes[index])
         found[index] = f"{what} (xmin, ymin, xmax, ymax = {values})"
     return found

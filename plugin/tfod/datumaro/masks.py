@@ -78,7 +78,7 @@ class LazyPngMask:
             pixels = None
         if pixels is None:
             raise ShardError(
-                "a mask cannot be decoded, its bytes are no PNG image",
+                "a mask cannot be decoded, its bytes are not a PNG image",
                 shard=self.span.shard.path,
                 offset=self.span.offset,
                 fix="export the shard again",

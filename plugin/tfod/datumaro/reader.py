@@ -237,9 +237,9 @@ class TfDetectionApiBase(ReadDataset):
         """
         if self._field_mapping is not None:
             return _other_keys(
-                example, "shard of this profile", sorted(self._field_mapping.all_keys)
+                example, "a shard of this profile", sorted(self._field_mapping.all_keys)
             )
-        return _other_keys(example, "object detection shard", _USUAL, ", …")
+        return _other_keys(example, "an object detection shard", _USUAL, ", …")
 
     def _read_row(self, found: Detections, row: int, more: Detection, shard: _Shard) -> None:
         """Make the item of a record, or add to the item of an earlier one.
@@ -367,7 +367,7 @@ def _other_keys(
     if example.record.number:
         return example.error(f"the record {cause}")
     return ShardError(
-        f"is no {what}: its first record {cause}",
+        f"is not {what}: its first record {cause}",
         shard=example.shard,
         fix="look at it with: tfod describe; other keys are read with a profile",
     )

@@ -182,12 +182,12 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         The map, and the liberties that were taken, as sentences (usually none).
 
     Raises:
-        LabelMapError: the text is no label map, with line and column.
+        LabelMapError: the text is not a label map, with line and column.
     """
     liberties: list[str] = []
     if text.startswith(_BYTE_ORDER_MARK):
         text = text.removeprefix(_BYTE_ORDER_MARK)
-        liberties.append("a byte order mark is passed over; save the file as UTF-8 without one")
+        liberties.append("a byte order mark is ignored; save the file as UTF-8 without one")
     try:
         message = _parse(text)
     except (text_format.ParseError, UnicodeError) as error:
@@ -205,7 +205,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         if not message.item or not all(item.name or item.display_name for item in message.item):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
         if with_items == text:
-            liberties.append(f"fields that are no part of a label map are not read ({error})")
+            liberties.append(f"unknown fields are not read ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
         f"{source}: {liberty}" for liberty in liberties
     ]
@@ -231,12 +231,12 @@ def _parse(text: str, allow_unknown_field: bool = False) -> Any:
 def _what_is_wrong(text: str, source: str, error: Exception) -> str:
     start = text.lstrip()[:200].lower()
     if start.startswith(("<!doctype", "<html", "<?xml", "<!--")):
-        return f"{source} is no label map but an HTML page; download the raw file instead"
+        return f"{source} is not a label map but an HTML page; download the raw file instead"
     if start.startswith("version https://git-lfs"):
-        return f"{source} is no label map but a Git LFS pointer; run git lfs pull"
+        return f"{source} is not a label map but a Git LFS pointer; run git lfs pull"
     reason = str(error).replace("\n", " ").strip()
     return (
-        f"{source} is no label map ({reason}); "
+        f"{source} is not a label map ({reason}); "
         "expected entries such as: item { id: 1 name: 'cat' }"
     )
 
@@ -247,7 +247,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     try:
         # A device would never end.
         if os.path.exists(name) and not os.path.isfile(name):
-            raise LabelMapError(f"{name} cannot be read: it is no regular file")
+            raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         with open_shard(name) as (stream, _):
             data = bytearray()
             while len(data) <= LONGEST_LABEL_MAP and (more := stream.read(_STEP)):
@@ -271,7 +271,7 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
             text = _BYTE_ORDER_MARK + data.decode("utf-16", "replace")
         else:
             raise LabelMapError(
-                f"{name} is no label map (byte {error.start} is not UTF-8); save it as UTF-8"
+                f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"
             ) from None
     return parse_label_map(text, name)
 
@@ -280,7 +280,7 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
     """Read a label map by path or URL, or one that tfod ships by name (``coco``, ``voc2007``, …).
 
     Raises:
-        LabelMapError: there is neither such a file nor such a name, or the file is no label map.
+        LabelMapError: there is neither such a file nor such a name, or the file is not a label map.
     """
     name = os.fspath(file_or_name)
     if is_url(name):

@@ -31,7 +31,7 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     try:
         # A device would never end.
         if os.path.exists(name) and not os.path.isfile(name):
-            raise LabelMapError(f"{name} cannot be read: it is no regular file")
+            raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         if shard_size(name) > _LONGEST:
             raise LabelMapError(f"{name} is too long for names of classes")
         with open_shard(name) as (stream, _):

@@ -181,5 +181,5 @@ def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
 def _captions(found: Detections, row: int) -> list[str]:
     column = _column_of(found.columns_of(keys.CAPTION), row)
     if column is not None and column.kind is not Kind.BYTES:
-        found.note(row, f"{keys.CAPTION} is no list of texts, not read")
+        found.note(row, f"{keys.CAPTION} is not a list of texts, not read")
     return found.texts_in(found.column(keys.CAPTION, Kind.BYTES), row)

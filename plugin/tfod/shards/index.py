@@ -83,7 +83,7 @@ def _require_seekable(shard: str) -> None:
     compression = compression_of(shard)
     if compression is not Compression.NONE:
         raise ShardError(
-            f"is compressed ({compression.value}): nobody can jump to a record of it",
+            f"is compressed ({compression.value}): an index cannot point into it",
             shard=shard,
             fix="write it plain first, with: tfod reshard --compression none",
         )

@@ -104,13 +104,13 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
 
 def several_label_maps(path: str, rivals: Sequence[str]) -> str:
     """A sentence for a shard beside which any of several files could be its label map."""
-    return f"{path}: several label maps lie there, none was taken: {', '.join(rivals)}"
+    return f"{path}: several label maps are there, none was used: {', '.join(rivals)}"
 
 
 def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
     """A sentence for each subset whose numbering promises shards that are not there."""
     return [
-        f"{one.subset}: {_some(one.missing)} missing; the new shards are numbered anew"
+        f"{one.subset}: {_some(one.missing)} missing; the new shards are renumbered"
         for one in sets
         if one.missing
     ]

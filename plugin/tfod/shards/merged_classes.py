@@ -35,7 +35,7 @@ class MergedClasses:
         target: the label map whose ids all get; without it the maps of the shards become one.
 
     Raises:
-        LabelMapError: a file beside a shard is no label map.
+        LabelMapError: a file beside a shard is not a label map.
     """
 
     def __init__(self, paths: Sequence[str], target: LabelMap | None) -> None:

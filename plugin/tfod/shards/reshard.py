@@ -125,7 +125,7 @@ def reshard(
         OptionError: the seed is out of range, or the shards have no name of their own.
     """
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
-        raise OptionError(f"shuffle: {shuffle} is no seed from 0 to {(1 << 32) - 1}")
+        raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
     layout = layout or ShardLayout()
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]

@@ -146,7 +146,7 @@ def parse_parts(texts: Sequence[str]) -> dict[str, float | int]:
         except ValueError:
             value = 0
         if not name or not value > 0:
-            raise OptionError(f"{text!r} is no part; write for example train=0.8 or train=800")
+            raise OptionError(f"{text!r} is not a part; write for example train=0.8 or train=800")
         if name in parts:
             raise OptionError(f"{name}: this part is there twice")
         parts[name] = value
@@ -155,7 +155,7 @@ def parse_parts(texts: Sequence[str]) -> dict[str, float | int]:
 
 def _check(parts: Mapping[str, float | int], seed: int) -> None:
     if not 0 <= seed < 1 << 32:
-        raise OptionError(f"seed: {seed} is no seed from 0 to {(1 << 32) - 1}")
+        raise OptionError(f"seed: {seed} is not a seed from 0 to {(1 << 32) - 1}")
     if len({isinstance(one, int) for one in parts.values()}) != 1:
         raise OptionError("parts: give a share (0.8) for all of them, or a number (800) for all")
     total = sum(parts.values())

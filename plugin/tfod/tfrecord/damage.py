@@ -106,11 +106,11 @@ def foreign_file(shard: str, head: bytes) -> Damage:
     """A file that is no sequence of records at all."""
     other = looks_like(head)
     if other:
-        return Damage(DamageKind.FOREIGN, shard, f"is no TFRecord file but {other[0]}", other[1])
+        return Damage(DamageKind.FOREIGN, shard, f"is not a TFRecord file but {other[0]}", other[1])
     return Damage(
         DamageKind.FOREIGN,
         shard,
-        "is no TFRecord file (its first 12 bytes are no record header)",
+        "is not a TFRecord file (its first 12 bytes are not a record header)",
         "check that this is the shard, and download it again if it is",
     )
 

@@ -56,7 +56,7 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
         fix = f"; {hint}" if hint else ""
         return RemoteError(url, f"may not be read ({reason}){fix}", is_closed=True)
     if isinstance(error, ValueError) and "rotocol" in reason:
-        return RemoteError(url, f"{protocol}:// is no kind of URL that fsspec knows")
+        return RemoteError(url, f"{protocol}:// is not a URL scheme that fsspec knows")
     if isinstance(error, IsADirectoryError):
         return RemoteError(url, "is a folder", is_closed=True)
     is_closed = 400 <= status_of(error) < 500

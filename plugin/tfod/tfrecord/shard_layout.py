@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.match(text.strip())
     size = int(float(match[1]) * _FACTORS[match[2].upper()]) if match else 0
     if size < 1:
-        raise OptionError(f"shard_size: {text!r} is no size; write for example 100MB")
+        raise OptionError(f"shard_size: {text!r} is not a size; write for example 100MB")
     return size
 
 
@@ -61,5 +61,5 @@ def parse_count(value: int | str) -> int:
         OptionError: it is none.
     """
     if not str(value).isdigit() or int(value) < 1:
-        raise OptionError(f"num_shards: {value!r} is no number from 1")
+        raise OptionError(f"num_shards: {value!r} is not a number from 1")
     return int(value)

@@ -133,7 +133,7 @@ def _members(archive: str, *_identity: int) -> Mapping[str, ZipMember]:
             directory = read_directory(file, _MOST_ENTRIES, _MOST_DIRECTORY_BYTES)
         except DirectoryError as error:
             raise ShardError(
-                f"is no zip that can be read: {error}",
+                f"is not a readable zip: {error}",
                 shard=archive,
                 fix="download or export it again",
             ) from None
@@ -176,7 +176,7 @@ def require_readable(member: ZipMember) -> None:
     elif entry.method not in (STORED, DEFLATED):
         cause = f"is packed by method {entry.method}, which is neither stored nor deflated"
     elif kind not in (0, stat.S_IFREG):
-        cause = "is no regular file"
+        cause = "is not a regular file"
     elif entry.method == STORED and entry.size != entry.packed_size:
         cause = f"is stored, and has {entry.packed_size} of the {entry.size} bytes it declares"
     else:

@@ -262,9 +262,9 @@ def _what_it_is(head: bytes, file_size: int) -> str:
     if head.startswith(b"PK\3\4"):
         return f"it begins as a zip and was cut off: after {file_size} bytes it has no directory"
     if is_record_header(head):
-        return "it is no zip but a TFRecord shard"
+        return "it is not a zip but a TFRecord shard"
     other = ("a gzip file",) if head.startswith(b"\x1f\x8b") else looks_like(head)
-    return f"it is no zip but {other[0]}" if other else "it has no directory of a zip"
+    return f"it is not a zip but {other[0]}" if other else "it has no directory of a zip"
 
 
 def _central_length(listing: bytes, offset: int) -> int | None:

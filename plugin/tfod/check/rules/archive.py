@@ -152,7 +152,7 @@ def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
     "ZIP002",
     Severity.ERROR,
     "path outside the folder",
-    why="Unpacking writes over files elsewhere, or leaves the file where nobody looks for it.",
+    why="Unpacking writes over files elsewhere, or leaves the file where it is not expected.",
     fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="CWE-22; Snyk, Zip Slip (2018)",
 )
@@ -189,7 +189,7 @@ def absolute_name(entry: Entry) -> Iterator[Problem]:
     "ZIP004",
     Severity.ERROR,
     "symbolic link or other special file",
-    why="A link makes whoever unpacks the archive read or write files elsewhere.",
+    why="A link makes the program that unpacks the archive read or write files elsewhere.",
     fix="Pack the files that are meant, not links to them: zip without --symlinks.",
     source="CWE-61",
 )
@@ -240,7 +240,7 @@ def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
     "ZIP007",
     Severity.ERROR,
     "unpacks to suspiciously much",
-    why="A bomb fills the memory or the disk of whoever unpacks it.",
+    why="A bomb fills the memory or the disk when it is unpacked.",
     fix="Check the shard by itself if it is really so repetitive.",
     source="CWE-409; CVE-2019-9674",
 )
@@ -257,7 +257,7 @@ def bomb(inflation: Inflation) -> Iterator[Problem]:
     "ZIP008",
     Severity.ERROR,
     "too much to unpack",
-    why="It fills the disk of whoever unpacks it.",
+    why="It fills the disk when it is unpacked.",
     fix="Split it into several archives, or check the unpacked folder.",
     source="CWE-409",
 )
@@ -403,7 +403,7 @@ def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
     "ZIP017",
     Severity.INFO,
     "stray files",
-    why="They are no harm, and nobody needs them.",
+    why="They do no harm, and are not needed.",
     fix="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
     source="macOS Archive Utility; Windows Explorer",
 )

@@ -178,7 +178,7 @@ def _spelled(corners: list[float]) -> str:
     "BOX001",
     Severity.ERROR,
     "lists of different length",
-    why="Nobody knows which value belongs to which object; TensorFlow stops with a shape error, "
+    why="Which value belongs to which object is unknown; TensorFlow stops with a shape error, "
     "FiftyOne drops the rest silently.",
     fix="Write one value for each object into every list of objects.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
@@ -330,7 +330,7 @@ def no_area(boxes: Boxes) -> Iterable[Problem]:
     Severity.WARNING,
     "box smaller than a pixel",
     why="Nothing can be seen in it; mostly a slip of the mouse.",
-    fix="Look at the image, and delete the box or draw it anew.",
+    fix="Look at the image, and delete the box or draw it again.",
     source="tensorflow/models#1881",
 )
 def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:

@@ -131,7 +131,7 @@ def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
     "label maps differ",
     why="The same id means two classes: evaluation compares a cat with a dog.",
     fix="Use one label map for all splits, and write the shards with it.",
-    source="Roboflow numbers the classes of each export anew",
+    source="Roboflow renumbers the classes in each export",
 )
 def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
     """An id or a name means different things in the label maps of two subsets."""

@@ -225,7 +225,7 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
         if key in features.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            message = f"{_shown(key)} is no feature of this profile"
+            message = f"{_shown(key)} is not a feature of this profile"
             yield Problem(message, feature=key, row=int(column.rows[0]), once=True)
 
 

@@ -107,7 +107,7 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
     "FID002",
     Severity.ERROR,
     "box that the source does not have",
-    why="The model is taught an object that nobody has marked.",
+    why="The model is taught an object that was not annotated.",
     fix="Make the shard again; look for boxes of another image or of another run.",
     source="issue 3 of tfod",
 )

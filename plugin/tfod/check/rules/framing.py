@@ -102,7 +102,7 @@ def data_checksum(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "file ends inside a record",
     why="A download or a copy stopped early; the last record and all behind it are lost.",
-    fix="Download or copy the shard again, or export it anew.",
+    fix="Download or copy the shard again, or export it again.",
     source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
 )
 def truncated_record(damage: Damage) -> Iterator[Problem]:
@@ -115,7 +115,7 @@ def truncated_record(damage: Damage) -> Iterator[Problem]:
     Severity.ERROR,
     "file ends inside a record's header",
     why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
-    fix="Download or copy the shard again, or export it anew.",
+    fix="Download or copy the shard again, or export it again.",
     source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
 )
 def truncated_header(damage: Damage) -> Iterator[Problem]:
@@ -199,7 +199,7 @@ def damaged_compression(damage: Damage) -> Iterator[Problem]:
 @rule(
     "TFR012",
     Severity.WARNING,
-    "record too large to be judged",
+    "record too large to be checked",
     why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
     fix="Raise --max-record-bytes if such records are meant.",
     source="protobuf: a message has at most 2 GiB",

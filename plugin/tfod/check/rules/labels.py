@@ -235,7 +235,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
 def not_positive(use: ClassUse) -> Iterator[Problem]:
     """An object has an id below 1, and no text that would decide in its place."""
     if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
-        yield Problem(f"id {use.label} is no class", keys.CLASS_LABEL, use.label)
+        yield Problem(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
 
 
 def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
@@ -324,8 +324,8 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     "LAB014",
     Severity.ERROR,
     "object without a class",
-    why="The trainer pads the missing classes with zeros, which are no class, and CVAT refuses the "
-    "annotation.",
+    why="The trainer pads the missing classes with zeros, which is not a class, and CVAT "
+    "refuses the annotation.",
     fix="Write image/object/class/text, or class/label and a label map.",
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 REPAIRED_WHOLLY: Final[Mapping[str, str]] = {
-    "TFR003": "Reading goes on at the next plausible record; what lies between is left out.",
+    "TFR003": "Reading goes on at the next plausible record; the bytes between are left out.",
     "TFR004": "The record is left out.",
     "TFR005": "What is left of the last record is left out.",
     "TFR006": "The stray bytes are left out.",
-    "TFR007": "Reading goes on at the next plausible record; what lies between is left out.",
+    "TFR007": "Reading goes on at the next plausible record; the bytes between are left out.",
     "TFR008": "The zeros are left out.",
     "TFR009": "The record is left out.",
-    "TFR011": "The records before the damage are kept, and packed anew.",
+    "TFR011": "The records before the damage are kept, and compressed again.",
     "EXA001": "The record is left out.",
     "EXA006": "The key is removed, which is what TensorFlow makes of it.",
     "EXA007": "The last one, which counts, is kept.",
@@ -25,7 +25,7 @@ REPAIRED_WHOLLY: Final[Mapping[str, str]] = {
     "BOX007": "The object is removed from all lists of objects.",
     "BOX012": "The objects without area are removed, as of BOX007.",
     "LAB008": "The id becomes the one that the label map gives to the text.",
-    "LAB015": "The label map is written anew in the legal spelling, without its comments.",
+    "LAB015": "The label map is rewritten in the legal spelling, without its comments.",
     "IMG004": "image/format says what the bytes are.",
     "IMG008": "The digest of the image is written.",
     "IMG014": "image/format says what the bytes are.",

@@ -95,7 +95,7 @@ class NoFrames:
 @rule(
     "TSK001",
     Severity.ERROR,
-    "class is no label of the task",
+    "class is not a label of the task",
     why="CVAT stops the whole import at the first annotation whose label the task lacks.",
     fix="Add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
@@ -106,7 +106,7 @@ def unknown_label(used: ClassInUse) -> Iterator[Problem]:
         return
     near = nearest_label(used.text, used.labels)
     yield Problem(
-        f"class {used.text!r} of {_boxes(used.boxes)} is no label of the task, which has "
+        f"class {used.text!r} of {_boxes(used.boxes)} is not a label of the task, which has "
         + _listed(used.labels)
         + (f"; did you mean {near!r}?" if near else ""),
         feature=keys.CLASS_TEXT,

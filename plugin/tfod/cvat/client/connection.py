@@ -108,7 +108,9 @@ def _login(sdk: Any, server: Server, auth: str | None) -> None:
         with server.expected(), server.errors():
             server.client.login((user, password))
     except AssertionError:  # of cvat-sdk, which has looked for its cookies
-        raise TfodError(f"{server.host} lets nobody in by password; is it a CVAT server?") from None
+        raise TfodError(
+            f"{server.host} accepts no login by password; is it a CVAT server?"
+        ) from None
     except ServerError as error:
         if error.status in (400, 401):
             raise TfodError(

@@ -124,7 +124,7 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
     """
     with take_inventory([options.path]) as inventory:
         if inventory.groups or len(inventory.archives) != 1:
-            raise TfodError(f"{options.path} is no zip; pack the shards and their label map")
+            raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
         size = inventory.archives[0].size()
         with progress_bar("checking", size, "B") as advance:
 

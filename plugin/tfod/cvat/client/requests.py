@@ -156,8 +156,8 @@ def wait_for_import(
     if not _has_no_requests(server):
         # To ask a newer server in the old way would empty the task: there, PUT writes annotations.
         raise ServerError(
-            f"{server.host} has the file, but tells no more of its import; look at the task before "
-            "you repeat this"
+            f"{server.host} has the file, but reports nothing about its import; look at the task "
+            "before you repeat this"
         )
     with _patience(f"{server.host} imports") as pause:
         while True:

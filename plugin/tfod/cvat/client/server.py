@@ -216,7 +216,7 @@ class Server:
             "in CVAT_ACCESS_TOKEN",
             403: f"{self.host} does not allow this (403: {text}); ask for the role, or name the "
             "organization with --org",
-            404: f"{self.host} has no such thing, or does not show it to you (404: {text}); look "
+            404: f"{self.host} does not have it, or does not show it to you (404: {text}); look "
             "at the number and at --org",
         }
         if status >= 500:

@@ -83,7 +83,7 @@ class ShapeBuilder:
             item = record.label_map.find(name)
             name = item.display_name if item and item.display_name in self._labels else name
         if name not in self._labels:
-            raise TfodError(f"{record.where}: class {name!r} is no label of the task")
+            raise TfodError(f"{record.where}: class {name!r} is not a label of the task")
         return self._labels[name]
 
     def _shape(

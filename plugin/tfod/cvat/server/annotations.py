@@ -158,7 +158,7 @@ def _require_size(mask: BoxedMask, item: Any) -> None:
     there = mask.size_on_disk
     size = item.media.size if item.media is not None else there
     if there is None or size is None:
-        raise TfodError(f"a mask of image {item.id!r} is no PNG image; export the shard again")
+        raise TfodError(f"a mask of image {item.id!r} is not a PNG image; export the shard again")
     if there != tuple(size):
         raise TfodError(
             f"a mask of image {item.id!r} is {there[1]}x{there[0]}, the image "

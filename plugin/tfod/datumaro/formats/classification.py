@@ -58,7 +58,7 @@ class ImageClassificationBase(CountedShardsBase):
     def _refuse_format(self, example: Example) -> TfodError:
         there = ", ".join(sorted(example)[:6]) or "no features"
         return ShardError(
-            f"is no classification shard: record {example.record.number} holds {there}; "
+            f"is not a classification shard: record {example.record.number} holds {there}; "
             "expected an image under image_raw, image or image_bytes and its label under "
             "label or class",
             shard=example.shard,
@@ -113,7 +113,7 @@ class ImageClassificationExporter(ShardExporter):
         media, encoded = self._images.required(item)
         size = media_size(media, encoded)
         if size is None:
-            raise TfodError(f"item {item.id!r} has an image whose size cannot be told")
+            raise TfodError(f"item {item.id!r} has an image of unknown size")
         label = self._label(item)
         name = self._images.filename(item, media, encoded)
         return (encode_labelled_image(self._options.profile, encoded, name, size, label),)

@@ -82,7 +82,7 @@ class TfDetectionCsvBase(ReadDataset):
         self, path: str, files: list[tuple[str, str]], images: str | None, label_map: str | None
     ) -> None:
         if images is not None and not os.path.isdir(images):
-            raise CsvError(f"images: {images} is no folder")
+            raise CsvError(f"images: {images} is not a folder")
         self._images = images
         self._items: list[Any] = []
         self._ids: dict[str, IdMaker] = {}

@@ -280,7 +280,7 @@ class _Reader:
                     continue
                 item = self._object(one, classes, where)
             if self._options.remove_non_person_annotations and item.name != _PERSON:
-                self._tally.add("annotations that are no person, left out", where)
+                self._tally.add("annotations of other classes than person, left out", where)
             else:
                 found.append(item)
         places = [self._place(one.id) for one in found]

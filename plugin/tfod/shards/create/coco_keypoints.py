@@ -90,7 +90,7 @@ def read_keypoints(path: str) -> KeypointFile:
     """Read a file of keypoints (``person_keypoints_train2017.json``).
 
     Raises:
-        TfodError: it cannot be read, or is no COCO JSON.
+        TfodError: it cannot be read, or is not COCO JSON.
     """
     found = read_coco(path, ("id", "category_id", "keypoints"))
     names: list[str] = []

@@ -49,7 +49,7 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> n
             polygons = [_polygon(one, max(size) * _FURTHEST) for one in segmentation]
             drawn = mask.decode(mask.frPyObjects(polygons, *size))
     except ValueError as error:
-        raise TfodError(f"{where}: segmentation is none ({error}); correct it") from None
+        raise TfodError(f"{where}: invalid segmentation ({error}); correct it") from None
     return np.asarray(drawn.max(axis=2))
 
 
@@ -89,7 +89,7 @@ def decode_counts(counts: bytes) -> list[int]:
     for character in counts:
         bits = character - 48
         if not 0 <= bits < 64:
-            raise ValueError("counts holds what is none")
+            raise ValueError("counts is not in COCO's compressed form")
         value |= (bits & 31) << shift
         shift += 5
         more = bool(bits & 32)

@@ -68,7 +68,7 @@ def read_image(path: str, wanted_by: str, tally: Tally, policy: Policy = STRICT)
     """
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise TfodError(f"{wanted_by}: {path} is no file")
+            raise TfodError(f"{wanted_by}: {path} is not a file")
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
@@ -83,11 +83,11 @@ def read_image(path: str, wanted_by: str, tally: Tally, policy: Policy = STRICT)
         ) from None
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold
         raise TfodError(
-            f"{wanted_by}: {ascii(path)[1:-1]} is no name that a file can have; correct it"
+            f"{wanted_by}: {ascii(path)[1:-1]} is not a valid file name; correct it"
         ) from None
     header = read_image_header(data, 0, len(data))
     if header is None or not header.height or not header.width:
         raise TfodError(
-            f"{wanted_by}: {path} is no image that can be read (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+            f"{wanted_by}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
         )
     return Image(data, header.format, header.height, header.width, header.orientation)

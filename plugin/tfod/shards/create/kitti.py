@@ -173,7 +173,7 @@ def _read_objects(path: str) -> Iterator[_Object]:
     except OSError as error:
         raise TfodError(f"{path} cannot be read ({error.strerror}); each image has one") from None
     except UnicodeDecodeError:
-        raise TfodError(f"{path} is no KITTI label file: it is not UTF-8") from None
+        raise TfodError(f"{path} is not a KITTI label file: it is not UTF-8") from None
     for number, line in enumerate(lines, start=1):
         name, *texts = line.split() or ("",)
         if not name:

@@ -208,7 +208,7 @@ def _shards_with_images(ids: Sequence[str], most: int) -> int:
 
 
 def _shard_of(image_id: str, count: int) -> int:
-    """The id modulo the number of shards; of an id that is no number its checksum."""
+    """The id modulo the number of shards; of an id that is not a number its checksum."""
     try:
         return int(image_id, 16) % count
     except ValueError:

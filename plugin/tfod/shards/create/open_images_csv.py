@@ -177,7 +177,7 @@ def _read(path: str) -> tuple[list[str], Iterator[_Plain]]:
     rows = _lines(path)
     header = next(rows, (0, []))[1]
     if "ImageID" not in header:
-        raise TfodError(f"{path} is no CSV of Open Images: its first line has no ImageID")
+        raise TfodError(f"{path} is not a CSV of Open Images: its first line has no ImageID")
     place = header.index("ImageID")
     return header, _plain(path, rows, place, len(header))
 
@@ -202,9 +202,9 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TfodError(f"{path} is no CSV of Open Images: it is not UTF-8") from None
+        raise TfodError(f"{path} is not a CSV of Open Images: it is not UTF-8") from None
     except csv.Error as error:
-        raise TfodError(f"{path}, line {reader.line_num}: no CSV ({error})") from None
+        raise TfodError(f"{path}, line {reader.line_num}: not a CSV ({error})") from None
 
 
 def _is_sorted(rows: Iterator[_Plain]) -> bool:
@@ -247,7 +247,7 @@ def _label_maker(path: str, header: Sequence[str]) -> _MakeRow[LabelRow]:
 
 def _column(path: str, header: Sequence[str], name: str) -> int:
     if name not in header:
-        raise TfodError(f"{path} is no CSV of Open Images: its first line has no {name}")
+        raise TfodError(f"{path} is not a CSV of Open Images: its first line has no {name}")
     return header.index(name)
 
 

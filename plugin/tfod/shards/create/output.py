@@ -215,7 +215,7 @@ def _require_shard_path(path: str) -> None:
     if name == LABEL_MAP_FILE:
         raise TfodError(f"{path} is the name of the label map; name the shard otherwise")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise TfodError(f"{path} is no regular file; name another one")
+        raise TfodError(f"{path} is not a regular file; name another one")
 
 
 def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
@@ -274,7 +274,7 @@ def _sound_texts(where: str) -> Iterator[None]:
     except UnicodeEncodeError as error:
         # Half a surrogate pair, or a file name of bytes that are no text.
         part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
-        raise TfodError(f"{ascii(where)[1:-1]}: {part} is no Unicode text; rename it") from None
+        raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None
 
 
 def _shards_there(folder: str, name: str) -> list[str]:

@@ -123,7 +123,7 @@ class _Maker:
         year, path = file
         voc = read_voc(path, odd_boxes=True)
         if voc is None:
-            raise TfodError(f"{path} is no Pascal VOC annotation: its root is not <annotation>")
+            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
         found = self.images.find(year.root, year.annotations, voc, tally)
         image = read_image(found.path, path, tally, self.policy)
         if image is None:
@@ -190,7 +190,7 @@ def _place(path: str, one: VocObject) -> str:
 def _years(source: PascalSource) -> list[_Year]:
     """The folders that hold annotations and images, one a year."""
     if not os.path.isdir(source.data_dir):
-        raise TfodError(f"{source.data_dir} is no folder; name that of the dataset")
+        raise TfodError(f"{source.data_dir} is not a folder; name that of the dataset")
     if source.year is None:
         root = os.path.join(source.data_dir, YEARS[0])
         roots = [root if os.path.isdir(root) else source.data_dir]
@@ -250,7 +250,7 @@ def _lines(path: str) -> list[str]:
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TfodError(f"{path} is no list of images: it is not UTF-8") from None
+        raise TfodError(f"{path} is not a list of images: it is not UTF-8") from None
 
 
 def _xml_path(folder: str, line: str) -> str:

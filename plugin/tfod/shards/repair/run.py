@@ -339,7 +339,7 @@ class _Run:
         elif file.label_map and file.liberties and "LAB015" in self._shard_options.codes:
             data = file.label_map.to_text().encode()
             why = "; ".join(liberty.partition(": ")[2] or liberty for liberty in file.liberties)
-            what = f"label map written anew: {why}"
+            what = f"label map rewritten: {why}"
             self._changes.add(Change(what, code="LAB015"), Place(file.name))
         self._label_maps[path] = data
         self._write(path, data)

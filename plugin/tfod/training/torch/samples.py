@@ -72,7 +72,7 @@ class SampleMaker:
             return self._classes.ids(detection.class_text, detection.class_label, count)
         if detection.class_text and not detection.class_label:
             raise example.error(
-                "is all there is of classes, and there is no label map",
+                "is all there is of classes, and there is not a label map",
                 feature=keys.CLASS_TEXT,
                 fix="choose one by label_map=",
             )
