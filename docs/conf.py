@@ -18,6 +18,7 @@ html_show_sourcelink = False
 # Links to headings (`checker.md#datasets`) go by the anchors that GitHub gives them.
 myst_heading_anchors = 3
 
+napoleon_use_ivar = True
 highlight_language = "text"  # blocks without a language: commands, and what they print
 python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"

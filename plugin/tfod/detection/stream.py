@@ -14,13 +14,13 @@ from tfod.tfrecord.shard_sources import find_all_shards
 
 
 def read_batches(source: str | os.PathLike[str]) -> Iterator[ExampleBatch]:
-    """Every record of the shards that a file, a folder or a glob means, as batches of columns.
+    """Read the shards of a file, a folder, a glob or a URL as batches of columns.
 
-    A batch has consecutive records of one shard, some thousand or some MB of them.
+    A batch has consecutive records of one shard, about a thousand or some MB of them.
 
     Raises:
         ShardsNotFoundError: there is no shard.
-        ShardError: a shard is damaged; the records before the damage have been handed out.
+        ShardError: a shard is damaged; the records before the damage have been yielded.
     """
     for shard_set in find_all_shards(source):
         for path in shard_set.paths:
@@ -29,7 +29,7 @@ def read_batches(source: str | os.PathLike[str]) -> Iterator[ExampleBatch]:
 
 
 def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
-    """The same one by one.
+    """Read the records of a file, a folder, a glob or a URL as Examples.
 
     Raises:
         RecordError: a record is not an Example.
@@ -40,7 +40,7 @@ def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
 
 
 def read_detections(source: str | os.PathLike[str]) -> Iterator[Detection]:
-    """The same as Detections: images with boxes, classes, masks and attributes.
+    """Read the records as Detections: images with boxes, classes, masks and attributes.
 
     Raises:
         RecordError: a feature has the wrong kind, or the lists of an object differ in length.

@@ -181,10 +181,10 @@ def read_records(
     Args:
         path: the file.
         part: only these of its records, as :func:`split_shard` has found them.
-        on_damage: told of each defect of the framing, and the walk goes on behind it: at the next
+        on_damage: called with each defect of the framing; reading then goes on: at the next
             record after wrong data, at the next plausible one after a wrong length. Without it
             the first defect is raised.
-        max_record_bytes: larger records are a damage, passed over and never held in memory.
+        max_record_bytes: larger records are reported as damage, skipped and never held in memory.
 
     Raises:
         ShardError: at the first defect of the framing, with record, byte and fix. Unlike
