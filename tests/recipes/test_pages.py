@@ -38,6 +38,9 @@ def _environment(desk: Path) -> dict[str, str]:
         "HOME": str(home),
         "COLUMNS": "100",
         "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Threads that wait for each other take longer than the small networks of the pages.
+        "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
     }
 
 
