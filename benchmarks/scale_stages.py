@@ -21,7 +21,7 @@ from tfod.check.result import Result
 from tfod.check.row_blocks import FileSpan
 from tfod.check.shard import sha256_of
 from tfod.check.sources import take_inventory
-from tfod.tfrecord.records import read_record_batches
+from tfod.tfrecord.reader import read_record_batches
 
 STAGES = {
     "list": "list the files, find sets and label maps",

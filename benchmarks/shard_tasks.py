@@ -18,7 +18,7 @@ _COPY = Path(__file__).with_name("checked_copy.py")
 def reshard_with_tfod(shard: str, records: int, num_shards: int) -> Sample:
     """The walk itself: Python runs, and all modules are loaded."""
     from tfod.shards.reshard import reshard
-    from tfod.tfrecord.shard_layout import ShardLayout
+    from tfod.tfrecord.writer import ShardLayout
 
     with tempfile.TemporaryDirectory() as folder:
         watch = Stopwatch()

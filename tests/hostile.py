@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from tfod.kernel import FoundRecords, WalkEnd, find_records
-from tfod.tfrecord.records import masked_crc32c
-from tfod.tfrecord.window import Window
+from tfod.tfrecord.framing import masked_crc32c
+from tfod.tfrecord.read_buffer import Window
 
 from tests.conftest import encode, objects
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
@@ -77,9 +77,9 @@ def _counted() -> Iterator[list[int]]:
 
     before = sys.gettrace()
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("tfod.tfrecord.headers.find_headers", "zlib.crc32"):
+        for name in ("tfod.tfrecord.framing.find_headers", "zlib.crc32"):
             patch.setattr(name, _weighed(_found(name), count))
-        patch.setattr("tfod.tfrecord.records.find_records", _weighed_walk(count))
+        patch.setattr("tfod.tfrecord.reader.find_records", _weighed_walk(count))
         patch.setattr(Window, "refill", _weighed_refill(count))
         sys.settrace(trace)
         try:

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from tfod.example.wire import Kind
     from tfod.tfrecord.compression import Compression
     from tfod.tfrecord.label_files import find_label_map
-    from tfod.tfrecord.publishing import WriteError
-    from tfod.tfrecord.records import Record, read_record_stream, read_records
-    from tfod.tfrecord.shard_file import ByteSpan, RecordIndex
-    from tfod.tfrecord.shards import ShardSet, find_shards
+    from tfod.tfrecord.reader import Record, read_record_stream, read_records
+    from tfod.tfrecord.record_index import ByteSpan, RecordIndex
+    from tfod.tfrecord.shard_search import ShardSet, find_shards
+    from tfod.tfrecord.storage.publishing import WriteError
     from tfod.tfrecord.writer import RecordWriter, ShardSetWriter, write_records
 
 __all__ = [
@@ -135,10 +135,10 @@ _NAMES_OF_MODULES = {
         "read_label_map",
     ),
     "tfod.tfrecord.label_files": ("find_label_map",),
-    "tfod.tfrecord.publishing": ("WriteError",),
-    "tfod.tfrecord.records": ("Record", "read_record_stream", "read_records"),
-    "tfod.tfrecord.shard_file": ("ByteSpan", "RecordIndex"),
-    "tfod.tfrecord.shards": ("ShardSet", "find_shards"),
+    "tfod.tfrecord.storage.publishing": ("WriteError",),
+    "tfod.tfrecord.reader": ("Record", "read_record_stream", "read_records"),
+    "tfod.tfrecord.record_index": ("ByteSpan", "RecordIndex"),
+    "tfod.tfrecord.shard_search": ("ShardSet", "find_shards"),
     "tfod.detection.stream": (
         "decode_detection",
         "read_batches",

@@ -22,8 +22,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.output_folder import OutputExistsError
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct

@@ -23,9 +23,9 @@ from tfod.check.archive_contents import Contents, look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding
 from tfod.check.profiles.profile import Policy
-from tfod.tfrecord.records import read_record_stream
+from tfod.tfrecord.reader import read_record_stream
+from tfod.tfrecord.storage.zip_directory import printable
 from tfod.tfrecord.writer import write_records
-from tfod.tfrecord.zip_directory import printable
 
 from tests.conftest import encode, examples, image, objects
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip

@@ -18,7 +18,7 @@ from tfod.check.profiles.profile import READY
 from tfod.detection.columns import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
-from tfod.tfrecord.records import RecordBatch, read_record_batches
+from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
 from tests.conftest import CORPUS, encode, objects
 

@@ -24,7 +24,7 @@ from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.json_and_junit import render_junit
 from tfod.check.reporters.text import render_text
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard

@@ -16,7 +16,7 @@ from tfod.check.row_store import RowStore
 from tfod.check.shard import examine
 from tfod.check.sources import take_inventory
 from tfod.shards.index import write_indexes
-from tfod.tfrecord.headers import split_shard
+from tfod.tfrecord.shard_parts import split_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.checker.test_check import training

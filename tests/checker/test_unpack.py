@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tfod.check.archive import ArchiveDamageError, ArchiveLimits
 from tfod.check.archive_contents import unpack_shards
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, image, objects

@@ -16,11 +16,6 @@ ROOMS = (
 """From the lowest to the highest."""
 # Cycles that are still to be undone, by the modules that they would end with.
 KNOWN_CYCLES: tuple[set[str], ...] = (
-    {
-        *("tfod.tfrecord.headers", "tfod.tfrecord.opening", "tfod.tfrecord.records"),
-        *("tfod.tfrecord.recovery", "tfod.tfrecord.remote_shards", "tfod.tfrecord.shard_zip"),
-        *("tfod.tfrecord.shards", "tfod.tfrecord.zip_directory", "tfod.tfrecord.zip_entry"),
-    },
     {"tfod.example.columns", "tfod.example.example"},
     {"tfod.detection.columns", "tfod.detection.problems", "tfod.detection.row"},
     {"tfod.check.box_columns", "tfod.check.rules.boxes"},

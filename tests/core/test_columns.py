@@ -25,7 +25,7 @@ from tfod.example.example import (
     int64_feature,
 )
 from tfod.example.wire import Kind
-from tfod.tfrecord.records import read_record_batch_stream
+from tfod.tfrecord.reader import read_record_batch_stream
 
 from tests.conftest import encode, examples, frame, image, objects
 

@@ -14,8 +14,8 @@ from tfod.detection.describe import describe
 from tfod.detection.encoder import encode_detection
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shard_file import RecordIndex
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.writer import RecordWriter
 
 from tests.conftest import CORPUS

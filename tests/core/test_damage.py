@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.headers import HeaderFinder, find_headers, split_shard
-from tfod.tfrecord.records import is_record_header, masked_crc32c, read_record_stream, read_records
+from tfod.tfrecord.framing import HeaderFinder, find_headers, is_record_header, masked_crc32c
+from tfod.tfrecord.reader import read_record_stream, read_records
+from tfod.tfrecord.shard_parts import split_shard
 
 from tests.conftest import examples, frame
 
@@ -185,7 +186,7 @@ def test_headers_are_found_as_one_by_one(noise: bytes, lengths: list[int]) -> No
 @given(st.data())
 def test_headers_are_found_as_the_window_moves_on(draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfod.tfrecord.headers._BLOCK", draw.draw(st.integers(1, 40)))
+        patch.setattr("tfod.tfrecord.framing._BLOCK", draw.draw(st.integers(1, 40)))
         _compare_windows(draw)
 
 

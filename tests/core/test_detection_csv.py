@@ -20,7 +20,7 @@ from tfod.convert.detection_csv import (
     read_detection_csv,
     write_detection_csv,
 )
-from tfod.tfrecord.publishing import WriteError
+from tfod.tfrecord.storage.publishing import WriteError
 
 HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"

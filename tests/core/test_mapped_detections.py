@@ -25,8 +25,8 @@ from tfod.detection.labels_file import labels_text, read_labels
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.counted_names import FileName, file_names, parse_file_name
 from tfod.tfrecord.label_files import find_labels
+from tfod.tfrecord.shard_names import FileName, file_names, parse_file_name
 
 from tests.conftest import encode, image, objects
 from tests.image_kinds import HEIGHT, WIDTH, saved

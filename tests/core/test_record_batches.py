@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.headers import split_shard
-from tfod.tfrecord.records import RecordBatch, read_record_batch_stream, read_record_batches
-from tfod.tfrecord.window import BUFFER_BYTES
+from tfod.tfrecord.read_buffer import BUFFER_BYTES
+from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
+from tfod.tfrecord.shard_parts import split_shard
 
 from tests.conftest import frame
 

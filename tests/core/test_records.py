@@ -12,14 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
-from tfod.tfrecord.records import (
-    Record,
-    is_record_header,
-    masked_crc32c,
-    read_record_stream,
-    read_records,
-)
-from tfod.tfrecord.window import LARGEST_BUFFER
+from tfod.tfrecord.framing import is_record_header, masked_crc32c
+from tfod.tfrecord.read_buffer import LARGEST_BUFFER
+from tfod.tfrecord.reader import Record, read_record_stream, read_records
 
 from tests.conftest import examples, frame
 

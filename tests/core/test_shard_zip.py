@@ -17,9 +17,9 @@ from tfod.detection.describe import describe
 from tfod.detection.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.storage.open import open_shard
 
 from tests.conftest import encode, frame, image, objects
 from tests.zip_forge import Item, forge
@@ -231,7 +231,7 @@ def test_describe_loads_no_zip_code_for_files(make_shard) -> None:
     path = make_shard("train", image())
     code = (
         "import sys, tfod; list(tfod.read_detections(sys.argv[1]));"
-        "print('tfod.tfrecord.shard_zip' in sys.modules)"
+        "print('tfod.tfrecord.storage.zip_files' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, check=True

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 from tfod.errors import ShardsNotFoundError
-from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.naming import (
+from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
     is_id_of,
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.shards import (
-    ShardName,
-    find_shards,
-    looks_like_shard,
-    parse_shard_name,
-    shard_file_names,
-)
+from tfod.tfrecord.label_files import find_label_map
+from tfod.tfrecord.shard_names import ShardName, parse_shard_name, shard_file_names
+from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tfod.tfrecord import writer as writer_module
-from tfod.tfrecord.naming import safe_relative_path
-from tfod.tfrecord.publishing import WriteError
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.storage.publishing import WriteError
 from tfod.tfrecord.writer import ShardSetWriter, write_records
 
 

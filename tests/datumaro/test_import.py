@@ -17,7 +17,7 @@ from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.detection.stream import read_detections
 from tfod.errors import RecordError, ShardError
-from tfod.tfrecord.records import RecordBatch
+from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, image, objects

@@ -15,8 +15,8 @@ datumaro = pytest.importorskip("datumaro")
 
 from datumaro.components.dataset import Dataset  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
-from tfod.tfrecord.publishing import InterruptedWriteError  # noqa: E402
-from tfod.tfrecord.shards import find_shards  # noqa: E402
+from tfod.tfrecord.shard_search import find_shards  # noqa: E402
+from tfod.tfrecord.storage.publishing import InterruptedWriteError  # noqa: E402
 
 from tests.image_kinds import saved  # noqa: E402
 from tests.renames import at_rename, fail, files, interrupt, killed_at_rename  # noqa: E402

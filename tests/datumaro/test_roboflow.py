@@ -16,7 +16,7 @@ from datumaro.components.dataset import Dataset
 from tfod.datumaro import compat
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.reader import read_records
 
 from tests.datumaro.conftest import content, ids_of, labels_of
 from tests.datumaro.test_commands import run

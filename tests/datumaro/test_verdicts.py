@@ -24,7 +24,7 @@ from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.example.wire import Kind
-from tfod.tfrecord.shard_file import close_files
+from tfod.tfrecord.record_index import close_files
 
 from tests.changed_records import SOUND, changed_shards, is_of_attributes, sound_record
 from tests.conftest import examples

@@ -28,7 +28,7 @@ from tfod.kernel import (
     reference,
 )
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 
 from tests.conftest import CORPUS, encode, examples, frame, image, objects
 from tests.mutants.make import all_mutants

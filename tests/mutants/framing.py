@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 
 from tests.mutants.registry import Link, Mutant, fail, mutants_of, near
 from tests.mutants.sound import (

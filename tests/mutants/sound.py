@@ -14,7 +14,7 @@ from tfod.example.example import (
     float_feature,
     int64_feature,
 )
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 
 from tests.conftest import encode, objects
 from tests.image_kinds import saved

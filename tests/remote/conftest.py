@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.tfrecord.remote import PATIENCE, set_patience
+from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
 from tests.commands import TIMEOUT
 from tests.conftest import require
@@ -119,7 +119,7 @@ def web() -> Iterator[tuple[Web, str]]:
 @pytest.fixture(autouse=True)
 def _patience_of_its_own() -> Iterator[None]:
     yield
-    set_patience(PATIENCE)
+    set_remote_timeout(REMOTE_TIMEOUT)
 
 
 @pytest.fixture

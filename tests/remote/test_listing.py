@@ -13,21 +13,12 @@ from tfod.detection.label_map import load_label_map
 from tfod.detection.labels_file import load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map, find_labels
-from tfod.tfrecord.remote import (
-    RemoteError,
-    RemoteFile,
-    absolute,
-    files_in_folder,
-    folder_of,
-    is_pattern,
-    is_url,
-    list_remote,
-    name_of,
-    set_patience,
-)
-from tfod.tfrecord.remote_shards import look_for_shards
-from tfod.tfrecord.shard_file import RecordIndex
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.record_index import RecordIndex
+from tfod.tfrecord.shard_search import find_remote_shards, find_shards
+from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
 from tests.conftest import require
 from tests.remote.conftest import Bucket
@@ -134,7 +125,7 @@ def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> No
     (found,) = find_shards(bucket.url("data/train-*"))
     assert found == train
     assert len(bucket.line.requests) == 1
-    assert look_for_shards(bucket.url("data/t*")).sizes == dict.fromkeys(train.paths, 0)
+    assert find_remote_shards(bucket.url("data/t*")).sizes == dict.fromkeys(train.paths, 0)
 
 
 def test_folders_of_a_roboflow_export_are_its_splits(bucket: Bucket) -> None:
@@ -160,12 +151,12 @@ def test_label_maps_beside_shards_and_above_are_found(bucket: Bucket) -> None:
 def test_zips_are_told_apart(bucket: Bucket) -> None:
     zipped = bucket.put("d/a.zip", b"")
     bucket.put("d/below/b.zip", b"")
-    assert look_for_shards(bucket.url("d")).zips == [zipped]
+    assert find_remote_shards(bucket.url("d")).zips == [zipped]
     with pytest.raises(ShardsNotFoundError, match="remote zip cannot be read one by one"):
         find_shards(zipped)
     bucket.put("d/a.tfrecord", b"")
-    assert look_for_shards(bucket.url("d")).zips == []
-    assert look_for_shards(bucket.url("d/a*")).zips == [zipped]
+    assert find_remote_shards(bucket.url("d")).zips == []
+    assert find_remote_shards(bucket.url("d/a*")).zips == [zipped]
 
 
 @pytest.mark.parametrize(
@@ -184,13 +175,13 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
     bucket.put("a.tfrecord", b"")
     url = path.format(bucket=bucket.url())
     with pytest.raises(RemoteError, match=f"^.*{words}") as caught:
-        look_for_shards(url)
+        find_remote_shards(url)
     assert str(caught.value).startswith(f"{url}: ") and "\n" not in str(caught.value)
 
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
-    code = "from tfod.tfrecord.shards import find_shards\nfind_shards('s3://b/a*')"
+    code = "from tfod.tfrecord.shard_search import find_shards\nfind_shards('s3://b/a*')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -276,7 +267,7 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
 
 def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
     bucket.line.hold_after = 0
-    set_patience(1)
+    set_remote_timeout(1)
     for url in (bucket.url("d"), bucket.url("d/*")):
         with pytest.raises(RemoteError, match=r"no answer came for 1 s; try again"):
             list_remote(url)
@@ -286,7 +277,7 @@ def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None
 
 def test_nothing_remote_is_loaded_for_local_files() -> None:
     code = (
-        "import sys, tfod, tfod.tfrecord.shards, tfod.tfrecord.records, tfod.check.sources\n"
+        "import sys, tfod, tfod.tfrecord.shard_search, tfod.tfrecord.reader, tfod.check.sources\n"
         "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

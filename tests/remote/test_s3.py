@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 from tfod.detection.label_map import load_label_map
-from tfod.tfrecord.headers import ShardPart
-from tfod.tfrecord.opening import open_shard, shard_size
-from tfod.tfrecord.records import read_record_batches, read_records
-from tfod.tfrecord.remote import list_remote, set_patience
-from tfod.tfrecord.remote_stream import RemoteReadError, RemoteStream
+from tfod.tfrecord.framing import ShardPart
+from tfod.tfrecord.reader import read_record_batches, read_records
+from tfod.tfrecord.storage.open import open_shard, shard_size
+from tfod.tfrecord.storage.remote_files import list_remote
+from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
 from tests.commands import TIMEOUT
 from tests.conftest import encode, frame, image
@@ -145,7 +146,7 @@ def test_a_server_that_stops_in_the_middle_is_given_up(bucket: Bucket, threads_e
     url = bucket.put("a.tfrecord", data)
     bucket.line.hold_after = 6 * MIB
     with RemoteStream(url, hashed=True) as stream:
-        set_patience(1)
+        set_remote_timeout(1)
         with pytest.raises(RemoteReadError) as caught:
             stream.digest()
     assert str(caught.value).startswith(f"{url}: no byte came for 1 s: ")
@@ -162,7 +163,7 @@ def test_a_frozen_server_is_given_up_and_its_threads_end_when_it_wakes(
     with RemoteStream(url) as stream:
         stream.read(1)
         bucket.server.freeze()
-        set_patience(1)
+        set_remote_timeout(1)
         try:
             with pytest.raises(RemoteReadError, match="no byte came"):
                 read_all(stream)
@@ -180,7 +181,7 @@ def test_a_server_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         url = bucket.put("a.tfrecord", frame(*[bytes(100_000)] * 150))
         records = read_records(url)
         assert next(records).number == 0
-        set_patience(1)
+        set_remote_timeout(1)
         server.end()
         with pytest.raises(RemoteReadError) as caught:
             list(records)
@@ -192,7 +193,7 @@ def test_a_connection_that_says_no_more_is_replaced(bucket: Bucket) -> None:
     data = noise(6 * MIB)
     url = bucket.put("a.tfrecord", data)
     bucket.line.hold_once_after = 3 * MIB
-    set_patience(3)
+    set_remote_timeout(3)
     with RemoteStream(url) as stream:
         assert read_all(stream) == data
     assert bucket.line.hold_once_after is None
@@ -206,7 +207,7 @@ def test_a_slow_line_is_not_a_silent_one(bucket: Bucket) -> None:
         while len(start) < 3 * MIB:
             start += stream.read(MIB)
         bucket.line.delay = 0.05  # a piece takes longer than patience lasts
-        set_patience(1)
+        set_remote_timeout(1)
         assert start + read_all(stream) == data
 
 
@@ -271,9 +272,10 @@ def _digest(url: str, endpoint: str, answers: Any) -> None:
 
 _READER = """
 import sys
-from tfod.tfrecord.remote import list_remote, set_patience
-from tfod.tfrecord.remote_stream import RemoteStream
-set_patience(float(sys.argv[2]))
+from tfod.tfrecord.storage.remote_files import list_remote
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
+from tfod.tfrecord.storage.remote_stream import RemoteStream
+set_remote_timeout(float(sys.argv[2]))
 with RemoteStream(sys.argv[1]) as stream:
     print("open", flush=True)
     try:
@@ -371,7 +373,7 @@ def test_a_store_that_ignores_ranges_is_not_believed(
         fsspec.config.conf, "s3", {"endpoint_url": url, "key": "key", "secret": "secret"}
     )
     with RemoteStream("s3://bucket/a.tfrecord") as stream:
-        set_patience(1)
+        set_remote_timeout(1)
         with pytest.raises(RemoteReadError, match="sent more than the range it was asked for"):
             stream.read(1)
 
@@ -395,5 +397,5 @@ def test_a_listing_lasts_as_long_as_answers_come(bucket: Bucket) -> None:
     for number in range(9 * NAMES_OF_A_PAGE):
         bucket.put(f"d/{number}.record", b"")
     bucket.line.delay = 0.2
-    set_patience(1)
+    set_remote_timeout(1)
     assert len(list_remote(bucket.url("d"))) == 9 * NAMES_OF_A_PAGE

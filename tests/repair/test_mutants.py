@@ -20,8 +20,8 @@ from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.fixes import FIXES
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_search import find_shards
 
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant

@@ -27,7 +27,7 @@ from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.class_fixes import label_map_of
 from tfod.shards.repair.fixes import fix_record
 from tfod.shards.repair.record import EditedRecord
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode

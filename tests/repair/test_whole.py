@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.repairs import REPAIRED_WHOLLY
 from tfod.shards.repair import Options, repair
-from tfod.tfrecord.records import read_records
+from tfod.tfrecord.reader import read_records
 
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard

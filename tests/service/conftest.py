@@ -29,7 +29,7 @@ from tfod.tfrecord.writer import write_records
 from tests.conftest import encode, free_port, image, objects, require
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
-PATIENCE = 900
+REMOTE_TIMEOUT = 900
 """Seconds until what does not happen is a failure; on a busy machine all takes its time."""
 _COUNTER = itertools.count()
 _IN_A_HURRY = {"TFOD_MAX_UPLOADS_PER_MINUTE": "100000", "TFOD_MAX_SIGN_INS_PER_MINUTE": "100000"}
@@ -58,7 +58,9 @@ class Service:
         """
         url = f"{self.url}/api/v1/validations"
         asked = {"wait": 60} | more
-        found = requests.post(url, files=files, params=asked, headers=headers, timeout=PATIENCE)
+        found = requests.post(
+            url, files=files, params=asked, headers=headers, timeout=REMOTE_TIMEOUT
+        )
         return found if "wait" in more else self.end_of(found, headers, **more)
 
     def end_of(
@@ -68,16 +70,18 @@ class Service:
         place = found.headers.get("Location")
         asked = {"wait": 60} | {name: more[name] for name in ("fail", "format") if name in more}
         while place and _is_early(found):
-            found = requests.get(self.url + place, params=asked, headers=headers, timeout=PATIENCE)
+            found = requests.get(
+                self.url + place, params=asked, headers=headers, timeout=REMOTE_TIMEOUT
+            )
         return found
 
     def get(self, path: str, **more: Any) -> requests.Response:
         """GET an address of the service."""
-        return requests.get(self.url + path, timeout=PATIENCE, **more)
+        return requests.get(self.url + path, timeout=REMOTE_TIMEOUT, **more)
 
     def wait_until_over(self, key: str) -> dict[str, Any]:
         """The validation when its check has ended."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + REMOTE_TIMEOUT
         while time.monotonic() < end:
             try:
                 found: dict[str, Any] = self.get(f"/api/v1/validations/{key}").json()
@@ -114,7 +118,7 @@ class Service:
                     total += int(line.split()[1]) * 1024
         return total
 
-    def stop(self, seconds: float = PATIENCE) -> int:
+    def stop(self, seconds: float = REMOTE_TIMEOUT) -> int:
         """SIGTERM, and the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -166,7 +170,7 @@ def running_service(
     reader = threading.Thread(target=listen)
     reader.start()
     try:
-        assert told.wait(PATIENCE), service.lines
+        assert told.wait(REMOTE_TIMEOUT), service.lines
         assert process.poll() is None, service.lines
         if service.url and "--workers" not in options:
             _wait_until_ready(service)
@@ -182,7 +186,7 @@ def running_service(
 
 
 def _wait_until_ready(service: Service) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + REMOTE_TIMEOUT
     while service.get("/readyz").status_code != 200:
         assert time.monotonic() < end, service.lines
         time.sleep(0.1)
@@ -208,7 +212,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     limits = ("--max-queued-per-client", "1000")
     with running_service(data, *limits) as running:
         yield running
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + REMOTE_TIMEOUT
         while list((data / "uploads").iterdir()):  # of checks that nobody has waited for
             assert time.monotonic() < end, running.lines[-20:]
             time.sleep(0.1)
@@ -281,7 +285,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [str(program), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     server = subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + REMOTE_TIMEOUT
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()

@@ -6,10 +6,10 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 
-from tfod.tfrecord.records import masked_crc32c
+from tfod.tfrecord.framing import masked_crc32c
 
 from tests.conftest import encode, image, objects
-from tests.service.conftest import PATIENCE, Service
+from tests.service.conftest import REMOTE_TIMEOUT, Service
 
 
 def framed(payload: bytes) -> bytes:
@@ -41,7 +41,7 @@ def long_body(length: int, told: Callable[[int], None] = lambda _: None) -> Iter
 
 def wait_for(is_so: Callable[[], object], service: Service) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + REMOTE_TIMEOUT
     while not is_so():
         assert time.monotonic() < end, service.lines[-20:]
         time.sleep(0.05)

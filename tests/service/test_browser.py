@@ -31,7 +31,7 @@ ATTACK = "<img src=x onerror=alert(1)>\"'&"
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
 BAD = "1 error in 1 of 2 images"
-PATIENCE = 300_000
+REMOTE_TIMEOUT = 300_000
 """Milliseconds that the browser waits for something."""
 NAMED = {"mimeType": "application/zip"}
 Start = Callable[..., Service]
@@ -65,7 +65,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     def make(**options: Any) -> Any:
         contexts.append(chromium.new_context(**options))
         page = contexts[-1].new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(REMOTE_TIMEOUT)
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", note)

@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from tests.conftest import encode, free_port, image, require
-from tests.service.conftest import PATIENCE, Service, new_database, running_service
+from tests.service.conftest import REMOTE_TIMEOUT, Service, new_database, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_web_server import answer_on
@@ -251,9 +251,9 @@ def test_two_gibibytes(start_service: Start) -> None:
     try:
         url = f"{running.url}/api/v1/validations"
         form = {"Content-Type": "multipart/form-data; boundary=limit"}
-        key = requests.post(url, data=long_form(2 << 30), headers=form, timeout=PATIENCE).json()[
-            "id"
-        ]
+        key = requests.post(
+            url, data=long_form(2 << 30), headers=form, timeout=REMOTE_TIMEOUT
+        ).json()["id"]
         found = running.wait_until_over(key)
     finally:
         done.set()

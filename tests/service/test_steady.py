@@ -23,7 +23,7 @@ from tfod_validator.jobs import Store
 from tfod_validator.settings import Settings
 from tfod_validator.validation import REPORTS, FilesAwayError, Request, UploadedFile
 
-from tests.service.conftest import PATIENCE, Service, running_service
+from tests.service.conftest import REMOTE_TIMEOUT, Service, running_service
 from tests.service.heavy import record_of, slow_shard, wait_for
 from tests.service.test_api import problem
 from tests.service.test_limits import send
@@ -275,7 +275,7 @@ def test_sigterm_drains(start_service: Start) -> None:
     waiting.start()
     wait_for(lambda: len(leftovers(running.data)) == 2, running)
     running.process.send_signal(signal.SIGTERM)
-    waiting.join(PATIENCE)  # the web process is ending, and so is the worker
+    waiting.join(REMOTE_TIMEOUT)  # the web process is ending, and so is the worker
     assert answers[0].status_code == 202
     with suppress(ProcessLookupError):
         os.kill(check, signal.SIGCONT)
@@ -321,7 +321,7 @@ def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.Mon
             os.kill(running.process.pid, signal.SIGKILL)
             running.process.wait()
             for one in clients:
-                one.join(PATIENCE)
+                one.join(REMOTE_TIMEOUT)
             wait_for(lambda service=running: not service.children(), running)
     assert accepted
     with running_service(data) as running:

@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_search import find_shards
 
 
 def payloads(*paths: str | os.PathLike[str]) -> list[bytes]:

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.damage import Damage
-from tfod.tfrecord.headers import ShardPart, split_shard
-from tfod.tfrecord.index import split_by_index
+from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.output_folder import OutputExistsError
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_shards, looks_like_shard, parse_shard_name
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_names import parse_shard_name
+from tfod.tfrecord.shard_parts import split_by_index, split_shard
+from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import frame

@@ -18,8 +18,7 @@ from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.merge import Merged, merge
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.conftest import encode, examples, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of

@@ -12,10 +12,14 @@ import pytest
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.output_folder import OutputExistsError, OutputFolder
-from tfod.tfrecord.publishing import JOURNAL, InterruptedWriteError, WriteError, recover
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.shards import find_shards
-from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.storage.publishing import (
+    JOURNAL,
+    InterruptedWriteError,
+    WriteError,
+    recover,
+)
+from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.renames import at_rename, fail, killed_at_rename
 from tests.shards.shards import files_in, subsets_of

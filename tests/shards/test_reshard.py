@@ -17,9 +17,9 @@ from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.shard_layout import OptionError, ShardLayout
-from tfod.tfrecord.shards import find_shards, parse_shard_name, similar_file_names
-from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.shard_names import parse_shard_name, similar_file_names
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import examples, frame
 from tests.shards.shards import files_in, payloads, subsets_of

@@ -17,7 +17,7 @@ from tfod.example.example import (
 )
 from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import encode_varint
-from tfod.tfrecord.records import Record
+from tfod.tfrecord.reader import Record
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

@@ -17,8 +17,7 @@ from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.shards.reshard import reshard
 from tfod.shards.split import parse_parts, split
 from tfod.shards.stratification import LabelCounts, stratify
-from tfod.tfrecord.shard_layout import OptionError, ShardLayout
-from tfod.tfrecord.writer import write_records
+from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import encode, examples, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of

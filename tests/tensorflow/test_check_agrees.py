@@ -32,7 +32,7 @@ from tfod.example.spelling import Spelling, spelling_of
 from tfod.example.wire import Kind, encode_varint
 from tfod.kernel.reference import MalformedError
 from tfod.tensorflow import feature_description
-from tfod.tfrecord.records import RecordBatch, read_records
+from tfod.tfrecord.reader import RecordBatch, read_records
 
 from tests.conftest import examples
 from tests.mutants import sound

@@ -25,8 +25,8 @@ from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodErro
 from tfod.example.wire import Kind
 from tfod.tensorflow import dataset, feature_description, locating_damage
 from tfod.tfrecord.label_files import find_label_map
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.shards import find_shards
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import encode, objects

@@ -25,7 +25,7 @@ from tfod.example.example import (
 )
 from tfod.example.wire import Kind
 from tfod.tensorflow import compression_type, dataset, feature_description
-from tfod.tfrecord.records import read_record_stream, read_records
+from tfod.tfrecord.reader import read_record_stream, read_records
 from tfod.tfrecord.writer import write_records
 
 from tests.conftest import examples

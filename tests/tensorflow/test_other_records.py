@@ -12,7 +12,7 @@ from tfod.detection.encoder import LabelProfile, encode_labelled_image
 from tfod.detection.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
 from tfod.tensorflow import feature_description
-from tfod.tfrecord.counted_names import file_names
+from tfod.tfrecord.shard_names import file_names
 from tfod.tfrecord.writer import write_records
 
 from tests.image_kinds import HEIGHT, WIDTH, saved

@@ -26,7 +26,7 @@ from tfod.check.row_store import RowStore
 from tfod.check.shard import examine
 from tfod.check.sources import Location
 from tfod.errors import TfodError
-from tfod.tfrecord.remote import set_patience
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -93,7 +93,7 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
         pipeline
         | "inputs" >> beam.Create(plan.inputs)
         | "spread inputs" >> beam.Reshuffle()
-        | "split" >> beam.FlatMap(_split, plan.part_bytes, instructions.patience)
+        | "split" >> beam.FlatMap(_split, plan.part_bytes, instructions.remote_timeout)
         | "spread parts" >> beam.Reshuffle()
     )
     results, blocks = _examined(pieces, instructions)
@@ -113,8 +113,8 @@ def _build(plan: Plan, pipeline: beam.Pipeline) -> beam.PCollection[Result]:
     return found | "all" >> beam.Flatten()
 
 
-def _split(one: Input, part_bytes: int, patience: float) -> Iterator[Input]:
-    set_patience(patience)
+def _split(one: Input, part_bytes: int, remote_timeout: float) -> Iterator[Input]:
+    set_remote_timeout(remote_timeout)
     return in_parts(one, part_bytes)
 
 

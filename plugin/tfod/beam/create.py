@@ -19,7 +19,8 @@ from tfod.beam.errors import errors_in_utf8, require_here, require_shared
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.shards.create.output import MadeSet, PlannedSet, make_record
 from tfod.shards.create.tally import Tally
-from tfod.tfrecord.writer import AtomicFile, RecordWriter
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.writer import RecordWriter
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -17,11 +17,11 @@ import numpy as np
 
 from tfod.shards.inputs import compression_of, raise_damage, sound_batches, unpack
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.headers import split_shard
-from tfod.tfrecord.opening import read_at
-from tfod.tfrecord.records import masked_crc32c
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.framing import masked_crc32c
+from tfod.tfrecord.shard_parts import split_shard
+from tfod.tfrecord.storage.open import read_at
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.writer import ShardLayout
 
 _HEADER, _FOOTER = 12, 4
 _MOST_OPEN = 128

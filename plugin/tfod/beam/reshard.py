@@ -22,7 +22,8 @@ from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.errors import TfodError
 from tfod.shards.reshard import CopiedSubset, Subset
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.writer import AtomicFile, RecordWriter
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.writer import RecordWriter
 
 if TYPE_CHECKING:
     import apache_beam as beam

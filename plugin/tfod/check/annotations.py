@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.tfrecord.naming import safe_relative_path, split_extension
+from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 
 @dataclass(frozen=True)

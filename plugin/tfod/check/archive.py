@@ -22,7 +22,7 @@ from tfod.check.rules.archive import (
 )
 from tfod.check.rules.registry import judge
 from tfod.errors import TfodError
-from tfod.tfrecord.zip_directory import (
+from tfod.tfrecord.storage.zip_directory import (
     Directory,
     DirectoryError,
     Entry,
@@ -30,7 +30,7 @@ from tfod.tfrecord.zip_directory import (
     read_directory,
     same_file_key,
 )
-from tfod.tfrecord.zip_entry import EntryStream
+from tfod.tfrecord.storage.zip_entry import EntryStream
 
 _DRAIN_STEP = 1 << 18
 

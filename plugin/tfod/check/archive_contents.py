@@ -1,6 +1,6 @@
 """What the entries of a zip are: shards with their label maps, archives, litter, the rest.
 
-The rules for names are those of files on disk: :mod:`tfod.tfrecord.shards` is asked with the
+The rules for names are those of files on disk: :mod:`tfod.tfrecord.shard_search` is asked with the
 entry's path in place of a path on disk.
 """
 
@@ -22,10 +22,11 @@ from tfod.check.profiles.profile import Policy
 from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
 from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
+from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import LabelMapFinder
-from tfod.tfrecord.records import is_record_header
-from tfod.tfrecord.shards import ShardSet, group_shards, looks_like_shard, shard_file_names
-from tfod.tfrecord.zip_directory import Entry
+from tfod.tfrecord.shard_names import shard_file_names
+from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
+from tfod.tfrecord.storage.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
 _LABEL_MAP_NAME = "label_map.pbtxt"

@@ -25,7 +25,7 @@ from tfod.check.row_store import RowStore, scratch_folder
 from tfod.check.sampling import profile_of
 from tfod.check.shard import Progress, examine, hashing
 from tfod.check.sources import Inventory, Location, take_inventory
-from tfod.tfrecord.remote import patience
+from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
     from tfod.check.annotations import Annotations
@@ -191,7 +191,7 @@ def _check_dataset(
         with_tensorflow=options.with_tensorflow,
         annotations=options.annotations,
         label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
-        patience=patience(),
+        remote_timeout=remote_timeout(),
     )
     plan = Plan(
         inputs_of(inventory, options.label_map, options.archive_limits, options.hash_sources),

@@ -12,14 +12,9 @@ from dataclasses import dataclass, replace
 from tfod.check.amounts import plural
 from tfod.check.rules.dataset import NumberedSet
 from tfod.check.sources import Inventory, ShardGroup
-from tfod.tfrecord.remote import folder_of, is_url, name_of
-from tfod.tfrecord.shards import (
-    SPLITS,
-    is_roboflow_export,
-    missing_of_sets,
-    parse_shard_name,
-    subset_of_stem,
-)
+from tfod.tfrecord.shard_names import SPLITS, missing_of_sets, parse_shard_name, subset_of_stem
+from tfod.tfrecord.shard_search import is_roboflow_export
+from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 _MOST_NAMED = 100  # of missing shards; all are counted
 

@@ -20,7 +20,7 @@ from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import all_rules
 from tfod.check.sources import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.records import read_record_batch_stream
+from tfod.tfrecord.reader import read_record_batch_stream
 
 MOST_DECODED = 1000
 """So many images are decoded unless another number is asked for: 5 s for images of a megapixel."""

@@ -36,8 +36,9 @@ from tfod.detection.columns import Detections
 from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
 from tfod.example.columns import ExampleBatch
-from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
-from tfod.tfrecord.records import RecordBatch
+from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
     from tfod.check.annotations import Annotations

@@ -16,7 +16,7 @@ from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.statistics import Statistics
 from tfod.detection.boxes import BoxTally
 from tfod.detection.label_map import LabelMap
-from tfod.tfrecord.remote import patience
+from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
     from tfod.check.annotations import Annotations
@@ -45,7 +45,7 @@ class Instructions:
     with_tensorflow: bool = False
     annotations: Annotations | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
-    patience: float = field(default_factory=patience)
+    patience: float = field(default_factory=remote_timeout)
 
     @cached_property
     def expectation(self) -> Expectation:

@@ -28,7 +28,7 @@ from tfod.check.rules.task import (
 )
 from tfod.check.task import Frame, Task
 from tfod.errors import TfodError
-from tfod.tfrecord.naming import safe_relative_path, split_extension
+from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 if TYPE_CHECKING:
     from tfod.check.collector import Collector

@@ -14,9 +14,9 @@ from tfod.detection.label_map import (
 )
 from tfod.errors import LabelMapError, TfodError
 from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, protobuf_texts_in
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.remote import absolute, folder_of, is_url, name_of
-from tfod.tfrecord.shards import files_below
+from tfod.tfrecord.shard_search import files_below
+from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
 
 LABEL_MAP_ENDING = ".pbtxt"
 

@@ -10,10 +10,8 @@ from typing import TypeAlias
 from tfod.check.archive import ArchiveLimits
 from tfod.check.examined import Instructions
 from tfod.check.sources import Inventory, Location, ShardSource
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.headers import ShardPart, split_shard
-from tfod.tfrecord.index import split_by_index
-from tfod.tfrecord.records import is_record_header
+from tfod.tfrecord.framing import HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.shard_parts import split_by_index, split_shard
 
 _PART_BITS = 24
 

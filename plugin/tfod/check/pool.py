@@ -21,7 +21,7 @@ from tfod.check.result import Result
 from tfod.check.row_store import RowStore
 from tfod.check.shard import Progress, examine
 from tfod.errors import TfodError
-from tfod.tfrecord.remote import set_interrupt
+from tfod.tfrecord.storage.remote_timeout import set_interrupt
 
 _AHEAD = 2
 """Results that may wait for an earlier one, for each process."""

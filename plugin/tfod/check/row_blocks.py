@@ -16,7 +16,7 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 
-from tfod.tfrecord.opening import read_at
+from tfod.tfrecord.storage.open import read_at
 
 BUCKETS = 64
 """Ranges of hashes that rows may be divided into; a power of two."""

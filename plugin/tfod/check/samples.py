@@ -22,12 +22,11 @@ from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.headers import ShardPart
-from tfod.tfrecord.records import RecordBatch, is_record_header, read_record_batch_stream
+from tfod.tfrecord.framing import HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.remote_stream import RemoteStream
 
 _LARGEST_RECORD = 64 << 20
 _ABOUT_CLASSES = ("LAB", "TSK")

@@ -16,7 +16,7 @@ from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.records import read_record_batch_stream
+from tfod.tfrecord.reader import read_record_batch_stream
 
 _SAMPLES = 64
 _SAMPLES_OF_A_SHARD = 32

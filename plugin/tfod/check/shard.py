@@ -29,15 +29,15 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources import Location
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
-from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
-from tfod.tfrecord.headers import ShardPart
-from tfod.tfrecord.records import read_record_batch_stream, shard_compression
-from tfod.tfrecord.remote import set_patience
-from tfod.tfrecord.shards import parse_shard_name
-from tfod.tfrecord.zip_directory import Entry
+from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.framing import HEADER_BYTES, ShardPart
+from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
+from tfod.tfrecord.shard_names import parse_shard_name
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
+from tfod.tfrecord.storage.zip_directory import Entry
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.remote_stream import RemoteStream
 
 Progress = Callable[[int, int], None]
 """Is given the bytes and records that were read since the last time."""
@@ -49,7 +49,7 @@ _HASH_STEP = 1 << 20
 
 def examine(one: Input, instructions: Instructions, progress: Progress, store: RowStore) -> Result:
     """Examine a shard, a part of one, or an archive; rows are kept in the store."""
-    set_patience(instructions.patience)
+    set_remote_timeout(instructions.remote_timeout)
     if isinstance(one, ShardInput):
         return _Pass(one, instructions, progress, store).shard(one)
     if isinstance(one, ArchiveInput):

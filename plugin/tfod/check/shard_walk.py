@@ -16,9 +16,9 @@ from tfod.check.label_maps import label_map_file
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources import Inventory, Location, ShardStream
 from tfod.detection.label_map import LONGEST_LABEL_MAP, load_label_map
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.shards import parse_shard_name
-from tfod.tfrecord.zip_directory import Entry
+from tfod.tfrecord.shard_names import parse_shard_name
+from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
 

@@ -16,23 +16,21 @@ from tfod.check.label_maps import LABEL_MAP_ENDING, LabelMapSearch
 from tfod.check.rules.dataset import EmptySource
 from tfod.detection.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
-from tfod.tfrecord.headers import ShardPart
+from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.label_files import LabelMapFinder
-from tfod.tfrecord.publishing import require_published
-from tfod.tfrecord.remote import folder_of, is_url
-from tfod.tfrecord.remote_shards import look_for_shards
-from tfod.tfrecord.shards import (
+from tfod.tfrecord.shard_names import missing_of_sets, parse_shard_name
+from tfod.tfrecord.shard_search import (
     ShardSet,
     files_below,
+    find_remote_shards,
     find_shards,
     group_shards,
-    missing_of_sets,
-    parse_shard_name,
 )
+from tfod.tfrecord.storage.publishing import require_published
+from tfod.tfrecord.storage.urls import folder_of, is_url
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.remote_source import Head
-    from tfod.tfrecord.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.remote_stream import RemoteStream
 
 STANDARD_INPUT = "-"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
@@ -50,11 +48,10 @@ class Location:
     remote: bool = False
     listed_size: int | None = None
     """Of a remote file, as the listing has told it; nobody asks for it again."""
-    _heads: list[Head] = field(default_factory=list, compare=False, repr=False)
 
     @contextmanager
     def look(self) -> Iterator[ShardStream]:
-        """Open it to read some of its first bytes, which a remote file will not be asked for again.
+        """Open it to read some of its first bytes: of a remote file no more is fetched.
 
         Raises:
             OSError: it cannot be opened.
@@ -63,17 +60,10 @@ class Location:
             with self.open() as file:
                 yield file
             return
-        from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
-        with RemoteStream(self.path, is_look=True, head=self._head) as stream:
-            try:
-                yield stream
-            finally:
-                self._heads[:] = filter(None, [stream.head() or self._head])
-
-    @property
-    def _head(self) -> Head | None:
-        return self._heads[0] if self._heads else None
+        with RemoteStream(self.path, read_ahead=False) as stream:
+            yield stream
 
     def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
         """Open it for reading.
@@ -86,9 +76,9 @@ class Location:
             OSError: it cannot be opened.
         """
         if self.remote:
-            from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+            from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
-            stream = RemoteStream(self.path, hashed=hashed, head=self._head)
+            stream = RemoteStream(self.path, hashed=hashed)
             if part is not None:
                 stream.narrow(part.start, part.stop)
             return stream
@@ -296,9 +286,9 @@ class _Search:
 
     def _add_remote(self, source: str) -> None:
         """A URL of a file, a glob or a folder. Zips are copied here: they are not read in order."""
-        from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
-        found = look_for_shards(source)
+        found = find_remote_shards(source)
         sets = found.sets
         if list(found.sizes) == [source]:  # one file that was named promises no others
             sets = [replace(one, missing=()) for one in sets]

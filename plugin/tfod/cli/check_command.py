@@ -24,8 +24,8 @@ from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.cvat.client.connection import add_connection_options, connect
 from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
-from tfod.tfrecord.remote import PATIENCE, set_patience
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
 if TYPE_CHECKING:
     from tfod.check.annotations import Annotations
@@ -128,7 +128,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     how.add_argument(
         "--remote-timeout",
         type=_count,
-        default=int(PATIENCE),
+        default=int(REMOTE_TIMEOUT),
         metavar="SECONDS",
         help="give a server up that is silent for so long (default: 60)",
     )
@@ -189,7 +189,7 @@ def _most_decoded(text: str) -> int | None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    set_patience(arguments.remote_timeout)
+    set_remote_timeout(arguments.remote_timeout)
     options = _options(arguments)
     # The file is opened first: nobody wants to hear at the end that it cannot be written.
     with (

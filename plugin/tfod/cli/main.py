@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tfod.cli.runner_options import split_arguments
 from tfod.errors import TfodError
-from tfod.tfrecord.remote import require_local
+from tfod.tfrecord.storage.urls import require_local
 from tfod.version import __version__
 
 # Each command's module is loaded when it is typed: all of them take longer than most of the work.

@@ -22,7 +22,7 @@ from tfod.check.rules.repairs import INEVITABLE
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.changes import Change
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.storage.publishing import AtomicFile
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1

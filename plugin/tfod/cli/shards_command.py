@@ -12,7 +12,7 @@ from tfod.cli.console import print_text
 from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_layout import ShardLayout, parse_count, parse_size
+from tfod.tfrecord.writer import ShardLayout, parse_count, parse_size
 
 EXIT_OK = 0
 _MOST_LISTED = 10

@@ -16,7 +16,7 @@ from tfod.check.sources import take_inventory
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
 from tfod.shards.sheet.choice import Seen
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.storage.publishing import AtomicFile
 
 _ENDINGS = (".png", ".html")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tfod.detection.boxes import PixelBox
 from tfod.errors import TfodError
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.storage.publishing import AtomicFile
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIZE = ("width", "height")

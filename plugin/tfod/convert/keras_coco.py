@@ -1,7 +1,7 @@
 """COCO as the Keras recipe writes it: one record an annotation, the image in each of them.
 
 Source: keras.io/examples/keras_recipes/creating_tfrecords (Dimitre Oliveira): the features of
-``create_example``, and ``n_samples``. How its files are called: :mod:`tfod.tfrecord.counted_names`.
+``create_example``, and ``n_samples``. How its files are called: :mod:`tfod.tfrecord.shard_names`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfod.convert.safe_xml import parse
 from tfod.errors import TfodError
-from tfod.tfrecord.naming import safe_relative_path
+from tfod.tfrecord.image_names import safe_relative_path
 
 VOC_ANNOTATIONS = "Annotations"
 """The folder of the XML files in VOC's layout."""

@@ -22,7 +22,7 @@ from tfod.detection.image import FORMAT_OF_EXTENSION, sniff_format
 from tfod.detection.label_map import LabelMap
 from tfod.detection.masks import encode_mask_png
 from tfod.errors import TfodError
-from tfod.tfrecord.naming import split_extension
+from tfod.tfrecord.image_names import split_extension
 
 OCCLUDED = "occluded"
 GROUP = "group_id"

@@ -35,7 +35,7 @@ except ImportError:
     from datumaro.components.converter import Converter as Exporter
 
 from tfod.detection.image import EXTENSION_OF_FORMAT, sniff_format
-from tfod.tfrecord.naming import split_extension
+from tfod.tfrecord.image_names import split_extension
 
 AnnotationType = annotation.AnnotationType
 Image = _media.Image
@@ -118,8 +118,8 @@ def make_item(
     """Make a dataset item whose id is known to be a safe relative path.
 
     Datumaro's constructor sees to it that neither id nor subset leads out of a folder; that is
-    asked once for each subset. For ids :func:`tfod.tfrecord.naming.safe_relative_path` has seen to
-    it.
+    asked once for each subset. For ids :func:`tfod.tfrecord.image_names.safe_relative_path` has
+    seen to it.
     """
     if subset not in _safe_subsets:
         item = DatasetItem(

@@ -18,11 +18,11 @@ from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import load_classes
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE
-from tfod.tfrecord.publishing import publish_together, recover
-from tfod.tfrecord.shard_layout import OptionError
-from tfod.tfrecord.shards import SHARD_EXTENSIONS, find_shards
-from tfod.tfrecord.writer import AtomicFile, ShardSetWriter
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
+from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1

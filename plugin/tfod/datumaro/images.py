@@ -21,8 +21,8 @@ from tfod.detection.image import (
     sniff_format,
 )
 from tfod.errors import TfodError
-from tfod.tfrecord.naming import is_id_of, split_extension
-from tfod.tfrecord.shard_file import ByteSpan
+from tfod.tfrecord.image_names import is_id_of, split_extension
+from tfod.tfrecord.record_index import ByteSpan
 
 _log = logging.getLogger("tfod.datumaro")
 _HEADER_BYTES = 1 << 15  # of an image that was not edited by somebody

@@ -18,7 +18,7 @@ from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.masks import is_box_png
 from tfod.example.wire import Kind
-from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity
+from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 
 # Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1.
 _FLAGS = frozenset(

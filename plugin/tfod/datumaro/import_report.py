@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
-from tfod.tfrecord.opening import open_shard
+from tfod.tfrecord.storage.open import open_shard
 
 if TYPE_CHECKING:
     from tfod.datumaro.import_annotations import AnnotationBuilder

@@ -12,11 +12,12 @@ from tfod.datumaro import compat
 from tfod.detection import keys
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
-from tfod.tfrecord.opening import shard_size
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.remote import is_url
-from tfod.tfrecord.shard_zip import is_zip
-from tfod.tfrecord.shards import SHARD_EXTENSIONS, ShardSet, find_shards, is_roboflow_export
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
+from tfod.tfrecord.shard_search import ShardSet, find_shards, is_roboflow_export
+from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.zip_files import is_zip
 
 
 class ShardImporter(compat.Importer):

@@ -14,7 +14,7 @@ from tfod.detection.boxes import PixelBox
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError
 from tfod.example.example import Example
-from tfod.tfrecord.shard_file import ByteSpan
+from tfod.tfrecord.record_index import ByteSpan
 
 
 @attr.s(slots=True, order=False, eq=False)

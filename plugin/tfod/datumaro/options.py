@@ -11,7 +11,7 @@ from typing import Any
 from tfod.detection.encoder import LabelProfile
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_layout import OptionError, parse_count, parse_size
+from tfod.tfrecord.writer import OptionError, parse_count, parse_size
 
 DEFAULT_NAME = "Objects"
 """What Roboflow calls the annotations of a project that were given no name."""

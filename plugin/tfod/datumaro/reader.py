@@ -29,20 +29,19 @@ from tfod.detection.labels_file import load_classes, read_classes
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.counted_names import EXTENSION, parse_file_name
-from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
-from tfod.tfrecord.naming import (
+from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.opening import shard_size
-from tfod.tfrecord.records import read_record_batches
-from tfod.tfrecord.shard_file import ByteSpan, ShardIdentity, identify
-from tfod.tfrecord.shard_sources import require_content
-from tfod.tfrecord.shards import ShardSet, find_shards
+from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
+from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
+from tfod.tfrecord.shard_names import EXTENSION, parse_file_name
+from tfod.tfrecord.shard_search import ShardSet, find_shards, require_content
+from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 

@@ -15,9 +15,9 @@ from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_sou
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
-from tfod.tfrecord.opening import shard_size
-from tfod.tfrecord.records import read_record_batches
-from tfod.tfrecord.shard_sources import find_all_shards
+from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.storage.open import shard_size
 
 _LIST_PREFIXES = ("image/object/", "image/class/")
 

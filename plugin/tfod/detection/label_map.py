@@ -27,8 +27,8 @@ from google.protobuf import (
 )
 
 from tfod.errors import LabelMapError, ShardError
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.remote import is_url
+from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.urls import is_url
 
 _BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LABEL_MAP = 4 << 20

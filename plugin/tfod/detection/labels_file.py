@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tfod.detection.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
 from tfod.errors import LabelMapError, ShardError
-from tfod.tfrecord.opening import open_shard, shard_size
+from tfod.tfrecord.storage.open import open_shard, shard_size
 
 _LONGEST = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")

@@ -9,8 +9,8 @@ from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.records import read_record_batches
-from tfod.tfrecord.shard_sources import find_all_shards
+from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.shard_search import find_all_shards
 
 
 def read_batches(source: str | os.PathLike[str]) -> Iterator[ExampleBatch]:

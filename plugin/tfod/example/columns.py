@@ -19,8 +19,8 @@ from tfod.errors import RecordError
 from tfod.example.spelling import Spelling, spelling_of
 from tfod.example.wire import Kind
 from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.records import RecordBatch
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
     from tfod.example.example import Example

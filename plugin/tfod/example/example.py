@@ -14,7 +14,7 @@ import numpy as np
 from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind, encode_varint
-from tfod.tfrecord.records import Record, RecordBatch
+from tfod.tfrecord.reader import Record, RecordBatch
 
 
 class Example:

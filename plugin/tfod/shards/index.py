@@ -1,5 +1,5 @@
 """Writes index files beside shards, for readers that jump to a record
-(:mod:`tfod.tfrecord.index`)."""
+(:mod:`tfod.tfrecord.shard_parts`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 from tfod.errors import ShardError
 from tfod.shards.inputs import compression_of, sound_batches
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.index import INDEX_EXTENSION
 from tfod.tfrecord.output_folder import OutputExistsError
-from tfod.tfrecord.publishing import publish_together
-from tfod.tfrecord.remote import is_url, name_of, require_local
-from tfod.tfrecord.shard_sources import Sources, find_all_shards
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.shard_parts import INDEX_EXTENSION
+from tfod.tfrecord.shard_search import Sources, find_all_shards
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
+from tfod.tfrecord.storage.urls import is_url, name_of, require_local
 
 
 def write_indexes(

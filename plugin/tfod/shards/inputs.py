@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.damage import HEADER_BYTES
+from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.label_files import LabelMapFinder, labels_for_folder
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.records import RecordBatch, read_record_batches, shard_compression
-from tfod.tfrecord.remote import folder_of
-from tfod.tfrecord.shards import ShardSet
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.reader import RecordBatch, read_record_batches, shard_compression
+from tfod.tfrecord.shard_search import ShardSet
+from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.urls import folder_of
 
 if TYPE_CHECKING:
     from tfod.example.columns import ExampleBatch

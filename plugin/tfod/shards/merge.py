@@ -18,10 +18,10 @@ from tfod.example.wire import Kind
 from tfod.shards.inputs import missing_shards, sound_examples
 from tfod.shards.merged_classes import MergedClasses
 from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.shard_sources import find_all_shards
-from tfod.tfrecord.writer import ShardSetWriter
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _MOST_LISTED = 1000
 # What says which image it is, and nothing about what is in it.

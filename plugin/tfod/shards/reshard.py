@@ -19,19 +19,17 @@ from tfod.shards.inputs import (
     sound_batches,
     unpack,
 )
-from tfod.tfrecord.finished_shards import WorkFolder
-from tfod.tfrecord.output_folder import OutputFolder
-from tfod.tfrecord.records import read_records
-from tfod.tfrecord.remote import folder_of, is_url, name_of
-from tfod.tfrecord.shard_layout import OptionError, ShardLayout
-from tfod.tfrecord.shard_sources import Sources, find_all_shards
-from tfod.tfrecord.shards import (
-    ShardSet,
+from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_names import (
     parse_shard_name,
     shard_file_names,
     similar_file_names,
     subset_of_stem,
 )
+from tfod.tfrecord.shard_search import ShardSet, Sources, find_all_shards
+from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.writer import OptionError, ShardLayout
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
 
 def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:
     """The payloads of all records of some shards in random order."""
-    from tfod.tfrecord.shard_file import RecordIndex  # who does not shuffle jumps to no record
+    from tfod.tfrecord.record_index import RecordIndex  # who does not shuffle jumps to no record
 
     with naming_repair():
         indexes = [RecordIndex(path) for path in paths]

@@ -23,11 +23,11 @@ from tfod.shards.inputs import (
 )
 from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of, named_classes
 from tfod.shards.stratification import LabelCounts, stratify
-from tfod.tfrecord.label_files import LABELS_FILE
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.remote import name_of
-from tfod.tfrecord.shard_layout import OptionError, ShardLayout
-from tfod.tfrecord.shard_sources import Sources, find_all_shards
+from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
+from tfod.tfrecord.output_folder import OutputFolder
+from tfod.tfrecord.shard_search import Sources, find_all_shards
+from tfod.tfrecord.storage.urls import name_of
+from tfod.tfrecord.writer import OptionError, ShardLayout
 
 
 @dataclass(frozen=True)

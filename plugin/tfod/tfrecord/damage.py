@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
-
-HEADER_BYTES = 12  # length and its checksum
+from tfod.tfrecord.framing import HEADER_BYTES
 
 _AGAIN = "download or export the shard again"
 _SIGNATURES = (

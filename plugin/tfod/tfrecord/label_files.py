@@ -7,10 +7,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from tfod.tfrecord.opening import zip_member
-from tfod.tfrecord.remote import RemoteError, files_in_folder, folder_of, is_url, name_of
-from tfod.tfrecord.shards import ShardName, parse_shard_name
+from tfod.tfrecord.shard_names import ShardName, parse_shard_name
+from tfod.tfrecord.storage.open import zip_member
+from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.tfrecord.storage.remote_files import files_in_folder
+from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
+LABEL_MAP_FILE = "label_map.pbtxt"
 LABELS_FILE = "labels.txt"
 _LABEL_MAP = "label_map"
 
@@ -27,7 +30,7 @@ def protobuf_texts_in(folder: str) -> list[str]:
             return []
     if os.path.isdir(folder):
         return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
-    from tfod.tfrecord.shard_zip import files_in  # needed for zips alone
+    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
 
     return sorted(path for path in files_in(folder) if path.endswith(".pbtxt"))
 

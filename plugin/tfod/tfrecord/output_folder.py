@@ -9,18 +9,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.finished_shards import FinishedShards
-from tfod.tfrecord.publishing import publish_together, recover
-from tfod.tfrecord.remote import require_local
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.shards import find_shards
-from tfod.tfrecord.writer import AtomicFile, ShardSetWriter
-
-LABEL_MAP_FILE = "label_map.pbtxt"
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.storage.publishing import (
+    AtomicFile,
+    WriteError,
+    absent_folders,
+    publish_together,
+    recover,
+    remove_folders,
+)
+from tfod.tfrecord.storage.urls import require_local
+from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 
 class OutputExistsError(TfodError):
@@ -58,7 +62,8 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
         self._sources = {_identity(path) for path in sources}
         self._overwrite = overwrite
-        self._writers: dict[str, ShardSetWriter | FinishedShards] = {}
+        self._writers: dict[str, ShardSetWriter] = {}
+        self._finished: dict[str, dict[str, str]] = {}
         self._texts: dict[str, bytes] = {}
         self._text_files: dict[str, AtomicFile] = {}
         self.paths: list[str] = []
@@ -110,22 +115,25 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
 
     def add_finished(
         self, subset: str, files: Sequence[str], name_files: Callable[[int], Sequence[str]]
-    ) -> FinishedShards:
-        """A subset whose shards are written already, elsewhere in the folder, by other processes.
+    ) -> list[str]:
+        """A subset whose shards other processes have written, elsewhere in the folder.
 
         Args:
             subset: its name.
-            files: paths of the shards, in order.
+            files: paths of the complete shards, in order.
             name_files: as :class:`ShardSetWriter` has it.
+
+        Returns:
+            Where the shards will be.
 
         Raises:
             OutputExistsError: shards of this subset are there.
         """
         names = name_files(len(files))
         self.require_free(subset, names[0])
-        finished = FinishedShards(files, [os.path.join(self._folder, name) for name in names])
-        self._writers[subset] = finished
-        return finished
+        targets = [os.path.join(self._folder, name) for name in names]
+        self._finished[subset] = dict(zip(targets, files, strict=True))
+        return targets
 
     def add_text(self, name: str, content: bytes) -> None:
         """A file beside the shards, a label map say; ``name`` is relative to the folder.
@@ -151,6 +159,8 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         for writer in self._writers.values():
             writer.complete()
             found |= writer.pending()
+        for finished in self._finished.values():
+            found |= finished
         return found
 
     def publish(self) -> None:
@@ -168,7 +178,11 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         pending = self.complete()
         self.paths = list(pending)
         pending |= {path: file.aside for path, file in self._text_files.items()}
-        stale = [path for subset in self._writers for path in self._shards_there(subset)]
+        stale = [
+            path
+            for subset in (*self._writers, *self._finished)
+            for path in self._shards_there(subset)
+        ]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
         publish_together(pending, stale, self._folder)
@@ -220,3 +234,38 @@ def _content(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
+
+
+class WorkFolder:
+    """A hidden folder inside the one that shards are written to, on the same disk.
+
+    Use as a context manager: it goes in the end with all that is in it, and so do the folders that
+    were made for it, as far as nothing else is in them.
+
+    Args:
+        inside: where the shards go.
+
+    Attributes:
+        path: of the folder, absolute.
+
+    Raises:
+        WriteError: it cannot be made.
+    """
+
+    def __init__(self, inside: str | os.PathLike[str]) -> None:
+        require_local(os.fspath(inside))
+        folder = os.path.abspath(inside)
+        self.path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
+        self._made = absent_folders(folder)
+        try:
+            os.makedirs(self.path)
+        except OSError as error:
+            remove_folders(self._made)
+            raise WriteError(f"{inside}: cannot write there ({error.strerror})") from None
+
+    def __enter__(self) -> WorkFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        remove_folders(self._made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tfod.kernel import WalkEnd
 from tfod.tfrecord.damage import (
-    HEADER_BYTES,
     Damage,
     DamageHandler,
     bad_data,
@@ -16,8 +15,8 @@ from tfod.tfrecord.damage import (
     trailing_zeros,
     truncated,
 )
-from tfod.tfrecord.headers import FOOTER_BYTES, HeaderFinder
-from tfod.tfrecord.window import ENDLESS, Window
+from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, HeaderFinder
+from tfod.tfrecord.read_buffer import ENDLESS, Window
 
 _HEAD_BYTES = 64  # that say what a file is instead of a shard
 
@@ -38,7 +37,7 @@ class Recovery:
         window: on the stream.
         name: of the shard, for errors.
         size: the byte at which the stream ends, or ENDLESS.
-        on_damage: as :func:`tfod.tfrecord.records.read_records` has it.
+        on_damage: as :func:`tfod.tfrecord.reader.read_records` has it.
         limit: bytes of a record with header and footer; larger ones are not read.
     """
 

@@ -2,113 +2,72 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-import struct
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
-import google_crc32c
 import numpy as np
 
+from tfod.errors import TfodError
 from tfod.kernel import copy_spans
 from tfod.tfrecord.compression import Compression, Deflater
-from tfod.tfrecord.publishing import WriteError, absent_folders, hidden_path, publish_together
-from tfod.tfrecord.records import RecordBatch, masked_crc32c
-from tfod.tfrecord.remote import require_local
-from tfod.tfrecord.shards import shard_file_names
+from tfod.tfrecord.framing import FRAME_BYTES, header_of, masked_crc32c
+from tfod.tfrecord.reader import RecordBatch
+from tfod.tfrecord.shard_names import shard_file_names
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together
 
-_crc32c = google_crc32c.value
-_BUFFER_BYTES = 1 << 17
-# Not more: for one large write the system looks for large pages, and took up to 10 times as long.
-_LARGEST_WRITE = 1 << 18
 _ALL = slice(None)
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
+_FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class AtomicFile:
-    """A file that is written aside and takes its name only when it is complete.
+class OptionError(TfodError):
+    """An option makes no sense, or two of them together."""
 
-    Until :meth:`publish` the name keeps whatever it had; :meth:`discard` leaves nothing behind,
-    also no folder that was made for it. Of several files that belong together none is published
-    itself, but all by :func:`tfod.tfrecord.publishing.publish_together`.
+
+@dataclass(frozen=True)
+class ShardLayout:
+    """How shards are to be written; None leaves it to whoever writes.
 
     Attributes:
-        aside: path of the file until then.
+        num_shards: so many shards of each subset, records dealt in turn; fewer where there are
+            fewer records.
+        shard_size: or a new shard when one would grow beyond this many bytes, uncompressed.
+        compression: of each shard as a whole.
+
+    Raises:
+        OptionError: both a number and a size are asked for, or one is below 1.
     """
 
-    def __init__(self, folder: str, hint: str) -> None:
-        require_local(folder)
-        self._made = absent_folders(folder)
-        try:
-            os.makedirs(folder, exist_ok=True)
-            self.aside = hidden_path(os.path.join(folder, hint))
-            handle = os.open(self.aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
-        except OSError as error:
-            self._remove_folders()
-            raise WriteError(f"{folder}: cannot write there ({error.strerror})") from None
-        self._folder = folder
-        self._hint = hint
-        self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+    num_shards: int | None = None
+    shard_size: int | None = None
+    compression: Compression | None = None
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Add bytes.
+    def __post_init__(self) -> None:
+        if self.num_shards is not None and self.shard_size is not None:
+            raise OptionError("num_shards and shard_size exclude each other; give one of them")
+        if any(one is not None and one < 1 for one in (self.num_shards, self.shard_size)):
+            raise OptionError("num_shards and shard_size must be at least 1")
 
-        Raises:
-            WriteError: the disk does not take them; so do the methods below.
-        """
-        try:
-            if len(data) <= _LARGEST_WRITE:
-                self.stream.write(data)
-                return
-            view = memoryview(data)
-            for start in range(0, len(view), _LARGEST_WRITE):
-                self.stream.write(view[start : start + _LARGEST_WRITE])
-        except OSError as error:
-            raise self._failure(error) from None
 
-    def complete(self) -> None:
-        """Hand everything to the system, which is where a full disk shows.
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``100MB`` (units of 1024); raises OptionError for others."""
+    match = _SIZE.match(text.strip())
+    size = int(float(match[1]) * _FACTORS[match[2].upper()]) if match else 0
+    if size < 1:
+        raise OptionError(f"shard_size: {text!r} is not a size; write for example 100MB")
+    return size
 
-        Not fsync: it doubles the time of an export, and what it guards against, a power cut in
-        the seconds after, ends in a shard that a reader refuses.
-        """
-        try:
-            self.stream.close()
-        except OSError as error:
-            raise self._failure(error) from None
 
-    def publish(self, name: str) -> str:
-        """Give the complete file its name; return its path."""
-        self.complete()
-        path = os.path.join(self._folder, name)
-        try:
-            os.replace(self.aside, path)
-        except OSError as error:
-            raise self._failure(error) from None
-        return path
-
-    def discard(self) -> None:
-        """Remove what was written aside."""
-        with contextlib.suppress(OSError):
-            self.stream.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self.aside)
-        self._remove_folders()
-
-    def _remove_folders(self) -> None:
-        """Remove the folders that were made, as far as nothing is in them."""
-        with contextlib.suppress(OSError):
-            for folder in self._made:
-                os.rmdir(folder)
-
-    def _failure(self, error: OSError) -> WriteError:
-        return WriteError(
-            f"{os.path.join(self._folder, self._hint)}: cannot be written ({error.strerror}); "
-            "what was there before is unchanged"
-        )
+def parse_count(value: int | str) -> int:
+    """A number from 1; raises OptionError for others."""
+    if not str(value).isdigit() or int(value) < 1:
+        raise OptionError(f"num_shards: {value!r} is not a number from 1")
+    return int(value)
 
 
 class _Sink(Protocol):
@@ -128,13 +87,10 @@ class RecordWriter:
 
     def write(self, payload: bytes) -> int:
         """Write one record; return the bytes it took before compression."""
-        length = struct.pack("<Q", len(payload))
-        crc = _crc32c(length)
-        head = length + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-        foot = struct.pack("<I", masked_crc32c(payload))
-        for part in (head, payload, foot):
+        footer = masked_crc32c(payload).to_bytes(4, "little")
+        for part in (header_of(len(payload)), payload, footer):
             self._stream.write(self._deflater.compress(part) if self._deflater else part)
-        return len(payload) + 16
+        return len(payload) + FRAME_BYTES
 
     def copy(self, framed: bytes | memoryview) -> None:
         """Write records as they lie in another shard, headers and checksums included."""
@@ -191,10 +147,10 @@ class ShardSetWriter:
         self._files: list[AtomicFile] = []
         self._writers: list[RecordWriter] = []
         self._written = 0
+        self._is_sequential = shard_size is not None or shard_records is not None
         self._in_turn = True
-        self._room = np.empty(
-            0, np.uint8
-        )  # allocating it again and again takes longer than to fill it
+        # Allocating it again and again takes longer than to fill it.
+        self._room = np.empty(0, np.uint8)
         self.count = 0
         try:
             for _ in range(num_shards):
@@ -207,18 +163,11 @@ class ShardSetWriter:
         """Add one record, in turn or into the shard of this number (then none is left out)."""
         if shard is not None:
             self._in_turn = False
-            writer = self._writers[shard]
-        elif self._shard_size is not None:
-            if self._written and self._written + len(payload) + 16 > self._shard_size:
-                self._next_shard()
-            writer = self._writers[-1]
-        elif self._shard_records is not None:
-            if self.count and self.count % self._shard_records == 0:
-                self._next_shard()
-            writer = self._writers[-1]
-        else:
-            writer = self._writers[self.count % len(self._writers)]
-        self._written += writer.write(payload)
+        elif self._is_full(len(payload) + FRAME_BYTES):
+            self._next_shard()
+        if shard is None:
+            shard = -1 if self._is_sequential else self.count % len(self._writers)
+        self._written += self._writers[shard].write(payload)
         self.count += 1
 
     def copy(self, batch: RecordBatch, rows: slice | np.ndarray = _ALL) -> None:
@@ -235,6 +184,14 @@ class ShardSetWriter:
             start = int(ends[shard - 1]) if shard else 0
             self._writers[shard].copy(joined[start : int(ends[shard])])
         self.count += len(spans)
+
+    def _is_full(self, more: int) -> bool:
+        """Whether a record of so many bytes begins a new shard."""
+        if self._shard_size is not None:
+            return bool(self._written) and self._written + more > self._shard_size
+        if self._shard_records is not None:
+            return bool(self.count) and self.count % self._shard_records == 0
+        return False
 
     def complete(self) -> None:
         """Complete all files, still under their temporary names."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tfod.check.finding import Problem, Severity
 from tfod.check.rules.registry import rule
-from tfod.tfrecord.zip_directory import Entry, Overlap, printable
-from tfod.tfrecord.zip_entry import DEFLATED, STORED
+from tfod.tfrecord.storage.zip_directory import Entry, Overlap, printable
+from tfod.tfrecord.storage.zip_entry import DEFLATED, STORED
 
 READABLE_METHODS = frozenset((STORED, DEFLATED))
 """What every program unpacks; all that ISO/IEC 21320-1 allows."""
@@ -377,7 +377,7 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     "several label maps for one shard",
     why="Each program takes another one, and class numbers change their names.",
     fix="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
-    source="tfod.tfrecord.shards.find_label_map",
+    source="tfod.tfrecord.label_files.find_label_map",
 )
 def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
     """One label map fits a shard better than the others."""

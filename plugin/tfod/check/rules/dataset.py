@@ -182,7 +182,7 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
     "nothing to check in a folder",
     why="It was named together with others, and nothing of it is in their verdict.",
     fix="Name the folder that holds the shards, or leave this one out.",
-    source="tfod.tfrecord.shards.find_shards",
+    source="tfod.tfrecord.shard_search.find_shards",
 )
 def empty_source(source: EmptySource) -> Iterator[Problem]:
     """A folder among the sources holds neither a shard nor a zip."""

@@ -1,6 +1,6 @@
 """TFR: the file as a sequence of records, their lengths and checksums.
 
-The walk itself (:mod:`tfod.tfrecord.records`) says what is damaged and where; the rules name it.
+The walk itself (:mod:`tfod.tfrecord.reader`) says what is damaged and where; the rules name it.
 """
 
 from __future__ import annotations

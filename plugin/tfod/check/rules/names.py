@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tfod.check.finding import Place, Problem, Severity
 from tfod.check.rules.registry import rule
 from tfod.detection.image import FORMAT_OF_EXTENSION
-from tfod.tfrecord.naming import split_extension
+from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
 _DRIVE = re.compile(r"[A-Za-z]:")

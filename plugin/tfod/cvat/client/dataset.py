@@ -23,7 +23,7 @@ from tfod.cvat.masks import decode_runs, run_lengths
 from tfod.detection.detection import Detection
 from tfod.detection.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.errors import TfodError
-from tfod.tfrecord.naming import IdMaker, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 
 _DEFAULT_SUBSET = "default"
 _TRUTH = {"true": True, "false": False}

@@ -24,8 +24,8 @@ from tfod.cvat.client.requests import Advance, progress_bar
 from tfod.cvat.client.writing import writing
 from tfod.cvat.frame_shards import Exported, FrameShards
 from tfod.errors import TfodError
-from tfod.tfrecord.writer import AtomicFile
-from tfod.tfrecord.zip_directory import Entry
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.storage.zip_directory import Entry
 
 FORMAT = "CVAT for images 1.1"
 _IMAGES = "images"

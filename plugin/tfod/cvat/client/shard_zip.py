@@ -15,7 +15,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap, load_label_map
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
-from tfod.tfrecord.records import read_record_batch_stream
+from tfod.tfrecord.reader import read_record_batch_stream
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def _leave_out_unused_labels(dataset: Any, instance: Instance) -> None:
 def _put_images_on_disk(dataset: Any, folder: str) -> None:
     """Write the images as they are in the shards; CVAT makes tasks of files.
 
-    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.naming`).
+    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`).
     """
     for item in list(dataset):
         if len(item.subset) > _LONGEST_SUBSET:

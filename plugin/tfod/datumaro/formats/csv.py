@@ -32,15 +32,16 @@ from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, load_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
-from tfod.tfrecord.label_files import find_label_map, is_named_label_map
-from tfod.tfrecord.naming import (
+from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
     names_in_folder,
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.shards import SPLITS, files_below, find_shards, stem_of_subset, subset_of_stem
+from tfod.tfrecord.label_files import find_label_map, is_named_label_map
+from tfod.tfrecord.shard_names import SPLITS, stem_of_subset, subset_of_stem
+from tfod.tfrecord.shard_search import files_below, find_shards
 
 _log = logging.getLogger("tfod.datumaro")
 _MOST_EXAMPLES = 3

@@ -25,10 +25,10 @@ from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE
-from tfod.tfrecord.publishing import recover
-from tfod.tfrecord.records import read_record_batches, shard_compression
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.reader import read_record_batches, shard_compression
+from tfod.tfrecord.storage.publishing import recover
 from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.

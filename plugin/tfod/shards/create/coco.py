@@ -41,7 +41,7 @@ from tfod.shards.create.images import read_image
 from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Refusal, Tally
-from tfod.tfrecord.naming import safe_relative_path
+from tfod.tfrecord.image_names import safe_relative_path
 
 NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
 """How many files the script writes for each set, at most."""

@@ -25,7 +25,7 @@ from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map
 from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
 from tfod.shards.create.policy import STRICT, Policy
 from tfod.shards.create.tally import Tally
-from tfod.tfrecord.naming import safe_relative_path
+from tfod.tfrecord.image_names import safe_relative_path
 
 
 def create_from_csv(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import TfodError
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
 
 BACKGROUND = "background"
 """The only class that may have the id 0: label_map_util.py of the OD API."""

@@ -15,11 +15,10 @@ from tfod.detection.encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap, must_write_label_map
 from tfod.shards.create.tally import Tally
-from tfod.tfrecord.finished_shards import WorkFolder
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE, OutputFolder
-from tfod.tfrecord.shard_layout import ShardLayout
-from tfod.tfrecord.shards import numbered_file_names
-from tfod.tfrecord.writer import ShardSetWriter
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
+from tfod.tfrecord.shard_names import numbered_file_names
+from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 
 class CompleteShard(NamedTuple):
@@ -247,7 +246,7 @@ def _write_on_beam(
     created = []
     for one, made in zip(planned, runner.make_sets(planned, tally, work.path), strict=True):
         shards = output.add_finished(one.name, made.files, one.name_files)
-        created.append(CreatedSet(one.path, tuple(shards.paths()), made.images, made.objects))
+        created.append(CreatedSet(one.path, tuple(shards), made.images, made.objects))
     return created
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tfod.convert.voc import VocImage
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.shards.create.tally import Refusal, Tally
-from tfod.tfrecord.naming import split_extension
+from tfod.tfrecord.image_names import split_extension
 
 _FOLDERS = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _OTHER_NAME = (

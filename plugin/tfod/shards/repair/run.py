@@ -30,12 +30,10 @@ from tfod.shards.repair.box_fixes import why_not_one_by_one
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import label_map_of
 from tfod.shards.repair.shard import ShardOptions, ShardRepair
-from tfod.tfrecord.index import INDEX_EXTENSION
-from tfod.tfrecord.output_folder import LABEL_MAP_FILE
-from tfod.tfrecord.publishing import publish_together, recover
-from tfod.tfrecord.shard_sources import require_content
-from tfod.tfrecord.shards import find_shards, group_shards
-from tfod.tfrecord.writer import AtomicFile
+from tfod.tfrecord.label_files import LABEL_MAP_FILE
+from tfod.tfrecord.shard_parts import INDEX_EXTENSION
+from tfod.tfrecord.shard_search import find_shards, group_shards, require_content
+from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recover
 
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.

@@ -25,9 +25,11 @@ from tfod.shards.repair.class_fixes import MOST_CLASSES
 from tfod.shards.repair.fixes import fix_record
 from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.compression import Compression, PeekedStream
-from tfod.tfrecord.damage import HEADER_BYTES, Damage, DamageKind
-from tfod.tfrecord.records import Record, read_record_batch_stream, shard_compression
-from tfod.tfrecord.writer import AtomicFile, RecordWriter
+from tfod.tfrecord.damage import Damage, DamageKind
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import Record, read_record_batch_stream, shard_compression
+from tfod.tfrecord.storage.publishing import AtomicFile
+from tfod.tfrecord.writer import RecordWriter
 
 _CODE_OF_DAMAGE = {
     DamageKind.LENGTH_CRC: "TFR003",

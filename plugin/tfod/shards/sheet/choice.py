@@ -18,7 +18,7 @@ from tfod.detection.columns import Detections
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.sheet.tile import Tile, make_tile
-from tfod.tfrecord.records import read_record_batch_stream
+from tfod.tfrecord.reader import read_record_batch_stream
 
 _LARGEST_RECORD = 256 << 20
 _MOST_NAMES = 8

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tfod.errors import ShardError, TfodError
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.opening import zip_member
-from tfod.tfrecord.records import read_record_batches, shard_compression
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import read_record_batches, shard_compression
+from tfod.tfrecord.storage.open import zip_member
 from tfod.training.training_input import shards_to_read
 
 _COMPRESSION_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.records import Record, RecordBatch, read_record_batches
-from tfod.tfrecord.shard_file import RecordIndex
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.reader import Record, RecordBatch, read_record_batches
+from tfod.tfrecord.record_index import RecordIndex
 from tfod.training.torch.samples import SampleMaker, Transform
 from tfod.training.training_input import LabelMapLike, shards_to_read
 

@@ -15,7 +15,7 @@ from tfod.detection.detection import Detection
 from tfod.errors import TfodError, how_to_install
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.tfrecord.records import RecordBatch
+from tfod.tfrecord.reader import RecordBatch
 from tfod.training.training_input import UNKNOWN, ClassIds, LabelMapLike, label_map_for
 
 Transform = Callable[[Any, dict[str, Any]], Any]

@@ -3,7 +3,7 @@
 An entry has the path ``export.zip/train/Objects.tfrecord``, as if the archive were a folder, and
 nothing is ever unpacked under a name that the archive chose. Entries that are stored are read in
 place, deflated ones through a stream. An archive may be hostile: what it says of itself is read by
-:mod:`tfod.tfrecord.zip_directory`, and entries that nobody should unpack are refused.
+:mod:`tfod.tfrecord.storage.zip_directory`, and entries that nobody should unpack are refused.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
 from tfod.errors import ShardError
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.naming import safe_relative_path
-from tfod.tfrecord.zip_directory import (
+from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.storage.zip_directory import (
     DirectoryError,
     Entry,
     find_overlaps,
     printable,
     read_directory,
 )
-from tfod.tfrecord.zip_entry import DEFLATED, STORED, EntryStream
+from tfod.tfrecord.storage.zip_entry import DEFLATED, STORED, EntryStream
 
 _MOST_ENTRIES = 100_000
 _MOST_DIRECTORY_BYTES = 32 << 20

@@ -22,10 +22,10 @@ import numpy as np
 
 from tfod.errors import ShardError
 from tfod.tfrecord.compression import Compression, InflatingStream
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.opening import read_at, zip_member
-from tfod.tfrecord.records import Record, masked_crc32c, read_records, shard_compression
-from tfod.tfrecord.remote import is_url
+from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
+from tfod.tfrecord.reader import Record, read_records, shard_compression
+from tfod.tfrecord.storage.open import read_at, zip_member
+from tfod.tfrecord.storage.urls import is_url
 
 
 def _open_file_limit() -> int:

@@ -1,8 +1,4 @@
-"""TFRecord framing: the walk through a shard, one record after the other, checksums verified.
-
-A record on disk is ``uint64 length, uint32 crc(length), length bytes, uint32 crc(bytes)``, all
-little-endian; the checksums are CRC-32C, rotated and offset ("masked").
-Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc32c.h.
+"""Reading a shard: one record after the other, or a buffer of them at a time, checksums verified.
 
 Records are read through a small reused buffer, not through a memory map: it is as fast (the
 buffer stays in the processor's cache), costs no resident pages, and a file that somebody
@@ -14,13 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import google_crc32c
 import numpy as np
 
 from tfod.kernel import LONGEST_RECORD, WalkEnd, find_records
@@ -31,21 +25,12 @@ from tfod.tfrecord.compression import (
     ReadableStream,
     detect_compression,
 )
-from tfod.tfrecord.damage import HEADER_BYTES, DamageHandler, damaged_compression, empty_file
-from tfod.tfrecord.headers import FOOTER_BYTES, ShardPart
-from tfod.tfrecord.opening import open_shard
+from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
+from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.read_buffer import ENDLESS, Source, Window
 from tfod.tfrecord.recovery import Recovery, raise_damage
-from tfod.tfrecord.window import ENDLESS, Source, Window
-
-_crc32c = google_crc32c.value
-
-if google_crc32c.implementation != "c":
-    warnings.warn(
-        "google-crc32c runs without its C library here and is about 1000 times slower; "
-        "reinstall it from a binary wheel: pip install --force-reinstall google-crc32c",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+from tfod.tfrecord.shard_names import is_one_of_several
+from tfod.tfrecord.storage.open import open_shard
 
 
 class Record(NamedTuple):
@@ -144,19 +129,6 @@ class RecordBatch:
             strict=False,
         )
         return map(_make_record, fields)
-
-
-def masked_crc32c(data: bytes | np.ndarray) -> int:
-    """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
-    crc: int = _crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def is_record_header(head: bytes) -> bool:
-    """Whether these (first 12) bytes are a record's length with its right checksum."""
-    if len(head) < HEADER_BYTES:
-        return False
-    return masked_crc32c(head[:8]) == int.from_bytes(head[8:HEADER_BYTES], "little")
 
 
 def shard_compression(head: bytes) -> Compression:
@@ -260,8 +232,6 @@ def read_record_batch_stream(
         yield from _walk(rejoined, name, part, on_damage, max_record_bytes)
         return
     if not rejoined.head:
-        from tfod.tfrecord.shards import is_one_of_several  # which needs this module
-
         if on_damage or not is_one_of_several(name):
             report(empty_file(name))
         return

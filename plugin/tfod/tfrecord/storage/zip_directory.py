@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
 from tfod.tfrecord.damage import looks_like
-from tfod.tfrecord.records import is_record_header
+from tfod.tfrecord.framing import is_record_header
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")

@@ -1,25 +1,36 @@
-"""Finding record headers: where the next plausible record is, and where a shard can be split."""
+"""How a record lies in a shard: its header, its checksums, and where plausible headers are.
+
+A record is ``uint64 length, uint32 crc(length), length bytes, uint32 crc(bytes)``, little-endian;
+the checksums are CRC-32C, rotated and offset ("masked").
+Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc32c.h.
+"""
 
 from __future__ import annotations
 
 import bisect
 import functools
-import os
 import struct
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import google_crc32c
 import numpy as np
 
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.opening import read_at
-
+HEADER_BYTES = 12  # length and its checksum
 FOOTER_BYTES = 4  # the payload's checksum
-_WINDOW = 1 << 16
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _BLOCK = 1 << 16  # bytes that are searched for headers at once
 _HEADER = struct.Struct("<QI")
 _crc32c = google_crc32c.value
+
+if google_crc32c.implementation != "c":
+    warnings.warn(
+        "google-crc32c runs without its C library here and is about 1000 times slower; "
+        "reinstall it from a binary wheel: pip install --force-reinstall google-crc32c",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class ShardPart:
     Attributes:
         start, stop: half-open span in bytes; both are ends of records.
         first_record: number of the record at ``start``.
-        records: how many it has, where its headers or an index have told.
+        records: how many it has, where its headers or an index say it.
     """
 
     start: int
@@ -38,52 +49,32 @@ class ShardPart:
     records: int | None = None
 
 
-def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
-    """Split a plain shard into parts of about so many bytes, by walking its headers alone.
+def masked_crc32c(data: bytes | np.ndarray) -> int:
+    """The checksum as TFRecord stores it: CRC-32C, rotated right by 15 bits, plus a constant."""
+    crc: int = _crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
-    From the first header that is not sound on, the rest is one part: only a reader who looks at
-    the data knows where to go on.
 
-    Raises:
-        OSError: the file cannot be opened or read.
-    """
-    with open(path, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        start = first = number = base = position = 0
-        window = b""
-        while True:
-            if position - base + HEADER_BYTES > len(window):
-                # Behind a large record the next one will be large too: its header is enough.
-                wanted = HEADER_BYTES if position - base > _WINDOW else _WINDOW
-                base, window = position, read_at(file.fileno(), wanted, position)
-            head = window[position - base : position - base + HEADER_BYTES]
-            length = length_in_header(head)
-            if length is None:
-                break
-            position += HEADER_BYTES + length + FOOTER_BYTES
-            number += 1
-            if position >= size:
-                break
-            if position - start >= part_bytes:
-                yield ShardPart(start, position, first, number - first)
-                start, first = position, number
-            if position - base > len(window):
-                window = b""
-        yield ShardPart(start, size, first, number - first if position == size else None)
+def header_of(length: int) -> bytes:
+    """The header of a record whose payload has so many bytes."""
+    return _HEADER.pack(length, masked_crc32c(length.to_bytes(8, "little")))
 
 
 def length_in_header(head: bytes) -> int | None:
     """The length of a payload as the 12 bytes of a record's header say it; None if unsound."""
     if len(head) < HEADER_BYTES:
         return None
-    length, stored = _HEADER.unpack(head)
-    crc = _crc32c(head[:8])
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return int(length) if masked == stored else None
+    length, stored = _HEADER.unpack_from(head)
+    return int(length) if masked_crc32c(head[:8]) == stored else None
+
+
+def is_record_header(head: bytes) -> bool:
+    """Whether these (first 12) bytes are a record's length with its right checksum."""
+    return length_in_header(head) is not None
 
 
 class HeaderFinder:
-    """Finds plausible headers in the window on a stream, looking at each byte once.
+    """Finds plausible headers in a buffer on a stream, looking at each byte once.
 
     A damaged shard may be searched a million times: the headers in a block of bytes are found by
     the first search that comes there, and the others look them up.
@@ -98,9 +89,9 @@ class HeaderFinder:
         """Positions from ``position`` on at which a plausible header lies, and the lengths in them.
 
         Args:
-            data: the window, uint8 of shape (n,).
+            data: the buffer, uint8 of shape (n,).
             base: byte of the stream that ``data[0]`` is.
-            position: where in the window to begin.
+            position: where in the buffer to begin.
         """
         first, end = base + position, base + len(data)
         if not self._start <= first <= self._stop:
@@ -134,18 +125,14 @@ def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Lengths are small: three zero bytes leave few places where the checksum need be computed.
     zeros = data[5 : 5 + count] | data[6 : 6 + count] | data[7 : 7 + count]
     places = np.flatnonzero(zeros == 0)
+    headers = data[places[:, None] + np.arange(HEADER_BYTES)]
     crc = np.full(len(places), _crc32c(bytes(8)), np.uint32)
-    lengths = np.zeros(len(places), np.int64)
     for byte, table in enumerate(_crc_tables()):
-        values = data[places + byte]
-        crc ^= table[values]
-        lengths |= values.astype(np.int64) << np.int64(8 * byte)
+        crc ^= table[headers[:, byte]]
     masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
-    stored = np.zeros(len(places), np.uint32)
-    for byte in range(4):
-        stored |= data[places + 8 + byte].astype(np.uint32) << np.uint32(8 * byte)
-    sound = masked == stored
-    return places[sound], lengths[sound]
+    sound = masked == headers[:, 8:].copy().view("<u4")[:, 0]
+    lengths = headers[sound, :8].copy().view("<u8")[:, 0].astype(np.int64)
+    return places[sound], lengths
 
 
 @functools.cache

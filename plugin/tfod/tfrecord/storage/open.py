@@ -9,12 +9,12 @@ from io import FileIO
 from typing import TYPE_CHECKING
 
 from tfod.errors import ShardError
-from tfod.tfrecord.remote import is_url
+from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
-    from tfod.tfrecord.headers import ShardPart
-    from tfod.tfrecord.remote_stream import RemoteStream
-    from tfod.tfrecord.shard_zip import ZipMember
+    from tfod.tfrecord.framing import ShardPart
+    from tfod.tfrecord.storage.remote_stream import RemoteStream
+    from tfod.tfrecord.storage.zip_files import ZipMember
 
 
 def zip_member(path: str) -> ZipMember | None:
@@ -25,7 +25,7 @@ def zip_member(path: str) -> ZipMember | None:
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.shard_zip import find_member, require_readable  # needed for zips alone
+    from tfod.tfrecord.storage.zip_files import find_member, require_readable
 
     member = find_member(path)
     if member is not None:
@@ -51,7 +51,7 @@ def open_shard(
         OSError: it cannot be opened.
     """
     if is_url(path):
-        from tfod.tfrecord.remote_stream import RemoteStream  # needed for URLs alone
+        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
         with RemoteStream(path) as stream:
             if part is not None:

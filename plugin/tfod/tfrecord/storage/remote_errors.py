@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfod.errors import TfodError, how_to_install
-from tfod.tfrecord.remote_waiting import WHEN_WELL
+from tfod.tfrecord.storage.remote_timeout import TRY_AGAIN
 
 _LONGEST_REASON = 300
 _FORBIDDEN = (401, 403)
@@ -60,7 +60,7 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
     if isinstance(error, IsADirectoryError):
         return RemoteError(url, "is a folder", is_closed=True)
     is_closed = 400 <= status_of(error) < 500
-    return RemoteError(url, f"cannot be reached: {reason}; {WHEN_WELL}", is_closed)
+    return RemoteError(url, f"cannot be reached: {reason}; {TRY_AGAIN}", is_closed)
 
 
 def reason_of(error: BaseException) -> str:

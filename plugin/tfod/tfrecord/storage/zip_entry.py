@@ -7,7 +7,7 @@ import io
 import zlib
 from typing import NoReturn
 
-from tfod.tfrecord.zip_directory import Entry
+from tfod.tfrecord.storage.zip_directory import Entry
 
 STORED, DEFLATED = 0, 8
 """The methods that are read. Source: PKWARE's APPNOTE.TXT, 4.4.5."""

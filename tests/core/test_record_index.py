@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tfod.errors import ShardError
-from tfod.tfrecord import shard_file
-from tfod.tfrecord.shard_file import ByteSpan, RecordIndex, identify
+from tfod.tfrecord import record_index
+from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.writer import write_records
 
 PAYLOADS = [b"first", b"", b"x" * 700_000, b"last"]
@@ -62,7 +62,7 @@ def test_a_replaced_file_is_refused_when_it_is_opened_again(
 ) -> None:
     path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
     span = RecordIndex(path).span(0)
-    monkeypatch.setattr(shard_file, "_MAX_OPEN_FILES", 1)
+    monkeypatch.setattr(record_index, "_MAX_OPEN_FILES", 1)
     other = write_records(tmp_path, "other", [b"other"])[0]
     identify(other)  # closes the first
     assert span.read() == b"first"  # unchanged, opened again
@@ -91,7 +91,7 @@ def test_no_room_for_a_decompressed_copy(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_file.shutil, "copyfileobj", full)
+    monkeypatch.setattr(record_index.shutil, "copyfileobj", full)
     with pytest.raises(ShardError, match=r"cannot be decompressed into .*No space left"):
         span.read()
 

@@ -1,9 +1,9 @@
-"""Reading the index beside a shard, to cut the shard where records end without walking it.
+"""Splitting a shard where records end: by walking its headers, or by the index beside it.
 
-One line a record: the byte at which it starts (its header, not its payload) and how many bytes it
-has with header and footer, in decimal, a space between. Source: ``tfrecord2idx`` of NVIDIA DALI,
-whose ``fn.readers.tfrecord(index_path=…)`` reads it, and of vahidk/tfrecord. On Windows vahidk's
-lines end as lines do there.
+An index has one line for each record: the byte at which it starts (its header, not its payload) and
+how many bytes it has with header and footer, in decimal, a space between. Source: ``tfrecord2idx``
+of NVIDIA DALI, whose ``fn.readers.tfrecord(index_path=…)`` reads it, and of vahidk/tfrecord. On
+Windows vahidk's lines end as lines do there.
 """
 
 from __future__ import annotations
@@ -15,18 +15,42 @@ import numpy as np
 
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import ReadableStream
-from tfod.tfrecord.damage import HEADER_BYTES
-from tfod.tfrecord.headers import FOOTER_BYTES, ShardPart, length_in_header
-from tfod.tfrecord.opening import open_shard
-from tfod.tfrecord.remote import is_url
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, length_in_header
+from tfod.tfrecord.storage.open import open_shard
+from tfod.tfrecord.storage.urls import is_url
 
 INDEX_EXTENSION = ".idx"
 
-_FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+_HEADERS_BUFFER = 1 << 13
 _BLOCK = 1 << 18
 _MOST_DIGITS = 18  # of numbers of which two add up within 63 bits
 _LONGEST_LINE = 2 * _MOST_DIGITS + len(" \r\n")
 _SPACE, _NEWLINE, _ZERO, _NINE = b" \n09"
+
+
+def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[ShardPart]:
+    """Split a plain shard into parts of about so many bytes, by walking its headers alone.
+
+    From the first header that is not sound on, the rest is one part: only a reader who looks at
+    the data knows where to go on.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+    """
+    # A small buffer: behind a large record the next header is all that is read.
+    with open(path, "rb", buffering=_HEADERS_BUFFER) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = first = number = position = 0
+        while (length := length_in_header(file.read(HEADER_BYTES))) is not None:
+            position += FRAME_BYTES + length
+            number += 1
+            if position >= size:
+                break
+            if position - start >= part_bytes:
+                yield ShardPart(start, position, first, number - first)
+                start, first = position, number
+            file.seek(position)
+        yield ShardPart(start, size, first, number - first if position == size else None)
 
 
 class _NotItsIndexError(Exception):
@@ -81,17 +105,17 @@ def _cut(
     for pairs in blocks:
         starts, sizes = np.ascontiguousarray(pairs.T)
         stops = starts + sizes
-        if starts[0] != end or (starts[1:] != stops[:-1]).any() or sizes.min() < _FRAME_BYTES:
+        if starts[0] != end or (starts[1:] != stops[:-1]).any() or sizes.min() < FRAME_BYTES:
             raise _NotItsIndexError
         end = int(stops[-1])
         if end > size:  # whatever follows
             raise _NotItsIndexError
         if not lengths:
-            lengths.append(int(sizes[0]) - _FRAME_BYTES)
+            lengths.append(int(sizes[0]) - FRAME_BYTES)
         # A part begins with the first record behind so many bytes of the one before.
         while (at := int(np.searchsorted(starts, start + max(part_bytes, 1)))) < len(starts):
             parts.append(ShardPart(start, int(starts[at]), first, number + at - first))
-            lengths.append(int(sizes[at]) - _FRAME_BYTES)
+            lengths.append(int(sizes[at]) - FRAME_BYTES)
             start, first = int(starts[at]), number + at
         number += len(starts)
     if end != size:

@@ -1,0 +1,353 @@
+"""Finding shards: files, folders, zips, globs, URLs, numbered sets, Roboflow's folders.
+
+What is a shard is decided by name and by content: a file of a known name is one even when it is
+damaged (the reader then says how), any other file only when it begins with a sound record header.
+In a remote folder a shard is known by its name alone.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.tfrecord.damage import empty_file
+from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
+from tfod.tfrecord.shard_names import (
+    MOST_MISSING,
+    SHARD_EXTENSIONS,
+    SPLITS,
+    is_one_of_several,
+    missing_of_sets,
+    parse_shard_name,
+    subset_of_stem,
+)
+from tfod.tfrecord.storage.open import open_shard, zip_member
+from tfod.tfrecord.storage.publishing import require_published
+from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.tfrecord.storage.remote_files import list_remote
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+
+Sources: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+"""A file, a folder, a zip, a glob or a URL with shards, or several of them."""
+ROBOFLOW_NOTE = "README.roboflow.txt"
+# What lies beside shards and needs no look inside.
+_OTHER_EXTENSIONS = frozenset(
+    (
+        *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".mp4"),
+        *(".xml", ".json", ".txt", ".csv", ".pbtxt", ".yaml", ".yml", ".config", ".md", ".html"),
+        *(".zip", ".tar", ".pb", ".npy", ".pkl", ".h5", ".index", ".meta", ".tfindex"),
+        ".idx",  # tfod index and tfrecord2idx
+        *(".py", ".ipynb", ".sh", ".log", ".pdf"),
+    )
+)
+_MAX_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """Shards that make up one subset.
+
+    Attributes:
+        subset: the subset's name.
+        paths: the files, in the order of their names.
+        missing: names of the files that the numbering promises and that are not there.
+    """
+
+    subset: str
+    paths: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoteShards:
+    """What a URL means.
+
+    Attributes:
+        sets: the shards in their subsets, zips left out.
+        zips: URLs of zips: all that a glob or the URL of a file means, and those of a folder
+            without shards.
+        sizes: of all of these in bytes, by URL; None where the listing does not say it.
+    """
+
+    sets: Sequence[ShardSet]
+    zips: Sequence[str]
+    sizes: Mapping[str, int | None]
+
+
+def find_all_shards(source: Sources) -> list[ShardSet]:
+    """The shards to be read that one source means, or several: those of one subset together.
+
+    The files of a numbered set may be named one by one, as a shell does with a glob.
+
+    Raises:
+        TfodError: a shard is given twice.
+        ShardsNotFoundError, RemoteError: as :func:`find_shards`.
+        ShardError: likewise, or all shards of a set are files of 0 bytes; some of them may be.
+    """
+    sources = [source] if isinstance(source, (str, os.PathLike)) else source
+    found: dict[str, list[ShardSet]] = {}
+    for one in (one for each in sources for one in find_shards(each)):
+        found.setdefault(one.subset, []).append(one)
+    sets = []
+    seen: set[str] = set()
+    for subset, parts in found.items():
+        paths = [path for part in parts for path in part.paths]
+        missing = parts[0].missing if len(parts) == 1 else missing_of_sets(paths)
+        sets.append(ShardSet(subset, tuple(paths), tuple(missing)))
+        require_content(paths)
+        for path in paths:
+            real = path if is_url(path) else os.path.realpath(path)
+            if real in seen:
+                raise TfodError(f"{path} is given twice; name each shard once")
+            seen.add(real)
+    return sets
+
+
+def require_content(paths: Sequence[str]) -> None:
+    """See that not all shards of a set are files of 0 bytes, which one of them may be.
+
+    Raises:
+        ShardError: they are.
+    """
+    # The reader of a file that stands alone says so itself.
+    if (len(paths) > 1 or is_one_of_several(paths[0])) and all(map(_is_empty, paths)):
+        what = "is empty (0 bytes), and so are all shards of its set that are there"
+        fix = "export or download the shards again"
+        raise replace(empty_file(paths[0]), cause=what, fix=fix).to_error()
+
+
+def _is_empty(path: str) -> bool:
+    with open_shard(path) as (stream, size):
+        return not stream.read(1) if size is None else size == 0
+
+
+def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
+    """Find the shards that a file, a folder, a zip, a glob or a URL means, grouped into subsets.
+
+    A folder is searched three levels deep. A folder named as a split (``train``, ``valid``,
+    ``test``) names the subset of what it holds, unless it is the folder that was asked for; in
+    Roboflow's exports every folder does. A shard in a zip has a path as if the zip were a folder
+    (``export.zip/train/a.tfrecord``), which every function of tfod that reads shards takes; so is a
+    URL such as ``s3://bucket/train-*``.
+
+    Raises:
+        ShardsNotFoundError: nothing that looks like a shard is there.
+        ShardError: a zip is damaged, or a shard in it should not be read.
+        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
+        RemoteError: a URL leads to nothing that can be read.
+    """
+    text = os.fspath(source)
+    if is_url(text):
+        remote = find_remote_shards(text)
+        if not remote.sets:
+            raise ShardsNotFoundError(
+                f"{remote.zips[0]}: the shards of a remote zip cannot be read one by one; "
+                "copy it here first, or look at it with: tfod check"
+            )
+        return list(remote.sets)
+    require_published(text)
+    if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
+        paths = _search_zip(text)
+        root = text
+    elif os.path.isdir(text):
+        paths = [path for path in files_below(text) if looks_like_shard(path)]
+        root = text
+    elif os.path.isfile(text) or zip_member(text) is not None:
+        return group_shards([text], root=os.path.dirname(text))
+    else:
+        paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
+        root = os.path.dirname(text)
+        while glob.has_magic(root):
+            root = os.path.dirname(root)
+        for folder in dict.fromkeys(map(os.path.dirname, paths)):
+            require_published(folder)
+    if not paths:
+        raise ShardsNotFoundError(_not_found(text))
+    return group_shards(paths, root, by_folder=is_roboflow_export(root))
+
+
+def find_remote_shards(url: str) -> RemoteShards:
+    """What a remote file, glob or folder holds, from listings alone.
+
+    Raises:
+        ShardsNotFoundError: there is neither a shard nor a zip.
+        RemoteError: it cannot be reached, or may not be read.
+    """
+    if not url.partition("://")[2].strip("/"):
+        raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
+    sizes = {one.url: one.size for one in list_remote(url)}
+    by_folder = False
+    paths = list(sizes)
+    if paths == [url]:
+        if not name_of(url):
+            raise RemoteError(url, "is a file; leave the slash at its end out")
+        root = folder_of(url)
+    elif is_pattern(url):
+        root = folder_of(url)
+        while is_pattern(root):
+            root = folder_of(root)
+    else:
+        root = absolute(url)
+        paths = [one for one in sizes if parse_shard_name(one) and not _is_tensorboard_log(one)]
+        # The zips of a folder are meant when it has no shards.
+        paths = paths or [one for one in sizes if _is_remote_zip(one) and folder_of(one) == root]
+        by_folder = f"{root}/{ROBOFLOW_NOTE}" in sizes
+    if not paths:
+        raise ShardsNotFoundError(_not_found_remotely(url))
+    zips = [path for path in paths if _is_remote_zip(path)]
+    shards = [path for path in paths if not _is_remote_zip(path)]
+    return RemoteShards(group_shards(shards, root, by_folder), zips, sizes)
+
+
+def group_shards(paths: list[str], root: str, by_folder: bool = False) -> list[ShardSet]:
+    """Group shard files into subsets, by folder of a split and by the name without its number.
+
+    With ``by_folder`` every folder below the root is one of a split.
+    """
+    groups: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        groups.setdefault(_subset_of(path, root, by_folder), []).append(path)
+    sets: list[ShardSet] = []
+    left = MOST_MISSING
+    for subset, members in groups.items():
+        missing = missing_of_sets(members, left)
+        left = max(0, left - len(missing))
+        sets.append(ShardSet(subset, tuple(members), tuple(missing)))
+    return sets
+
+
+def _subset_of(path: str, root: str, by_folder: bool) -> str:
+    parent = folder_of(path)
+    if parent != absolute(root or ".") and (by_folder or name_of(parent).lower() in SPLITS):
+        return subset_of_stem(name_of(parent))
+    name = parse_shard_name(path)
+    return os.path.splitext(name_of(path))[0] if name is None else subset_of_stem(name.stem)
+
+
+def is_roboflow_export(root: str) -> bool:
+    """Whether a folder or a zip has the note that Roboflow puts into its exports."""
+    note = os.path.join(root, ROBOFLOW_NOTE)
+    if not os.path.isfile(root):
+        return os.path.isfile(note)
+    from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
+
+    return note in files_in(root)
+
+
+def first_bytes_of(path: str) -> bytes:
+    """What a file begins with, enough to know a shard; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEADER_BYTES + 1)
+    except OSError:
+        return b""
+
+
+def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of) -> bool:
+    """Whether a file is a shard by its name or, for an unknown name, by its first bytes.
+
+    Args:
+        path: of the file.
+        head_of: reads its first 13 bytes or more, if the name does not decide.
+    """
+    name = os.path.basename(path).lower()
+    if _is_tensorboard_log(path):
+        return False
+    if parse_shard_name(path) is not None:
+        return True
+    if name.startswith(".") or os.path.splitext(name)[1] in _OTHER_EXTENSIONS:
+        return False
+    head = head_of(path)
+    # An Example begins with its field 1; other messages in TFRecord files rarely do.
+    return is_record_header(head) and head.startswith(b"\n", HEADER_BYTES)
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Paths of the files in a folder and the three levels below it, hidden ones left out.
+
+    Raises:
+        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
+    """
+    level = [folder]
+    for _ in range(_MAX_DEPTH + 1):
+        below: list[str] = []
+        for where in level:
+            require_published(where)
+            for entry in _entries(where):
+                if entry.is_dir():
+                    below.append(entry.path)
+                # Opening a pipe waits for a writer, and a device never ends.
+                elif entry.is_file():
+                    yield entry.path
+        level = below
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if not entry.name.startswith((".", "__MACOSX")):
+                    yield entry
+    except OSError:
+        return
+
+
+def _search_zip(archive: str) -> list[str]:
+    from tfod.tfrecord.storage.zip_files import members, require_readable
+
+    found = []
+    there = members(archive)
+    for path, member in there.items():
+        parts = member.entry.path.split("/")
+        hidden = any(one.startswith((".", "__MACOSX")) and one != ".." for one in parts)
+        if not hidden and looks_like_shard(path, lambda path: there[path].head()):
+            require_readable(member)
+            found.append(path)
+    return found
+
+
+def _is_zip(path: str) -> bool:
+    from tfod.tfrecord.storage.zip_files import is_zip
+
+    return is_zip(path)
+
+
+def _is_remote_zip(url: str) -> bool:
+    return name_of(url).lower().endswith(".zip")
+
+
+def _is_tensorboard_log(path: str) -> bool:
+    """TensorBoard's logs are TFRecord files too, of other messages."""
+    return "tfevents" in name_of(path).lower()
+
+
+def _not_found(text: str) -> str:
+    if os.path.isfile(text):
+        return f"{text}: no shard in this archive; look at it with: tfod check"
+    if os.path.isdir(text):
+        return _none_in_folder(text)
+    if glob.has_magic(text):
+        return f"{text}: no file matches this pattern"
+    return f"{text}: no such file or folder"
+
+
+def _not_found_remotely(url: str) -> str:
+    if not is_pattern(url):
+        return _none_in_folder(url)
+    hint = ""
+    if absolute(url) != url.rstrip("/"):
+        hint = "; a listing takes no query: name the shards one by one, each with its own"
+    elif "[" in url:
+        hint = "; a bracket in a name is written [[]"
+    return f"{url}: no file matches this pattern{hint}"
+
+
+def _none_in_folder(folder: str) -> str:
+    return (
+        f"{folder}: no shard in this folder or the three levels below it; shards are named "
+        f"*{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
+    )

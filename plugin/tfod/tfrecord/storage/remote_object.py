@@ -1,0 +1,247 @@
+"""The bytes of one remote object, from any place on: by ranges, or as one answer of a web server.
+
+Both see to it that all bytes are those of one and the same object, over any number of requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tfod.tfrecord.storage.remote_errors import status_of
+from tfod.tfrecord.storage.remote_files import filesystem_of
+from tfod.tfrecord.storage.remote_timeout import remote_timeout
+
+# What tells an object from another one of the same name, as the stores call it.
+_MARKS = ("size", "ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified",
+          "mtime", "created")  # fmt: skip
+_STEP = 1 << 18
+_NO_SUCH_RANGE = 416
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class ChangedError(Exception):
+    """The object is another one than when it was first opened."""
+
+
+class RemoteObject(Protocol):
+    """One object in a store. Its methods wait for the store, and raise whatever it raises.
+
+    Attributes:
+        size: its length in bytes as soon as it is open; None where the server does not say it.
+        has_ranges: whether reading may begin anywhere without what is in front being sent too.
+        marks: what tells it from another object of its name; None before it is open.
+    """
+
+    size: int | None
+    has_ranges: bool
+    marks: Any
+
+    def open(self) -> None:
+        """Ask for it, if that was not done.
+
+        Raises:
+            ChangedError: it is another object than the marks say.
+        """
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Between 1 and so many bytes from an offset; none at the end. Raises as :meth:`open`."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: Any) -> RemoteObject:
+    """The object behind a URL; nothing is asked of the server yet.
+
+    Args:
+        url: of the object.
+        heard: is called whenever bytes have come.
+        in_ranges: whether to ask a web server for no more than is read, in more requests.
+        marks: of the object as it was opened before, if it was.
+    """
+    filesystem, path = filesystem_of(url)
+    protocols = filesystem.protocol
+    if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
+        return _WebObject(filesystem, path, heard, in_ranges, marks)
+    return _StoreObject(filesystem, path, heard, marks)
+
+
+class _StoreObject:
+    """An object of a store that gives any range of it."""
+
+    has_ranges = True
+
+    def __init__(self, filesystem: Any, path: str, heard: Callable[[], None], marks: Any) -> None:
+        self.size: int | None = None
+        self.marks: dict[str, Any] | None = marks
+        self._system = filesystem
+        self._path = path
+        self._heard = heard
+        self._file: Any = None  # None also where each range is asked for by itself
+        self._is_open = False
+
+    def open(self) -> None:
+        from fsspec.spec import AbstractBufferedFile
+
+        if self._is_open:
+            return
+        self._system.invalidate_cache(self._path)
+        # No cache of fsspec's: whole pieces are asked for, the next one ahead of the reader.
+        file = self._system.open(self._path, "rb", block_size=_STEP, cache_type="none")
+        if isinstance(file, AbstractBufferedFile):
+            self._file = file
+            self._compare(file.details)
+        else:  # such files may have one position for all who read them
+            file.close()
+            self._compare(self._system.info(self._path))
+        self._is_open = True
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.open()
+        data: bytes
+        if self._file is None:
+            data = self._system.cat_file(self._path, start=offset, end=offset + size)
+        else:
+            self._file.seek(offset)
+            data = self._file.read(size)
+        if len(data) > size:
+            raise OSError("the server has sent more than the range it was asked for")
+        self._heard()
+        # s3fs asks for each range on the condition that the object is the one that was opened.
+        is_certain = "IfMatch" in getattr(self._file, "read_kw", {})
+        if not is_certain and self.size is not None and offset + len(data) >= self.size:
+            self._system.invalidate_cache(self._path)
+            self._compare(self._system.info(self._path))  # before anybody takes it for the whole
+        return data
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _compare(self, info: Mapping[str, Any]) -> None:
+        if info["type"] == "directory":
+            raise IsADirectoryError(f"{self._path} is a folder")
+        marks = {mark: info[mark] for mark in _MARKS if mark in info}
+        if self.marks not in (None, marks):
+            raise ChangedError
+        self.marks, self.size = marks, info.get("size")
+
+
+class _WebObject:
+    """An object of a web server, which need not know ranges: one answer, read on and on.
+
+    A server without ranges sends all again, and what was read before is dropped.
+    """
+
+    def __init__(
+        self,
+        filesystem: Any,
+        path: str,
+        heard: Callable[[], None],
+        in_ranges: bool,
+        marks: Any,
+    ) -> None:
+        self.size: int | None = marks[0] if marks else None
+        self.has_ranges = False
+        self.marks: tuple[Any, ...] | None = marks
+        self._system = filesystem
+        self._path = path
+        self._heard = heard
+        self._in_ranges = in_ranges
+        self._answer: Any = None
+        self._position = 0
+        self._end: int | None = None  # behind the range that is answered
+
+    def open(self) -> None:
+        if self._answer is not None:
+            return
+        try:
+            self._request(0, _STEP)
+        except Exception as error:
+            if not self._in_ranges or status_of(error) != _NO_SUCH_RANGE:
+                raise
+            self._in_ranges = False  # it is empty, and has no first byte
+            self._request(0, _STEP)
+
+    def read(self, offset: int, size: int) -> bytes:
+        is_range_read = self._position == self._end != self.size
+        is_elsewhere = self._position > offset or (self._position < offset and self.has_ranges)
+        if self._answer is None or is_range_read or is_elsewhere:
+            self.close()
+            self._request(offset, size)
+        while self._position < offset:
+            if not self._next(min(_STEP, offset - self._position)):
+                raise EOFError("the answer ends early")
+        parts: list[bytes] = []
+        wanted = size
+        try:
+            while wanted and (part := self._next(wanted)):
+                parts.append(part)
+                wanted -= len(part)
+        except Exception:
+            if not parts:
+                raise
+            self.close()  # what has come before is not lost
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            self._system.loop.call_soon_threadsafe(answer.close)
+
+    def _next(self, size: int) -> bytes:
+        from fsspec.asyn import sync
+
+        # The library buffers twice as much as it is ever asked for.
+        part: bytes = sync(self._system.loop, self._answer.content.read, min(size, _STEP))
+        self._position += len(part)
+        self._heard()
+        return part
+
+    def _request(self, offset: int, wanted: int) -> None:
+        """Ask for the object from an offset on; for so many bytes where no more is wanted."""
+        from fsspec.asyn import sync
+
+        headers = {**self._system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+        if offset or self._in_ranges:
+            end = offset + wanted - 1 if self._in_ranges else ""
+            headers["Range"] = f"bytes={offset}-{end}"
+        self._answer = answer = sync(self._system.loop, self._ask, headers)
+        found = _RANGE.match(answer.headers.get("Content-Range", ""))
+        if answer.status == 206 and (found is None or int(found[1]) > offset):
+            raise OSError("the server has sent another range than it was asked for")
+        is_packed = answer.headers.get("Content-Encoding", "identity") != "identity"
+        if answer.status == 206 and found is not None:
+            self._position, self._end, length = int(found[1]), int(found[2]) + 1, found[3]
+        else:
+            self._position, self._end = 0, None
+            length = answer.headers.get("Content-Length", "*")
+        size = int(length) if length.isdigit() and not is_packed else None
+        if self._end is not None and size is None:
+            size = self.size  # a range need not say of how much it is one
+        marks = (size, answer.headers.get("ETag"), answer.headers.get("Last-Modified"))
+        if self.marks not in (None, marks):
+            raise ChangedError
+        self.marks, self.size = marks, size
+        says_so = answer.headers.get("Accept-Ranges") == "bytes"
+        self.has_ranges = size is not None and (self._end is not None or says_so)
+
+    async def _ask(self, headers: Mapping[str, str]) -> Any:
+        """The answer of the server, as far as its headers; a refusal is closed, and raised."""
+        import aiohttp  # fsspec's file system for the web needs it
+
+        system, silence = self._system, remote_timeout() / 3
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=silence, sock_read=silence)
+        session = await system.set_session()
+        options = {**system.kwargs, "headers": headers, "timeout": limits}
+        answer = await session.get(system.encode_url(self._path), **options)
+        try:
+            if answer.status == 404:
+                raise FileNotFoundError(self._path)
+            answer.raise_for_status()
+        except Exception:
+            answer.close()
+            raise
+        return answer
