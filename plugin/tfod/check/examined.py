@@ -32,8 +32,8 @@ class Instructions:
     Attributes:
         decoding: which images are decoded.
         label_maps: those that lie open, by name.
-        patience: :func:`tfod.tfrecord.remote.patience`, which other processes do not know; the
-        others are
+        remote_timeout: seconds without a byte after which a server is given up; other processes
+            have to be told. The others are
             as in :class:`tfod.check.check.Options`.
     """
 
@@ -45,7 +45,7 @@ class Instructions:
     with_tensorflow: bool = False
     annotations: Annotations | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
-    patience: float = field(default_factory=remote_timeout)
+    remote_timeout: float = field(default_factory=remote_timeout)
 
     @cached_property
     def expectation(self) -> Expectation:
