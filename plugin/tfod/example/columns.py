@@ -36,6 +36,8 @@ _NO_VALUES = {
     Kind.FLOAT: np.empty(0, "<f4"),
     Kind.INT64: np.empty(0, np.int64),
 }
+_COLUMN = 1 << 10
+"""Bytes that a column needs besides its arrays: a record may have keys by the thousand."""
 _PYARROW = 19
 _SHORT = 12
 """Arrow's binary views hold byte strings of up to so many bytes themselves."""
@@ -128,12 +130,12 @@ class Column:
         Args:
             hollow: keep no bytes, only how many each string has.
         """
-        if self.kind is not Kind.BYTES:
-            return replace(self, buffer=b"")
-        values = self.values.copy()
-        buffer = b"" if hollow else gather_spans(self.buffer, values)
-        values[:, 0] = 0 if hollow else np.cumsum(values[:, 1]) - values[:, 1]
-        return replace(self, values=values, buffer=buffer)
+        values, buffer = self.values, b""
+        if self.kind is Kind.BYTES:
+            values = values.copy()
+            buffer = b"" if hollow else gather_spans(self.buffer, values)
+            values[:, 0] = 0 if hollow else np.cumsum(values[:, 1]) - values[:, 1]
+        return Column(self.key, self.kind, self.rows, self.splits, values, self.length, buffer)
 
     @staticmethod
     def joined(parts: Sequence[tuple[int, Column]], length: int) -> Column:
@@ -308,9 +310,10 @@ class ExampleBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values, of a compacted batch."""
+        """About how many bytes of memory a compacted batch needs."""
         columns = (*self.columns.values(), *self.others.values())
-        return sum(one.values.nbytes + len(one.buffer) for one in columns)
+        arrays = sum(one.rows.nbytes + one.splits.nbytes + one.values.nbytes for one in columns)
+        return arrays + sum(len(one.buffer) + _COLUMN for one in columns)
 
     def __len__(self) -> int:
         return len(self.records)
