@@ -41,12 +41,12 @@ class OwnKeys:
         if len(field_mapping.box) == 1:
             self._renamed[BOX_PREFIX] = field_mapping.box[0]
 
-    def in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
-        """What rules say of the OD API's keys, said of the keys that this profile has instead."""
+    def with_own_keys(self, problems: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
+        """Problems of the OD API's keys, as problems of the keys that this profile has instead."""
         if not self._renamed:
-            return list(said)
+            return list(problems)
         found = []
-        for rule, problem in said:
+        for rule, problem in problems:
             message = problem.message
             for usual, own in self._renamed.items():
                 message = message.replace(usual, own)
@@ -147,16 +147,18 @@ class Batch:
         """Likewise."""
         return self.detections.source_ids
 
-    def unnamed(self, key: str | None, names: Sequence[str | None], said: bool) -> Iterator[int]:
-        """The records without a name of which another rule has said why.
+    def unnamed(
+        self, key: str | None, names: Sequence[str | None], is_reported: bool
+    ) -> Iterator[int]:
+        """The records without a name that another rule reports.
 
         Args:
             key: the name's feature key.
             names: of all records.
-            said: whether EXA003 says that a required one is missing.
+            is_reported: whether EXA003 reports that a required one is missing.
         """
         spec = self.expectation.features.get(key or "")
-        is_required = said and spec is not None and spec.required
+        is_required = is_reported and spec is not None and spec.required
         columns = self.examples.columns_of(key) if key else []
         for row, name in enumerate(names):
             if name is None and (is_required or any(one.has(row) for one in columns if one.kind)):
@@ -187,7 +189,7 @@ class Batch:
 
     @cached_property
     def image_rows(self) -> np.ndarray:
-        """The records whose encoded image is judged, and not said to be missing by EXA003."""
+        """The records whose encoded image is checked, and not reported as missing by EXA003."""
         key = self.expectation.field_mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
@@ -201,7 +203,7 @@ class Batch:
         return np.flatnonzero(judged)
 
     @cached_property
-    def said_sizes(self) -> np.ndarray:
+    def stated_sizes(self) -> np.ndarray:
         """Height and width of each image in pixels, its header's where the record says none.
 
         float64 of shape (records, 2); NaN where nothing says it.
@@ -211,8 +213,8 @@ class Batch:
         for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
             rows, values = single_values(found.column(key, Kind.INT64))
             sizes[rows, side] = values
-        unsaid = np.isnan(sizes) | (sizes == 0)
-        for row in np.flatnonzero(unsaid.any(axis=1)).tolist():
+        missing = np.isnan(sizes) | (sizes == 0)
+        for row in np.flatnonzero(missing.any(axis=1)).tolist():
             header = found.headers[row]
             if header is not None:
                 sizes[row] = header.height, header.width
@@ -221,7 +223,7 @@ class Batch:
     @cached_property
     def sizes(self) -> np.ndarray:
         """The same; NaN also where it cannot be a size."""
-        found: np.ndarray = self.said_sizes.copy()
+        found: np.ndarray = self.stated_sizes.copy()
         with np.errstate(invalid="ignore"):
             found[~(found > 0)] = np.nan
         return found
@@ -229,8 +231,8 @@ class Batch:
     @cached_property
     def without_size(self) -> np.ndarray:
         """Records with boxes of an image of which nothing says the height, or the width; bool."""
-        unknown = np.isnan(self.said_sizes).any(axis=1)
-        found: np.ndarray = unknown & (self.box_counts_said > 0) & ~self._uneven
+        unknown = np.isnan(self.stated_sizes).any(axis=1)
+        found: np.ndarray = unknown & (self.stated_box_counts > 0) & ~self._uneven
         return found
 
     @property
@@ -243,7 +245,7 @@ class Batch:
         facts = np.empty(len(live), FACTS)
         facts["record"], facts["offset"] = self.records.numbers[live], self.records.offsets[live]
         with np.errstate(invalid="ignore"):
-            sizes = self.said_sizes[live]
+            sizes = self.stated_sizes[live]
             facts["height"], facts["width"] = np.where(
                 (sizes >= 0) & (sizes < 1 << 31), sizes, -1
             ).T
@@ -300,13 +302,13 @@ class Batch:
         uneven = np.zeros(len(self), bool)
         boxes = len(self.box_columns)
         for place, column in enumerate(self._lists[1:] if boxes else (), start=1):
-            differs = column.counts != self.box_counts_said
+            differs = column.counts != self.stated_box_counts
             uneven |= differs if place < boxes else differs & (column.counts > 0)
         found: np.ndarray = uneven & self._readable
         return found
 
     @cached_property
-    def box_counts_said(self) -> np.ndarray:
+    def stated_box_counts(self) -> np.ndarray:
         """How many boxes each record says it has, whether they can be read or not; int64."""
         if not self.box_columns:
             return np.zeros(len(self), np.int64)

@@ -97,13 +97,13 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
         if shard.label_map is None and not shard.in_archive:
             collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
         collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
-        collector.add_all(own_keys.in_own_words(judge(shard.columns)), place)
+        collector.add_all(own_keys.with_own_keys(judge(shard.columns)), place)
     for members in sets.values():
         if not any(shard.columns.candidates for shard in members):
             # Each of many small shards has too few boxes to tell.
             together = sum((shard.columns for shard in members), BoxColumns())
-            said = own_keys.in_own_words(judge(together))
-            collector.add_all(said, Place(members[0].name))
+            problems = own_keys.with_own_keys(judge(together))
+            collector.add_all(problems, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
             collector.judge(EmptySet(len(members)), Place(members[0].name))
 

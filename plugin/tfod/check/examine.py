@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from tfod.check.annotations import Annotations
     from tfod.check.tensorflow_engine import TensorFlowParser
 
-_Said: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
+_Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
-Said: TypeAlias = Sequence[tuple[Rule, Problem]]
+Problems: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
 _MANY_RECORDS = 1 << 10
 _MANY_BYTES = 1 << 22
@@ -85,10 +85,10 @@ class Examiner:
         self._rows = rows
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
-        self._says_no_name = _is_said_by_exa003(instructions.policy)
+        self._exa003_reports_names = _exa003_reports(instructions.policy)
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
-        self._known: dict[object, Said] = {}
+        self._known: dict[object, Problems] = {}
         self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
@@ -168,7 +168,7 @@ class Examiner:
         return Place(self.result.shard, records.first + row, offset, name or None)
 
     def _judge(self, batch: Batch, row: int, subject: object) -> None:
-        self._collector.add_all(self._in_own_words(judge(subject)), self._place_of(batch, row))
+        self._collector.add_all(self._with_own_keys(judge(subject)), self._place_of(batch, row))
 
     def _keep(self, batch: Batch, subject: object) -> None:
         """Keep what rules say of the rows of a batch."""
@@ -178,27 +178,27 @@ class Examiner:
                 room = self._collector.findings.room(rule.code)
                 self._collector.count_of(rule, self.result.shard, max(len(found) - room, 0))
                 found = itertools.islice(found, room)
-            for one, problem in self._in_own_words((rule, problem) for problem in found):
+            for one, problem in self._with_own_keys((rule, problem) for problem in found):
                 self._collector.add(one, problem, self._place_of(batch, problem.row or 0))
 
-    def _in_own_words(self, said: Iterable[tuple[Rule, Problem]]) -> Said:
-        return self.instructions.expectation.in_own_words(said)
+    def _with_own_keys(self, problems: Iterable[tuple[Rule, Problem]]) -> Problems:
+        return self.instructions.expectation.with_own_keys(problems)
 
-    def _said_once(self, facts: object) -> Said:
-        """What is said of facts that recur: asked once."""
-        said = self._known.get(facts)
-        return self._remember(facts, facts) if said is None else said
+    def _problems_of(self, facts: object) -> Problems:
+        """The problems of facts that recur, looked for once."""
+        known = self._known.get(facts)
+        return self._remember(facts, facts) if known is None else known
 
-    def _remember(self, key: object, facts: object) -> Said:
+    def _remember(self, key: object, facts: object) -> Problems:
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        said = [one for one in judge(facts) if self._collector.applies(*one)]
-        found = self._known[key] = self._in_own_words(said)
+        problems = [one for one in judge(facts) if self._collector.applies(*one)]
+        found = self._known[key] = self._with_own_keys(problems)
         return found
 
-    def _report(self, batch: Batch, row: int, said: Said) -> None:
-        if said:
-            self._collector.add_all(said, self._place_of(batch, row))
+    def _report(self, batch: Batch, row: int, problems: Problems) -> None:
+        if problems:
+            self._collector.add_all(problems, self._place_of(batch, row))
 
     # Images
 
@@ -209,26 +209,26 @@ class Examiner:
         columns = (found.headers, found.formats, found.heights, found.widths)
         facts = zip(*columns, strict=True)
         if len(missing) == len(batch) and not any(
-            self._said_once(_missing(one)) for one in set(facts)
+            self._problems_of(_missing(one)) for one in set(facts)
         ):
             return  # the usual shard of annotations alone
-        said = list(zip(*columns, strict=True))
+        stated = list(zip(*columns, strict=True))
         for row in missing:
-            self._report(batch, row, self._said_once(_missing(said[row])))
+            self._report(batch, row, self._problems_of(_missing(stated[row])))
         for row in rows:
             if row in images:
-                self._look_at_image(batch, row, images[row], said[row])
+                self._look_at_image(batch, row, images[row], stated[row])
 
-    def _look_at_image(self, batch: Batch, row: int, image: EncodedImage, said: _Said) -> None:
+    def _look_at_image(self, batch: Batch, row: int, image: EncodedImage, stated: _Stated) -> None:
         self.result.images += 1
         self.result.decoded += image.decoded
         header = image.header
         if header is None:
-            facts = ImageFacts(image.length, None, image.looks, *said[1:])
+            facts = ImageFacts(image.length, None, image.looks, *stated[1:])
         else:
             turn = header.orientation >= 5 and needs_a_turn(batch.corners_of(row), header)
-            facts = ImageFacts(-1, header, "", *said[1:], boxes_need_a_turn=turn)
-        self._report(batch, row, self._said_once(facts))
+            facts = ImageFacts(-1, header, "", *stated[1:], boxes_need_a_turn=turn)
+        self._report(batch, row, self._problems_of(facts))
         checksum = batch.detections.sha256s[row]
         if checksum and checksum != image.sha256:
             self._judge(batch, row, Sha256Facts(checksum, image.sha256))
@@ -247,15 +247,15 @@ class Examiner:
         filenames, source_ids = batch.filenames, batch.source_ids
         formats = [one.format if one is not None else None for one in batch.detections.headers]
         have_objects = (batch.box_counts > 0).tolist()
-        # EXA003 or EXA005 has said it of a name that is not there, or of several.
+        # EXA003 or EXA005 reports a name that is missing, or several.
         endings = None if None in filenames or None in source_ids else _plain_endings(filenames)
         if endings is not None:
             have_ids = {all(map(str.strip, filter(None, source_ids))) and "" not in source_ids}
             kinds = itertools.product(endings, {True} | have_ids, set(formats), set(have_objects))
             # Rarely some kind that no record is of: then each record is looked at.
-            if not any(map(self._said_of_kind, kinds)):
+            if not any(map(self._has_problems, kinds)):
                 return
-        unnamed = set(batch.unnamed(field_mapping.filename, filenames, self._says_no_name))
+        unnamed = set(batch.unnamed(field_mapping.filename, filenames, self._exa003_reports_names))
         without_id = set(batch.unnamed(field_mapping.source_id, source_ids, True))
         facts = [
             NameFacts(
@@ -269,10 +269,10 @@ class Examiner:
             for row in rows
         ]
         for row, one in zip(rows, facts, strict=True):
-            self._collector.add_all(self._in_own_words(judge(one)), self._place_of(batch, row))
+            self._collector.add_all(self._with_own_keys(judge(one)), self._place_of(batch, row))
 
-    def _said_of_kind(self, kind: tuple[str, bool, str | None, bool]) -> bool:
-        """Whether anything is said of plain names of a kind: only the extension can be wrong."""
+    def _has_problems(self, kind: tuple[str, bool, str | None, bool]) -> bool:
+        """Whether plain names of a kind have problems: only the extension can be wrong."""
         field_mapping = self.instructions.profile.field_mapping
         ending, has_id, format_, has_objects = kind
         source_id = "id" if has_id else ""
@@ -280,7 +280,7 @@ class Examiner:
         facts = NameFacts(
             name, field_mapping.filename, source_id, field_mapping.source_id, format_, has_objects
         )
-        return bool(self._said_once(facts))
+        return bool(self._problems_of(facts))
 
     def _report_texts(self, batch: Batch) -> None:
         """Report texts that are not UTF-8: of each feature of a record the first."""
@@ -291,7 +291,7 @@ class Examiner:
 
     def _look_at_boxes(self, batch: Batch) -> None:
         result = self.result
-        result.boxes += int(batch.box_counts_said.sum())
+        result.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
             self._judge(batch, row, lengths)
         for problem in batch.detections.problems:
@@ -299,7 +299,7 @@ class Examiner:
         boxes = batch.boxes
         if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():
-                self._judge(batch, row, UnknownSize(int(batch.box_counts_said[row])))
+                self._judge(batch, row, UnknownSize(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
             self._keep(batch, boxes)
             result.box_tally += (
@@ -317,26 +317,26 @@ class Examiner:
         result = self.result
         result.uses.update(dict(zip(uses, counts, strict=True)))
         result.uses = bound(result.uses, slack=2)
-        said = [self._said_of_use(use) for use in uses]
-        bad = [code for code, one in enumerate(said) if one]
+        problems = [self._problems_of_class(use) for use in uses]
+        bad = [code for code, one in enumerate(problems) if one]
         if bad:
             rows = np.repeat(np.arange(len(batch)), batch.box_counts)
             for box in np.flatnonzero(np.isin(codes, bad)).tolist():
                 place = self._place_of(batch, int(rows[box]))
-                self._collector.add_all(said[int(codes[box])], place)
+                self._collector.add_all(problems[int(codes[box])], place)
 
-    def _said_of_use(self, use: Use) -> Said:
-        """What is said of a text and an id under the shard's label map: asked once."""
-        said = self._known.get(use)
-        if said is None:
-            said = self._remember(use, ClassUse(*use, self._label_map))
-        return said
+    def _problems_of_class(self, use: Use) -> Problems:
+        """The problems of a text and an id under the shard's label map, looked for once."""
+        known = self._known.get(use)
+        if known is None:
+            known = self._remember(use, ClassUse(*use, self._label_map))
+        return known
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
         from tfod.check.comparison import compare  # few checks have annotations
 
-        boxes, sizes = batch.boxes, batch.said_sizes.tolist()
+        boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
         for row in np.flatnonzero(batch.live).tolist():
             name = batch.filenames[row] or ""
             places = annotations.find(name)
@@ -379,13 +379,13 @@ class Examiner:
             self._collector.judge(Refused(reason), where)
 
 
-def _size(said: float) -> int | None:
-    return None if math.isnan(said) else int(said)
+def _size(stated: float) -> int | None:
+    return None if math.isnan(stated) else int(stated)
 
 
-def _missing(said: _Said) -> ImageFacts:
+def _missing(stated: _Stated) -> ImageFacts:
     """The facts of a record without an image."""
-    return ImageFacts(0, said[0], "", *said[1:])
+    return ImageFacts(0, stated[0], "", *stated[1:])
 
 
 def _plain_endings(names: Sequence[str | None]) -> set[str] | None:
@@ -401,7 +401,7 @@ def _plain_endings(names: Sequence[str | None]) -> set[str] | None:
     return None if any("0" in one for one in endings) else endings
 
 
-def _is_said_by_exa003(policy: Policy) -> bool:
+def _exa003_reports(policy: Policy) -> bool:
     """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
     name, feature = (policy.severity(all_rules()[code]) for code in ("NAM001", "EXA003"))
     return name is None or (feature is not None and feature.rank >= name.rank)
