@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tfod
 from tfod.check.box_columns import SIDES, BoxColumns, ColumnOrder
-from tfod.check.rules.boxes import Boxes
+from tfod.check.boxes import Boxes
 from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.tfrecord.writer import write_records

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfod.check.batch import Batch
+from tfod.check.boxes import BoxProblems
 from tfod.check.collector import Collector
 from tfod.check.encoded_images import EncodedImage, EncodedImages
 from tfod.check.examined import Examined, Instructions, Use
 from tfod.check.finding import Place, Problem
 from tfod.check.profiles.profile import Policy
 from tfod.check.row_blocks import RowCollector
-from tfod.check.rules.boxes import BoxProblems
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
