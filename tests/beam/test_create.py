@@ -13,14 +13,13 @@ import pytest
 from tfod.beam import Runner
 from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.shards.create.coco import CocoOptions, CocoSet, create_coco
-from tfod.shards.create.detection_csv import create_from_csv
+from tfod.shards.create.coco import CocoContent, CocoSet, create_coco
+from tfod.shards.create.from_csv import create_from_csv
 from tfod.shards.create.kitti import create_kitti
 from tfod.shards.create.open_images import OpenImagesSource, create_open_images
-from tfod.shards.create.output import Created
+from tfod.shards.create.output import Created, Options
 from tfod.shards.create.pascal import PascalSource, create_pascal
-from tfod.shards.create.policy import OddBoxes, Policy
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.problems import OddBoxes, Policy, Problems
 
 from tests.beam.conftest import direct
 from tests.create.conftest import COCO, EXAMPLES, IMAGES, KITTI, OPEN_IMAGES, VOC
@@ -82,56 +81,47 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
         "pascal": lambda out, runner: create_pascal(
             PascalSource(str(odd_voc)),
             str(out / "p.record"),
+            Options(num_shards=3, runner=runner),
             ignore_difficult_instances=True,
-            num_shards=3,
-            runner=runner,
         ),
         "coco": lambda out, runner: create_coco(
             sets,
             str(out),
-            options=CocoOptions(include_masks=True),
-            num_shards=3,
-            runner=runner,
-            policy=Policy(odd_boxes=OddBoxes.DROP),
+            Options(num_shards=3, runner=runner, policy=Policy(odd_boxes=OddBoxes.DROP)),
+            content=CocoContent(include_masks=True),
         ),
         "persons": lambda out, runner: create_coco(
             [CocoSet("train", str(IMAGES), str(odd_coco.with_name("people.json")))],
             str(out),
-            options=CocoOptions(
+            Options(num_shards=2, runner=runner, policy=Policy(odd_boxes=OddBoxes.DROP)),
+            content=CocoContent(
                 remove_non_person_annotations=True, remove_non_person_images=True
             ),
-            num_shards=2,
-            runner=runner,
-            policy=Policy(odd_boxes=OddBoxes.DROP),
         ),
         "kitti": lambda out, runner: create_kitti(
             str(KITTI),
             str(out / "k"),
+            Options(num_shards=50, runner=runner),
             classes_to_use=["square", "dontcare"],
             validation_set_size=3,
-            num_shards=50,
-            runner=runner,
         ),
         "no validation set": lambda out, runner: create_kitti(
             str(KITTI),
             str(out / "k"),
+            Options(runner=runner),
             classes_to_use=["square"],
             validation_set_size=0,
-            runner=runner,
         ),
         "open_images": lambda out, runner: create_open_images(
             OpenImagesSource(str(odd_coco.with_name("images")), str(boxes), str(labels)),
             str(out / "oid.tfrecord"),
-            label_map=str(odd_coco.with_name("one.pbtxt")),
-            num_shards=4,
-            runner=runner,
+            Options(str(odd_coco.with_name("one.pbtxt")), num_shards=4, runner=runner),
         ),
         "csv": lambda out, runner: create_from_csv(
             str(next((EXAMPLES / "shapes_csv").glob("*.csv"))),
             str(IMAGES),
             str(out / "c.record"),
-            num_shards=3,
-            runner=runner,
+            Options(num_shards=3, runner=runner),
         ),
     }  # fmt: skip
 
@@ -176,7 +166,9 @@ def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_pa
     for runner in (None, direct(1)):
         with pytest.raises(TfodError) as caught:
             create_pascal(
-                PascalSource(str(voc)), str(tmp_path / "out" / "p"), num_shards=3, runner=runner
+                PascalSource(str(voc)),
+                str(tmp_path / "out" / "p"),
+                Options(num_shards=3, runner=runner),
             )
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
@@ -194,7 +186,9 @@ def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_
     for runner in (None, direct(2)):
         with pytest.raises(TfodError) as caught:
             create_pascal(
-                PascalSource(str(voc)), str(tmp_path / "out" / "p"), num_shards=3, runner=runner
+                PascalSource(str(voc)),
+                str(tmp_path / "out" / "p"),
+                Options(num_shards=3, runner=runner),
             )
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
@@ -216,8 +210,8 @@ def test_workers_elsewhere_find_the_images(
 
 
 def test_what_workers_have_counted_is_one_tally() -> None:
-    alone, ours = Tally(), Tally()
-    theirs = [Tally(), Tally()]
+    alone, ours = Problems(), Problems()
+    theirs = [Problems(), Problems()]
     for item in range(9):
         ours.begin(item)
         theirs[item % 2].begin(item, is_made=True)

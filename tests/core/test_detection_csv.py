@@ -255,3 +255,11 @@ class TestWriting:
         (tmp_path / "file").write_text("")
         with pytest.raises(WriteError, match="cannot write there"):
             write_detection_csv(tmp_path / "file" / "x.csv", [R1])
+
+
+def test_a_box_without_one_finite_number(tmp_path: Path) -> None:
+    path = write(tmp_path, ",".join(COLUMNS) + "\na.jpg,5,5,x,nan,nan,inf,nan\n")
+    (image,) = read_detection_csv(path, odd_boxes=True).images
+    assert len(image.boxes) == 1
+    with pytest.raises(CsvError, match="row 2: xmin is 'nan'"):
+        read_detection_csv(path)

@@ -18,9 +18,9 @@ from PIL import Image
 from tfod.check.annotation_files import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.convert.coco import read_coco
+from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import read_label_map
-from tfod.shards.create.coco_keypoints import PERSON_KEYPOINTS
 
 from tests.create.conftest import (
     COCO,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from PIL import Image
 from pycocotools import mask as coco_mask
+from tfod.convert.coco_masks import decode_counts, draw_segmentation
 from tfod.detection.masks import encode_mask_png
 from tfod.errors import TfodError
-from tfod.shards.create.coco_masks import decode_counts, draw_segmentation
 
 SIDES = st.integers(1, 40)
 MASKS = npst.arrays(np.uint8, st.tuples(SIDES, SIDES), elements=st.integers(0, 1))

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tfod.check.check import check_sources
+from tfod.convert.open_images import box_rows
 from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections
-from tfod.shards.create.open_images_csv import box_rows
-from tfod.shards.create.policy import Policy
-from tfod.shards.create.tally import Tally
 
 from tests.create.conftest import OPEN_IMAGES, Run, by_filename
 
@@ -228,24 +225,16 @@ def test_folders(run: Run, data: Path) -> None:
 
 def test_a_sorted_csv_is_streamed(tmp_path: Path) -> None:
     """Rows are read when their image is asked for, not before."""
-
-    class Watched(Tally):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: list[str] = []
-
-        def add(self, what: str, where: str) -> None:
-            self.seen.append(where.partition(", line ")[2])
-
     path = tmp_path / "b.csv"
     head = "ImageID,LabelName,XMin,XMax,YMin,YMax\n"
     path.write_text(head + "".join(f"{n:04},/m/x,0,1,0,1\n" for n in range(100)))
-    wanted: Sequence[str] = ["0010", "0050"]
-    tally = Watched()
-    rows = box_rows(str(path), wanted, tally, Policy(skip_missing_images=True))
-    assert tally.seen == []
-    assert len(rows.take("0010")) == 1 and tally.seen == [f"{n + 2}: {n:04}" for n in range(10)]
-    assert len(rows.take("0050")) == 1 and len(tally.seen) == 98
+    absent: list[tuple[int, str]] = []
+    rows = box_rows(
+        str(path), True, ["0010", "0050"], lambda _, line, image: absent.append((line, image))
+    )
+    assert absent == []
+    assert len(next(rows)) == 1 and absent == [(n + 2, f"{n:04}") for n in range(10)]
+    assert len(next(rows)) == 1 and len(absent) == 98
 
 
 def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfod.check.plan import Plan
     from tfod.check.result import Result
     from tfod.shards.create.output import MadeSet, PlannedSet
-    from tfod.shards.create.tally import Tally
+    from tfod.shards.create.problems import Problems
     from tfod.shards.reshard import CopiedSubset, Subset
 
 __all__ = ["Runner", "run_pipeline"]
@@ -47,11 +47,13 @@ class Runner(PipelineRunner):
 
         return examine_on_beam(plan, self)
 
-    def make_sets(self, planned: Sequence[PlannedSet], tally: Tally, work: str) -> list[MadeSet]:
+    def make_sets(
+        self, planned: Sequence[PlannedSet], problems: Problems, work: str
+    ) -> list[MadeSet]:
         """Make the shards of sets in a work folder."""
         from tfod.beam.create import make_on_beam
 
-        return make_on_beam(planned, tally, work, self)
+        return make_on_beam(planned, problems, work, self)
 
     def copy_subsets(self, subsets: Sequence[Subset], work: str) -> list[CopiedSubset]:
         """Write the shards of subsets into a work folder."""

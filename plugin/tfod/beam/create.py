@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tfod.beam.errors import errors_in_utf8, require_here, require_shared
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.shards.create.output import MadeSet, PlannedSet, make_record
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.problems import Problems
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
 
@@ -46,17 +46,17 @@ class _Done:
     size: int
     images: int
     objects: int
-    tally: Tally
+    problems: Problems
 
 
 def make_on_beam(
-    planned: Sequence[PlannedSet], tally: Tally, work: str, runner: PipelineRunner
+    planned: Sequence[PlannedSet], problems: Problems, work: str, runner: PipelineRunner
 ) -> list[MadeSet]:
     """Make the shards of sets in the work folder.
 
     Args:
         planned: the sets.
-        tally: what was odd with their items; gets what was odd with their records.
+        problems: what was odd with their items; gets what was odd with their records.
         work: the folder.
         runner: where the workers are.
 
@@ -65,14 +65,14 @@ def make_on_beam(
     """
     numbers = itertools.count()
     tasks = [
-        _deal(one, os.path.join(work, f"set-{place}"), numbers, tally)
+        _deal(one, os.path.join(work, f"set-{place}"), numbers, problems)
         for place, one in enumerate(planned)
     ]
     every = [task for some in tasks for task in some]
     done = {one.file: one for one in run_pipeline(functools.partial(_steps, every), runner)}
     for one in done.values():
         require_here(one.file, one.size)
-        tally.merge(one.tally)
+        problems.merge(one.problems)
     return [
         MadeSet(
             tuple(task.file for task in some),
@@ -83,7 +83,9 @@ def make_on_beam(
     ]
 
 
-def _deal(planned: PlannedSet, prefix: str, numbers: Iterator[int], tally: Tally) -> list[_Task]:
+def _deal(
+    planned: PlannedSet, prefix: str, numbers: Iterator[int], problems: Problems
+) -> list[_Task]:
     """Deal the items of a set into one file for each shard."""
     make = f"{prefix}-make"
     with open(make, "wb") as file:
@@ -93,7 +95,7 @@ def _deal(planned: PlannedSet, prefix: str, numbers: Iterator[int], tally: Tally
     count = 0
     while True:
         number = next(numbers)
-        tally.begin(number)
+        problems.begin(number)
         try:
             item = next(items)
         except StopIteration:
@@ -135,14 +137,14 @@ def _make_one(task: _Task) -> _Done:
     require_shared(where)
     with open(task.make, "rb") as stream:
         make = pickle.load(stream)
-    tally = Tally()
+    problems = Problems()
     images = objects = 0
     output = AtomicFile(where, name)
     try:
         writer = RecordWriter(output)
         for number, item in _items(task.items):
-            tally.begin(number, is_made=True)
-            made = make_record(make, item, tally)
+            problems.begin(number, is_made=True)
+            made = make_record(make, item, problems)
             if made is not None:
                 writer.write(made[0])
                 images += 1
@@ -150,7 +152,7 @@ def _make_one(task: _Task) -> _Done:
         output.publish(name)
     finally:
         output.discard()
-    return _Done(task.file, os.path.getsize(task.file), images, objects, tally)
+    return _Done(task.file, os.path.getsize(task.file), images, objects, problems)
 
 
 def _items(path: str) -> Iterator[_Numbered]:

@@ -19,7 +19,7 @@ from tfod.check.cvat_shapes import (
     read_shape,
     read_whole,
 )
-from tfod.convert.safe_xml import iterate, open_xml
+from tfod.convert.documents import iterate, open_xml
 from tfod.errors import TfodError
 
 _MOST_FRAMES = 1_000_000

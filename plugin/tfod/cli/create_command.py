@@ -11,17 +11,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.finding import Finding, Severity
 from tfod.cli.runner_options import add_runner_options, runner_of
 from tfod.errors import TfodError
-from tfod.shards.create.policy import ExifOrientation, OddBoxes, Policy
+from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 
 if TYPE_CHECKING:
     from tfod.check.report import Report
     from tfod.shards.create.coco import CocoSet
-    from tfod.shards.create.output import CompleteShard, Created, CreatedSet
+    from tfod.shards.create.output import CompleteShard, Created, CreatedSet, Options
 
 EXIT_OK = 0
 EXIT_INVALID = 1
@@ -67,7 +68,7 @@ def _add_pascal(formats: argparse._SubParsersAction[argparse.ArgumentParser]) ->
          "their XML)")  # fmt: skip
     _add_label_map(parser, "label_map_path")
     _add_flag(parser, "ignore_difficult_instances", "leave out difficult objects")
-    _add_common(parser, "1", 1, _pascal)
+    _add_common(parser, "1", _pascal)
 
 
 def _add_coco(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -87,7 +88,7 @@ def _add_coco(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_flag(parser, "include_masks", "a mask for each object, as PNG (needs pycocotools)")
     _add_flag(parser, "remove_non_person_annotations", "only objects of the class person")
     _add_flag(parser, "remove_non_person_images", "only images with a person")
-    _add_common(parser, "100 for train, 50 for the others", None, _coco)
+    _add_common(parser, "100 for train, 50 for the others", _coco)
 
 
 def _add_kitti(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -112,7 +113,7 @@ def _add_kitti(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default=500,
         type=_whole_number,
     )
-    _add_common(parser, "1", 1, _kitti)
+    _add_common(parser, "1", _kitti)
 
 
 def _add_open_images(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -126,7 +127,7 @@ def _add_open_images(formats: argparse._SubParsersAction[argparse.ArgumentParser
     _add(parser, "input_images_directory", "the folder of the images", True)
     _add_label_map(parser, "input_label_map")
     _add(parser, "output_tf_record_path_prefix", "what shards' numbers are put behind", True)
-    _add_common(parser, "100", 100, _open_images)
+    _add_common(parser, "100", _open_images)
 
 
 def _add_csv(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -139,7 +140,7 @@ def _add_csv(formats: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     _add(parser, "image_dir", "the folder of the images", True)
     _add(parser, "output_path", "the shard to write: train.record", True)
     _add_label_map(parser, "label_map_path")
-    _add_common(parser, "1", 1, _csv)
+    _add_common(parser, "1", _csv)
 
 
 def _add(
@@ -153,7 +154,7 @@ def _add(
     if "default" in options:
         text += " (default: %(default)s)"
     spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    parser.add_argument(*spellings, dest=name, help=text, required=required, **options)
+    parser.add_argument(*spellings, help=text, required=required, **{"dest": name, **options})
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
@@ -168,19 +169,18 @@ def _add_label_map(
     default: str = "the one beside the shards, else one that fits",
 ) -> None:
     text = f"a label map, or a name that tfod ships (default: {default})"
-    _add(parser, name, text, metavar="FILE|NAME")
+    _add(parser, name, text, metavar="FILE|NAME", dest="label_map")
 
 
 def _add_common(
     parser: argparse.ArgumentParser,
-    shown: str,
-    num_shards: int | None,
-    create: Callable[[argparse.Namespace], Created],
+    num_shards: str,
+    create: Callable[[argparse.Namespace, Options], Created],
 ) -> None:
     _add(
         parser,
         "num_shards",
-        f"files, never more than images (default: {shown})",
+        f"files, never more than images (default: {num_shards})",
         type=_number_of_shards,
         metavar="N",
     )
@@ -205,7 +205,7 @@ def _add_common(
     add_runner_options(parser)
     # absl's own, which the scripts' instructions tell people to type.
     parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(run=_run, create=create, num_shards=num_shards)
+    parser.set_defaults(run=_run, create=create)
 
 
 def _truth(text: str) -> bool:
@@ -233,13 +233,25 @@ def _run(options: argparse.Namespace) -> int:
         for name in _FOLDERS:
             if getattr(options, name, None):
                 setattr(options, name, os.path.abspath(getattr(options, name)))
-    options.policy = Policy(
+    from tfod.shards.create.output import Options
+
+    policy = Policy(
         OddBoxes(options.odd_boxes),
         ExifOrientation(options.exif_orientation),
         options.skip_missing_images,
     )
     try:
-        created: Created = options.create(options)
+        created: Created = options.create(
+            options,
+            Options(
+                label_map=options.label_map,
+                num_shards=options.num_shards,
+                overwrite=options.overwrite,
+                policy=policy,
+                runner=options.runner,
+                verify=_verify,
+            ),
+        )
     except _InvalidError as error:
         print(error, file=sys.stderr)
         return EXIT_INVALID
@@ -312,52 +324,34 @@ def _plural(count: int, one: str) -> str:
     return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
-def _pascal(options: argparse.Namespace) -> Created:
+def _pascal(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.pascal import YEARS, PascalSource, create_pascal
 
-    if options.year is not None and options.year not in YEARS:
-        raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {options.year!r}")
+    if given.year is not None and given.year not in YEARS:
+        raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {given.year!r}")
     source = PascalSource(
-        options.data_dir, options.year, options.set, options.annotations_dir, options.image_dir
+        given.data_dir, given.year, given.set, given.annotations_dir, given.image_dir
     )
     return create_pascal(
         source,
-        options.output_path,
-        label_map=options.label_map_path,
-        ignore_difficult_instances=options.ignore_difficult_instances,
-        num_shards=options.num_shards,
-        overwrite=options.overwrite,
-        runner=options.runner,
-        policy=options.policy,
-        verify=_verify,
+        given.output_path,
+        options,
+        ignore_difficult_instances=given.ignore_difficult_instances,
     )
 
 
-def _coco(options: argparse.Namespace) -> Created:
-    from tfod.shards.create.coco import CocoOptions, create_coco
+def _coco(given: argparse.Namespace, options: Options) -> Created:
+    from tfod.shards.create.coco import CocoContent, create_coco
 
-    found = [_coco_set(options, name) for name in _COCO_SETS]
-    sets = [one for one in found if one is not None]
+    sets = [one for one in map(partial(_coco_set, given), ("train", "val", "testdev")) if one]
     if not sets:
         raise TfodError("name the files of a set: --train_image_dir and --train_annotations_file")
-    return create_coco(
-        sets,
-        options.output_dir,
-        options=CocoOptions(
-            include_masks=options.include_masks,
-            remove_non_person_annotations=options.remove_non_person_annotations,
-            remove_non_person_images=options.remove_non_person_images,
-        ),
-        label_map=options.label_map_path,
-        num_shards=options.num_shards,
-        overwrite=options.overwrite,
-        runner=options.runner,
-        policy=options.policy,
-        verify=_verify,
+    content = CocoContent(
+        include_masks=given.include_masks,
+        remove_non_person_annotations=given.remove_non_person_annotations,
+        remove_non_person_images=given.remove_non_person_images,
     )
-
-
-_COCO_SETS = ("train", "val", "testdev")
+    return create_coco(sets, given.output_dir, options, content=content)
 
 
 def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
@@ -376,53 +370,30 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
     return CocoSet(name, given[image_dir], given[instances], keypoints, captions)
 
 
-def _kitti(options: argparse.Namespace) -> Created:
+def _kitti(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.kitti import create_kitti
 
     return create_kitti(
-        options.data_dir,
-        options.output_path,
-        classes_to_use=[one.strip().lower() for one in options.classes_to_use.split(",")],
-        label_map=options.label_map_path,
-        validation_set_size=options.validation_set_size,
-        num_shards=options.num_shards,
-        overwrite=options.overwrite,
-        runner=options.runner,
-        policy=options.policy,
-        verify=_verify,
+        given.data_dir,
+        given.output_path,
+        options,
+        classes_to_use=[one.strip().lower() for one in given.classes_to_use.split(",")],
+        validation_set_size=given.validation_set_size,
     )
 
 
-def _open_images(options: argparse.Namespace) -> Created:
+def _open_images(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.open_images import OpenImagesSource, create_open_images
 
-    return create_open_images(
-        OpenImagesSource(
-            options.input_images_directory,
-            options.input_box_annotations_csv,
-            options.input_image_label_annotations_csv,
-        ),
-        options.output_tf_record_path_prefix,
-        label_map=options.input_label_map,
-        num_shards=options.num_shards,
-        overwrite=options.overwrite,
-        runner=options.runner,
-        policy=options.policy,
-        verify=_verify,
+    source = OpenImagesSource(
+        given.input_images_directory,
+        given.input_box_annotations_csv,
+        given.input_image_label_annotations_csv,
     )
+    return create_open_images(source, given.output_tf_record_path_prefix, options)
 
 
-def _csv(options: argparse.Namespace) -> Created:
-    from tfod.shards.create.detection_csv import create_from_csv
+def _csv(given: argparse.Namespace, options: Options) -> Created:
+    from tfod.shards.create.from_csv import create_from_csv
 
-    return create_from_csv(
-        options.csv_input,
-        options.image_dir,
-        options.output_path,
-        label_map=options.label_map_path,
-        num_shards=options.num_shards,
-        overwrite=options.overwrite,
-        runner=options.runner,
-        policy=options.policy,
-        verify=_verify,
-    )
+    return create_from_csv(given.csv_input, given.image_dir, given.output_path, options)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.convert.json_file import read_json
+from tfod.convert.documents import read_json
 from tfod.errors import TfodError
 
 _LONGEST_REASON = 200

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfod.detection.boxes import PixelBox
 from tfod.errors import TfodError
@@ -116,7 +117,7 @@ def is_detection_csv(path: str | os.PathLike[str]) -> bool:
     return dialect.has_header and set(COLUMNS) <= dialect.places.keys()
 
 
-class DetectionCsvWriter:
+class DetectionCsvWriter(AtomicFile):
     """Writes a detection CSV aside; it takes its name when it is complete.
 
     As RFC 4180 has it: UTF-8, commas, CRLF, quotes where they are needed. Whole numbers are
@@ -127,33 +128,13 @@ class DetectionCsvWriter:
     """
 
     def __init__(self, folder: str, name: str) -> None:
-        self._folder, self._name = folder, name
-        self._file = AtomicFile(folder, name)
+        super().__init__(folder, name)
+        self._path = os.path.join(folder, name)
         self.write(_encode_rows([COLUMNS]))
-
-    def write(self, rows: bytes) -> None:
-        """Add rows, as :func:`encode_image` makes them."""
-        try:
-            self._file.write(rows)
-        except BaseException:
-            self._file.discard()
-            raise
-
-    def complete(self) -> None:
-        """Complete the file, still under its temporary name."""
-        self._file.complete()
 
     def pending(self) -> dict[str, str]:
         """Where the complete file is, by the path that it will have."""
-        return {os.path.join(self._folder, self._name): self._file.aside}
-
-    def publish(self) -> None:
-        """Give the complete file its name."""
-        self._file.publish(self._name)
-
-    def discard(self) -> None:
-        """Remove what was written aside."""
-        self._file.discard()
+        return {self._path: self.aside}
 
 
 def encode_image(image: CsvImage) -> bytes:
@@ -178,7 +159,7 @@ def write_detection_csv(path: str | os.PathLike[str], images: Iterable[CsvImage]
     try:
         for image in images:
             writer.write(encode_image(image))
-        writer.publish()
+        writer.publish(name)
     finally:
         writer.discard()
 
@@ -194,15 +175,6 @@ class _Dialect:
     other_columns: tuple[str, ...] = ()
 
 
-@dataclass
-class _Image:
-    """An image while its rows are collected."""
-
-    size: tuple[int | None, int | None]
-    row: int
-    boxes: list[CsvBox]
-
-
 def _encoding(file: io.BufferedReader) -> str:
     head = file.peek(2)[:2]
     return "utf-16" if head in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -213,36 +185,29 @@ def _read(
 ) -> DetectionCsv:
     first = text.readline(_LONGEST_FIRST_LINE)
     dialect = _find_dialect(first, name)
-    found: dict[str, _Image] = {}
+    images: dict[str, tuple[int, CsvImage]] = {}  # with the row that each was first in
+    boxes: dict[str, list[CsvBox]] = {}
     largest = 0.0
-    for number, row in _rows(_again(first, text), name, dialect):
+    for number, row in _rows(itertools.chain([first], text), name, dialect):
         if not row or (number == 1 and dialect.has_header):
             continue
         try:
             filename, size, box = _parse(row, dialect, number, odd_boxes)
-            image = found.setdefault(filename, _Image(size, number, []))
-            if image.size != size:
+            first_row, image = images.setdefault(filename, (number, CsvImage(filename, *size)))
+            if (image.width, image.height) != size:
                 raise ValueError(
-                    f"says {_by(size)} pixels, and row {image.row} of the same image says "
-                    f"{_by(image.size)}"
+                    f"says {_by(size)} pixels, and row {first_row} of the same image says "
+                    f"{_by((image.width, image.height))}"
                 )
         except ValueError as error:
             report(CsvError(f"{name}, row {number}: {error}"), number)
             continue
         if box is not None:
-            image.boxes.append(box)
-            largest = max(largest, *(one for one in box.corners if math.isfinite(one)))
-    images = tuple(
-        CsvImage(filename, *one.size, tuple(one.boxes)) for filename, one in found.items()
-    )
-    return DetectionCsv(
-        images, dialect.other_columns, tuple(_liberties(name, dialect, images, largest))
-    )
-
-
-def _again(first: str, rest: Iterable[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+            boxes.setdefault(filename, []).append(box)
+            largest = max([largest, *filter(math.isfinite, box.corners)])
+    found = tuple(replace(one, boxes=tuple(boxes.get(key, ()))) for key, (_, one) in images.items())
+    liberties = _liberties(name, dialect, 0 < largest <= 1)
+    return DetectionCsv(found, dialect.other_columns, tuple(liberties))
 
 
 def _rows(
@@ -345,14 +310,12 @@ def _pixels(name: str, field: dict[str, str]) -> int | None:
     return int(value)
 
 
-def _liberties(
-    name: str, dialect: _Dialect, images: Sequence[CsvImage], largest: float
-) -> Iterator[str]:
+def _liberties(name: str, dialect: _Dialect, looks_normalized: bool) -> Iterator[str]:
     if dialect.delimiter != ",":
         yield f"{name}: its fields are separated by {_NAMES[dialect.delimiter]}, read so"
     if not dialect.has_header:
         yield f"{name}: has no header; its columns are taken for {','.join(COLUMNS)}"
-    if any(one.boxes for one in images) and largest <= 1:
+    if looks_normalized:
         yield f"{name}: no coordinate is above 1, they look normalized; they are read as pixels"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.convert.safe_xml import parse
+from tfod.convert.documents import parse
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path
 

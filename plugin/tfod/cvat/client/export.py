@@ -19,7 +19,7 @@ from tfod.check.collector import Collector
 from tfod.check.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
-from tfod.convert.safe_xml import MEMBER
+from tfod.convert.documents import MEMBER
 from tfod.cvat.client.requests import Advance, progress_bar
 from tfod.cvat.client.writing import writing
 from tfod.cvat.frame_shards import Exported, FrameShards

@@ -16,7 +16,7 @@ from tfod.check.report import Report
 from tfod.check.reporters.text import render_text
 from tfod.check.sources import take_inventory
 from tfod.check.task import Task
-from tfod.convert.safe_xml import MEMBER
+from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.document import DocumentWriter

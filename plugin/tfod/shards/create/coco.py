@@ -27,20 +27,18 @@ from tfod.convert.coco import (
     sound_coco,
     whole_number,
 )
+from tfod.convert.coco_keypoints import KeypointFile, read_keypoints
+from tfod.convert.coco_masks import draw_segmentation
 from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.detection.image import keypoints_turned_back, mask_turned_back
 from tfod.detection.masks import encode_mask_png, fill_box
 from tfod.errors import TfodError
-from tfod.shards.create.boxes import normalized, sound_boxes
 from tfod.shards.create.coco_classes import Categories, Classes, category_names, choose_classes
-from tfod.shards.create.coco_keypoints import KeypointFile, read_keypoints
-from tfod.shards.create.coco_masks import draw_segmentation
-from tfod.shards.create.frames import Frame, frame_of
-from tfod.shards.create.images import read_image
-from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
-from tfod.shards.create.policy import STRICT, Policy
-from tfod.shards.create.tally import Refusal, Tally
+from tfod.shards.create.image_files import Frame, by, frame_of, read_image
+from tfod.shards.create.objects import normalized, sound_boxes
+from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.problems import Policy, Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
 
 NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
@@ -80,7 +78,7 @@ class CocoSet:
 
 
 @dataclass(frozen=True)
-class CocoOptions:
+class CocoContent:
     """What goes into the records.
 
     Attributes:
@@ -97,14 +95,9 @@ class CocoOptions:
 def create_coco(
     sets: Sequence[CocoSet],
     output_dir: str,
+    options: Options | None = None,
     *,
-    options: CocoOptions | None = None,
-    label_map: str | None = None,
-    num_shards: int | None = None,
-    overwrite: bool = False,
-    runner: Runner | None = None,
-    policy: Policy = STRICT,
-    verify: Verify | None = None,
+    content: CocoContent | None = None,
 ) -> Created:
     """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
 
@@ -114,37 +107,30 @@ def create_coco(
     Args:
         sets: which ones.
         output_dir: the folder.
-        options: what goes into the records.
-        label_map: a file, or a name that tfod ships, whose ids the classes get. Without it they
-            keep those of their categories.
-        num_shards: how many files for each set; None is what the script writes
-            (:data:`NUM_SHARDS`). Never more than it has images.
-        overwrite: replace what is there.
-        runner: lets workers of Apache Beam make the records.
-        policy: what to do with boxes and images that do not fit.
-        verify: is given the complete files before they have their names.
+        options: as for all formats. Without a label map the classes keep the ids of their
+            categories; the default number of shards is :data:`NUM_SHARDS`.
+        content: what goes into the records.
 
     Raises:
         TfodError: something is missing, odd or there already.
     """
-    tally = Tally()
-    options = options or CocoOptions()
-    readers = [_Reader(one, options, policy, tally) for one in sets]
-    classes = choose_classes([one.categories() for one in readers], label_map, tally)
-    # Annotations are judged before the first image is read, which takes the time.
+    options, content, problems = options or Options(), content or CocoContent(), Problems()
+    readers = [_Reader(one, content, options.policy, problems) for one in sets]
+    classes = choose_classes([one.categories() for one in readers], options.label_map, problems)
+    # Annotations are checked before the first image is read, which takes the time.
     items = [list(one.items(classes)) for one in readers]
-    tally.raise_refusals()
+    problems.raise_refusals()
     planned = [
         PlannedSet(
             os.path.join(output_dir, f"coco_{one.name}.record"),
-            num_shards or NUM_SHARDS[one.name],
+            options.num_shards or NUM_SHARDS[one.name],
             one.annotations_file,
             some,
-            _Maker(one.annotations_file, one.image_dir, options.include_masks, policy),
+            _Maker(one.annotations_file, one.image_dir, content.include_masks, options.policy),
         )
         for one, some in zip(sets, items, strict=True)
     ]
-    return write_sets(planned, classes.chosen, tally, overwrite, runner=runner, verify=verify)
+    return write_sets(planned, classes.chosen, problems, options)
 
 
 @dataclass(frozen=True)
@@ -176,12 +162,14 @@ class _Item:
 class _Reader:
     """Reads what is said of the images of one set."""
 
-    def __init__(self, source: CocoSet, options: CocoOptions, policy: Policy, tally: Tally) -> None:
+    def __init__(
+        self, source: CocoSet, content: CocoContent, policy: Policy, problems: Problems
+    ) -> None:
         self._source = source
-        self._options = options
+        self._content = content
         self._policy = policy
-        self._tally = tally
-        fields = (*_FIELDS, "segmentation") if options.include_masks else _FIELDS
+        self._problems = problems
+        fields = (*_FIELDS, "segmentation") if content.include_masks else _FIELDS
         without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
         self.file = read_coco(source.annotations_file, fields, without)
         keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
@@ -190,7 +178,7 @@ class _Reader:
         self._used: dict[Any, frozenset[Any]] = {}
         self._file_names: set[str] = set()
         self._without_box: list[str] = []
-        self._placed = self._judged = 0  # annotations of listed images; those looked at
+        self._placed = self._looked_at = 0  # annotations of listed images; those looked at
 
     def categories(self) -> Categories:
         """The categories of the file, and which of them its annotations have."""
@@ -212,10 +200,10 @@ class _Reader:
             item = self._item(image, classes)
             if item is None:
                 continue
-            if self._options.remove_non_person_images and all(
+            if self._content.remove_non_person_images and all(
                 one.name != _PERSON for one in item.objects
             ):
-                self._tally.add("images without a person, left out", item.filename)
+                self._problems.add("images without a person, left out", item.filename)
                 continue
             yield item
         self._count_what_is_left()
@@ -228,14 +216,14 @@ class _Reader:
             if image_id in self._used:
                 raise ValueError("another image has this id, too")
         if filename in self._file_names:
-            self._tally.add(
+            self._problems.add(
                 "images whose file_name another image has, too, a record for each",
                 f"{path}, image {quoted(image_id)}: {filename}",
             )
         self._file_names.add(filename)
         found = self.file.annotations.pop(image_id, [])
         self._placed += len(found)
-        self._tally.annotated += len(found)
+        self._problems.annotated += len(found)
         size = self._size(filename, said, found)
         if size is None:
             self._used[image_id] = frozenset()
@@ -259,19 +247,19 @@ class _Reader:
         if said[0] and said[1]:
             return said[0], said[1]
         path = os.path.join(self._source.image_dir, filename)
-        image = read_image(path, self.file.path, self._tally, self._policy)
+        image = read_image(path, self.file.path, self._problems, self._policy)
         if image is None:
             return None
         # What is odd about it is counted when its record is made.
         choice, boxes = self._policy.exif_orientation, [(0.0, 0.0, 0.0, 0.0)] * len(found)
-        return frame_of(image, said, boxes, choice, filename, Tally()).size
+        return frame_of(image, said, boxes, choice, filename, Problems()).size
 
     def _objects(
         self, annotations: Sequence[Mapping[str, Any]], size: tuple[int, int], classes: Classes
     ) -> Iterator[_Object]:
         """The annotations that are kept."""
         found = []
-        self._judged += len(annotations)
+        self._looked_at += len(annotations)
         for one in annotations:
             where = self._place(one.get("id"))
             with sound_coco(where):
@@ -279,21 +267,21 @@ class _Reader:
                     self._without_box.append(where)
                     continue
                 item = self._object(one, classes, where)
-            if self._options.remove_non_person_annotations and item.name != _PERSON:
-                self._tally.add("annotations of other classes than person, left out", where)
+            if self._content.remove_non_person_annotations and item.name != _PERSON:
+                self._problems.add("annotations of other classes than person, left out", where)
             else:
                 found.append(item)
         places = [self._place(one.id) for one in found]
         boxes = [one.corners for one in found]
-        sound = sound_boxes(boxes, size, places, self._policy.odd_boxes, self._tally)
-        for row, corners in zip(sound.kept, sound.corners.tolist(), strict=True):
+        sound, kept = sound_boxes(boxes, size, places, self._policy.odd_boxes, self._problems)
+        for row, corners in zip(kept, sound.tolist(), strict=True):
             yield replace(found[row], corners=tuple(corners))
 
     def _object(self, one: Mapping[str, Any], classes: Classes, where: str) -> _Object:
         x, y, width, height = numbers(one["bbox"], 4, "bbox")
         area = one.get("area")
         if area is None:
-            self._tally.add("annotations without area, that of their box is written", where)
+            self._problems.add("annotations without area, that of their box is written", where)
         name, label = classes.of(self.file.path, whole_number(one, "category_id"), where)
         return _Object(
             scalar(one, "id") if one.get("id") is not None else None,
@@ -309,9 +297,9 @@ class _Reader:
     def _count(self, what: str, places: Iterable[str], why: Refusal | Literal[False]) -> None:
         for where in places:
             if why:
-                self._tally.refuse(why, where)
+                self._problems.refuse(why, where)
             else:
-                self._tally.add(f"{what}, left out", where)
+                self._problems.add(f"{what}, left out", where)
 
     def _place(self, annotation_id: Any) -> str:
         return _place(self.file.path, annotation_id)
@@ -324,13 +312,13 @@ class _Reader:
         ]
         are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
         self._count("annotations of images that are not listed", unplaced, are_most and _UNPLACED)
-        are_all = len(self._without_box) == self._judged
+        are_all = len(self._without_box) == self._looked_at
         self._count("annotations without bbox", self._without_box, are_all and _WITHOUT_BOX)
         for place in self.keypoints.unused(self._used) if self.keypoints else ():
-            self._tally.add("keypoints of no object that is written, left out", place)
+            self._problems.add("keypoints of no object that is written, left out", place)
         for image_id, captions in self._captions.items():
             for _ in captions:
-                self._tally.add(
+                self._problems.add(
                     "captions of images that are not listed, left out",
                     f"{self._source.caption_annotations_file}, image {image_id}",
                 )
@@ -345,23 +333,31 @@ class _Maker:
     include_masks: bool
     policy: Policy
 
-    def __call__(self, item: _Item, tally: Tally) -> Detection | None:
+    def __call__(self, item: _Item, problems: Problems) -> Detection | None:
         path, found = self.annotations_file, item.objects
         path = os.path.join(self.image_dir, item.filename)
-        image = read_image(path, path, tally, self.policy)
+        image = read_image(path, path, problems, self.policy)
         if image is None:
             return None
         corners, choice = [one.corners for one in found], self.policy.exif_orientation
         where = f"{path}: {item.filename}"
-        frame = frame_of(image, item.said, corners, choice, where, tally)
+        frame = frame_of(image, item.said, corners, choice, where, problems)
         if frame.size != frame.own:
-            self._size_differs(where, frame, tally)
+            where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
+            if self.include_masks:
+                raise TfodError(f"{where}; masks would not fit it, correct the size")
+            problems.add(
+                "images of another size than the JSON says; their boxes are divided by the JSON's",
+                where,
+            )
         return Detection(
             **image.fields(item.filename, item.image_id),
             boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
             class_text=[one.name for one in found],
             class_label=[one.label for one in found],
-            masks=[self._mask(one, frame, tally) for one in found] if self.include_masks else None,
+            masks=[self._mask(one, frame, problems) for one in found]
+            if self.include_masks
+            else None,
             keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
             attributes={
                 **_lists([one.attributes for one in found]),
@@ -371,23 +367,13 @@ class _Maker:
             captions=item.captions,
         )
 
-    def _mask(self, one: _Object, frame: Frame, tally: Tally) -> PngMask:
+    def _mask(self, one: _Object, frame: Frame, problems: Problems) -> PngMask:
         where = _place(self.annotations_file, one.id)
         mask = draw_segmentation(one.segmentation, frame.size, where)
         if mask is None:
-            tally.add("annotations without segmentation, their mask is their box", where)
+            problems.add("annotations without segmentation, their mask is their box", where)
             mask = fill_box(one.corners, frame.size)
         return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
-
-    def _size_differs(self, where: str, frame: Frame, tally: Tally) -> None:
-        (height, width), own = frame.size, frame.own
-        where = f"{where} is {width}x{height}, the file {own[1]}x{own[0]}"
-        if self.include_masks:
-            raise TfodError(f"{where}; masks would not fit it, correct the size")
-        tally.add(
-            "images of another size than the JSON says; their boxes are divided by the JSON's",
-            where,
-        )
 
 
 def _place(path: str, annotation_id: Any) -> str:

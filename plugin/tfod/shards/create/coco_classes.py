@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.convert.coco import CocoFile, sound_coco, whole_number
+from tfod.convert.coco_keypoints import KeypointFile
 from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem
 from tfod.errors import TfodError
-from tfod.shards.create.coco_keypoints import KeypointFile
 from tfod.shards.create.label_maps import BACKGROUND, ChosenLabelMap, named_label_map
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.problems import Problems
 
 _LARGEST_ID = (1 << 31) - 1  # of a label map
 
@@ -73,7 +73,9 @@ def category_names(file: CocoFile) -> dict[int, str]:
     return names
 
 
-def choose_classes(files: Sequence[Categories], label_map: str | None, tally: Tally) -> Classes:
+def choose_classes(
+    files: Sequence[Categories], label_map: str | None, problems: Problems
+) -> Classes:
     """Find the ids of the categories of all sets.
 
     Args:
@@ -81,7 +83,7 @@ def choose_classes(files: Sequence[Categories], label_map: str | None, tally: Ta
         label_map: a file, or a name that tfod ships, that has the ids; None keeps the categories'
             own. Of categories of one name, which are one class, the lowest id is kept. The id 0
             is left out where no annotation has it.
-        tally: counts what is left out.
+        problems: counts what is left out.
 
     Raises:
         TfodError: two sets give one id to different names, or an annotation has the category 0.
@@ -99,10 +101,10 @@ def choose_classes(files: Sequence[Categories], label_map: str | None, tally: Ta
                     f"{one.path}: category {number} is {name!r}, and {known.name!r} in "
                     "another set; write them apart"
                 )
-    kept = _without_namesakes(items, files[0].path, tally)
+    kept = _without_namesakes(items, files[0].path, problems)
     if 0 in kept and kept[0].name != BACKGROUND:
         _require_unused(files)
-        tally.add(
+        problems.add(
             "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
             "background",
             f"{files[0].path}: {kept.pop(0).name!r}",
@@ -112,7 +114,7 @@ def choose_classes(files: Sequence[Categories], label_map: str | None, tally: Ta
 
 
 def _without_namesakes(
-    items: Mapping[int, LabelMapItem], path: str, tally: Tally
+    items: Mapping[int, LabelMapItem], path: str, problems: Problems
 ) -> dict[int, LabelMapItem]:
     """One item for each name: that of its lowest id, and of 0 only where it has no other."""
     kept: dict[int, LabelMapItem] = {}
@@ -122,7 +124,7 @@ def _without_namesakes(
         if item.name not in first:
             first[item.name], kept[number] = number, item
             continue
-        tally.add(
+        problems.add(
             "categories of a name that another one has, made one class",
             f"{path}: {item.name!r} is {first[item.name]} and {number}, written as "
             f"{first[item.name]}",

@@ -7,24 +7,22 @@ too, and a label map for other classes is made when none is named.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.convert.kitti import BOX, FIELDS, KittiObject, read_kitti
 from tfod.detection.detection import Detection
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.shards.create.boxes import normalized, sound_boxes
-from tfod.shards.create.frames import frame_of
-from tfod.shards.create.images import read_image
+from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
-from tfod.shards.create.policy import STRICT, Policy
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.problems import Policy, Problems
 
 DONT_CARE = "dontcare"
 CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)
@@ -35,42 +33,16 @@ _IMAGES = (
     os.path.join("training", "image_2"),  # how the zip unpacks
 )
 _DIGITS, _LABELS = 6, ".txt"  # of a label file's name
-# The devkit's order of fields; a sixteenth, the score of a detection, may follow.
-_FIELDS = (
-    *("truncated", "occluded", "alpha", "xmin", "ymin", "xmax", "ymax"),
-    *("3d_bbox_height", "3d_bbox_width", "3d_bbox_length"),
-    *("3d_bbox_x", "3d_bbox_y", "3d_bbox_z", "3d_bbox_rot_y"),
-)
-_BOX = slice(_FIELDS.index("xmin"), _FIELDS.index("ymax") + 1)
-_CARRIED = tuple(name for name in _FIELDS if name not in _FIELDS[_BOX])
-
-
-@dataclass(frozen=True)
-class _Object:
-    """One line: the class in lower case, as the script has it, and the numbers of ``_FIELDS``."""
-
-    name: str
-    line: int
-    values: tuple[float, ...]
-
-    @property
-    def box(self) -> tuple[float, ...]:
-        """xmin, ymin, xmax, ymax in pixels."""
-        return self.values[_BOX]
+_CARRIED = tuple(name for name in FIELDS if name not in FIELDS[BOX])
 
 
 def create_kitti(
     data_dir: str,
     output_path: str,
+    options: Options | None = None,
     *,
     classes_to_use: Sequence[str] = CLASSES_TO_USE,
-    label_map: str | None = None,
     validation_set_size: int = VALIDATION_SET_SIZE,
-    num_shards: int = 1,
-    overwrite: bool = False,
-    runner: Runner | None = None,
-    policy: Policy = STRICT,
-    verify: Verify | None = None,
 ) -> Created:
     """Write ``<output_path>_train.tfrecord`` and ``<output_path>_val.tfrecord``.
 
@@ -78,36 +50,32 @@ def create_kitti(
         data_dir: holds ``training/label_2`` and the images, in ``training/image_2`` or in
             ``data_object_image_2/training/image_2``.
         output_path: what the files' names start with.
+        options: as for all formats. Without a label map the one beside the shards is taken; else
+            KITTI's own if it has every class, else one is made of ``classes_to_use``.
         classes_to_use: classes in lower case; other objects are left out. With ``dontcare`` so are
             objects whose box overlaps a region of that class.
-        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
-            taken; else KITTI's own if it has every class, else one is made of ``classes_to_use``.
         validation_set_size: images of lower numbers than this go into the validation set.
-        num_shards: how many files for each set.
-        overwrite: replace what is there.
-        runner: lets workers of Apache Beam make the records.
-        policy: what to do with boxes and images that do not fit.
-        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    tally = Tally()
+    options, problems = options or Options(), Problems()
     images = _find_images(data_dir)
     chosen = choose_label_map(
-        label_map,
-        os.path.dirname(output_path) or ".",
-        lambda: _made_label_map(classes_to_use),
+        options.label_map, output_path, lambda: _made_label_map(classes_to_use)
     )
-    _count_unused_labels(os.path.join(data_dir, _ANNOTATIONS), images, tally)
-    maker = _Maker(os.path.join(data_dir, _ANNOTATIONS), frozenset(classes_to_use), chosen, policy)
-    val = [path for path in images if _image_number(path) < validation_set_size]
-    train = [path for path in images if _image_number(path) >= validation_set_size]
+    annotations = os.path.join(data_dir, _ANNOTATIONS)
+    _count_unused_labels(annotations, images, problems)
+    maker = _Maker(annotations, frozenset(classes_to_use), chosen, options.policy)
+    sets: dict[str, list[str]] = {"train": [], "val": []}
+    for path in images:
+        sets["val" if _image_number(path) < validation_set_size else "train"].append(path)
+    count = options.num_shards or 1
     planned = [
-        PlannedSet(f"{output_path}_{name}.tfrecord", num_shards, maker.annotations, paths, maker)
-        for name, paths in (("train", train), ("val", val))
+        PlannedSet(f"{output_path}_{name}.tfrecord", count, annotations, paths, maker)
+        for name, paths in sets.items()
     ]
-    return write_sets(planned, chosen, tally, overwrite, runner=runner, verify=verify)
+    return write_sets(planned, chosen, problems, options)
 
 
 @dataclass(frozen=True)
@@ -119,86 +87,45 @@ class _Maker:
     chosen: ChosenLabelMap
     policy: Policy
 
-    def __call__(self, path: str, tally: Tally) -> Detection | None:
+    def __call__(self, path: str, problems: Problems) -> Detection | None:
         labels = os.path.join(self.annotations, _label_file(path))
-        objects = self._wanted(list(_read_objects(labels)), labels, tally)
-        image = read_image(path, labels, tally, self.policy)
+        found = self._wanted(read_kitti(labels), labels, problems)
+        image = read_image(path, labels, problems, self.policy)
         if image is None:
             return None
-        boxes = [one.box for one in objects]
-        choice = self.policy.exif_orientation
-        frame = frame_of(image, (None, None), boxes, choice, path, tally)
-        places = [f"{labels}, line {one.line}" for one in objects]
-        sound = sound_boxes(boxes, frame.own, places, self.policy.odd_boxes, tally)
-        objects = [objects[row] for row in sound.kept]
-        values = np.array([one.values for one in objects]).reshape(-1, len(_FIELDS))
-        columns = {name: values[:, _FIELDS.index(name)].tolist() for name in _CARRIED}
+        values = np.array([one.values for one in found]).reshape(-1, len(FIELDS))
+        columns = {name: values[:, FIELDS.index(name)].tolist() for name in _CARRIED}
         columns["occluded"] = [int(value) for value in columns["occluded"]]
-        return Detection(
-            **image.fields(os.path.basename(path)),
-            boxes=normalized(sound.corners, frame.own, frame.orientation),
-            class_text=[one.name for one in objects],
-            class_label=[
-                self.chosen.id_of(one.name, f"{labels}, line {one.line}") for one in objects
-            ],
-            attributes={"difficult": [0] * len(objects), **columns},
+        objects = Objects(
+            names=[one.name for one in found],
+            boxes=[one.box for one in found],
+            places=[f"{labels}, line {one.line}" for one in found],
+            attributes={"difficult": [0] * len(found), **columns},
         )
+        name = os.path.basename(path)
+        return detection_of(image, name, objects, self.chosen, self.policy, problems, where=path)
 
-    def _wanted(self, objects: Sequence[_Object], labels: str, tally: Tally) -> list[_Object]:
+    def _wanted(
+        self, objects: Sequence[KittiObject], labels: str, problems: Problems
+    ) -> list[KittiObject]:
         regions = [one for one in objects if one.name == DONT_CARE in self.classes]
         wanted = []
         for one in objects:
             place = f"{labels}, line {one.line}"
             if one.name == DONT_CARE:
                 continue
-            tally.annotated += 1
+            problems.annotated += 1
             if one.name not in self.classes:
-                tally.add("objects of other classes, left out", place)
-            elif any(_overlap(one, region) for region in regions):
-                tally.add("objects that overlap a dontcare region, left out", place)
+                problems.add("objects of other classes, left out", place)
+            elif any(_overlap(one.box, region.box) for region in regions):
+                problems.add("objects that overlap a dontcare region, left out", place)
             else:
                 wanted.append(one)
         return wanted
 
 
-def _overlap(one: _Object, region: _Object) -> bool:
-    a, b = one.box, region.box
+def _overlap(a: Sequence[float], b: Sequence[float]) -> bool:
     return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
-
-
-def _read_objects(path: str) -> Iterator[_Object]:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read ({error.strerror}); each image has one") from None
-    except UnicodeDecodeError:
-        raise TfodError(f"{path} is not a KITTI label file: it is not UTF-8") from None
-    for number, line in enumerate(lines, start=1):
-        name, *texts = line.split() or ("",)
-        if not name:
-            continue
-        yield _Object(name.lower(), number, _values(texts, f"{path}, line {number}"))
-
-
-def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
-    values = tuple(_number(text, where) for text in texts[: len(_FIELDS)])
-    others = (*values[: _BOX.start], *values[_BOX.stop :])
-    if len(values) < len(_FIELDS) or not all(map(math.isfinite, others)):
-        raise TfodError(
-            f"{where}: {len(texts)} numbers behind the class, expected {len(_FIELDS)} finite ones "
-            "(KITTI's label fields)"
-        )
-    return values
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise TfodError(
-            f"{where}: {text[:40]!r} where a number is expected (KITTI's label fields); correct it"
-        ) from None
 
 
 def _find_images(data_dir: str) -> list[str]:
@@ -213,12 +140,12 @@ def _find_images(data_dir: str) -> list[str]:
     raise TfodError(f"{data_dir} holds neither {_IMAGES[0]} nor {_IMAGES[1]}; name KITTI's folder")
 
 
-def _count_unused_labels(folder: str, images: Sequence[str], tally: Tally) -> None:
+def _count_unused_labels(folder: str, images: Sequence[str], problems: Problems) -> None:
     used = {_label_file(path) for path in images}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if name.endswith(_LABELS) and name not in used:
             where = os.path.join(folder, name)
-            tally.add("label files of images that are not there, left out", where)
+            problems.add("label files of images that are not there, left out", where)
 
 
 def _label_file(path: str) -> str:

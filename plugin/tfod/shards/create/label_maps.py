@@ -44,19 +44,19 @@ class ChosenLabelMap:
 
 
 def choose_label_map(
-    named: str | None, folder: str, make: Callable[[], ChosenLabelMap]
+    named: str | None, path: str, make: Callable[[], ChosenLabelMap]
 ) -> ChosenLabelMap:
     """The label map that was named, else the one in the shards' folder, else one that is made.
 
     Args:
         named: a file, or a name that tfod ships.
-        folder: where the shards go; the splits of a dataset so get one map.
+        path: of a shard to be written; the splits of a dataset in one folder get one map.
         make: makes one.
 
     Raises:
         LabelMapError: it cannot be read.
     """
-    beside = os.path.join(folder, LABEL_MAP_FILE)
+    beside = os.path.join(os.path.dirname(path), LABEL_MAP_FILE)
     if named is not None:
         return named_label_map(named)
     if os.path.exists(beside):

@@ -8,29 +8,31 @@ present) and ``is_inside``.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from tfod.convert.open_images import BoxRow, LabelRow, box_rows, is_sorted, label_rows
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.image import FORMAT_OF_EXTENSION
-from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.shards.create.boxes import normalized, sound_boxes
-from tfod.shards.create.frames import frame_of
-from tfod.shards.create.images import read_image
-from tfod.shards.create.label_maps import choose_label_map, shipped_label_map
-from tfod.shards.create.open_images_csv import BoxRow, ImageRows, LabelRow, box_rows, label_rows
-from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
-from tfod.shards.create.policy import STRICT, Policy
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.image_files import read_image
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.problems import Policy, Problems, Refusal
 
 NUM_SHARDS = 100
 _EXTENSION = ".jpg"  # of every image of Open Images
 _MAP = "open_images_v4"
-_NORMALIZED = (1, 1)  # the size that its boxes are of
+_ABSENT = Refusal(
+    "rows of images that are not in the folder",
+    "put the images there, take their rows out, or leave them out with --skip_missing_images",
+)
+_NOT_SORTED = "CSVs that are not sorted by ImageID, held in memory; sort them to stream them"
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,7 @@ class OpenImagesSource:
 
 
 def create_open_images(
-    source: OpenImagesSource,
-    output_path_prefix: str,
-    *,
-    label_map: str | None = None,
-    num_shards: int = NUM_SHARDS,
-    overwrite: bool = False,
-    runner: Runner | None = None,
-    policy: Policy = STRICT,
-    verify: Verify | None = None,
+    source: OpenImagesSource, output_path_prefix: str, options: Options | None = None
 ) -> Created:
     """Write ``<output_path_prefix>-00000-of-00100`` and so on.
 
@@ -67,37 +61,33 @@ def create_open_images(
     Args:
         source: the files.
         output_path_prefix: what the files' names start with.
-        label_map: a file, or a name that tfod ships, whose names are Open Images' (``/m/01g317``).
-            Without it the one beside the shards is taken, else ``open_images_v4``. Annotations of
-            classes that it lacks are left out, as by the script; they are counted.
-        num_shards: how many files, fewer where one would be left without an image; the id
-            (hexadecimal) modulo their number says which.
-        overwrite: replace what is there.
-        runner: lets workers of Apache Beam make the records.
-        policy: what to do with boxes and images that do not fit.
-        verify: is given the complete files before they have their names.
+        options: as for all formats. The names of the label map are Open Images'
+            (``/m/01g317``); without one the one beside the shards is taken, else
+            ``open_images_v4``. Annotations of classes that it lacks are left out, as by the
+            script; they are counted. There are fewer shards than :data:`NUM_SHARDS`, or than were
+            asked for, where one would be left without an image; the id (hexadecimal) modulo their
+            number says which.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    tally = Tally()
-    folder = os.path.dirname(output_path_prefix) or "."
-    chosen = choose_label_map(label_map, folder, lambda: shipped_label_map(_MAP))
-    ids = _image_ids(source.images_directory, tally)
-    count = _shards_with_images(ids, num_shards)
+    options, problems = options or Options(), Problems()
+    chosen = choose_label_map(
+        options.label_map, output_path_prefix, lambda: shipped_label_map(_MAP)
+    )
+    ids = _image_ids(source.images_directory, problems)
+    count = _shards_with_images(ids, options.num_shards or NUM_SHARDS)
     planned = PlannedSet(
         output_path_prefix,
         count,
         source.box_annotations_csv,
-        _items(source, ids, tally, policy),
-        _Maker(source.images_directory, chosen.label_map, policy),
+        _items(source, ids, problems, options.policy),
+        _Maker(source.images_directory, chosen, options.policy),
         lambda one: _shard_of(one.image_id, count),
     )
     labels = source.image_label_annotations_csv
     sources = [source.box_annotations_csv, *([labels] if labels else [])]
-    return write_sets(
-        [planned], chosen, tally, overwrite, sources=sources, runner=runner, verify=verify
-    )
+    return write_sets([planned], chosen, problems, options, sources=sources)
 
 
 @dataclass(frozen=True)
@@ -110,14 +100,26 @@ class _Item:
 
 
 def _items(
-    source: OpenImagesSource, ids: Sequence[str], tally: Tally, policy: Policy
+    source: OpenImagesSource, ids: Sequence[str], problems: Problems, policy: Policy
 ) -> Iterator[_Item]:
-    boxes = box_rows(source.box_annotations_csv, ids, tally, policy)
-    labels: ImageRows[LabelRow] | None = None
+    def absent(path: str, line: int, image_id: str) -> None:
+        where = f"{path}, line {line}: {image_id}"
+        if policy.skip_missing_images:
+            problems.add(f"{_ABSENT.what}, left out", where)
+        else:
+            problems.refuse(_ABSENT, where)
+
+    def opened(path: str) -> tuple[str, bool]:
+        if not is_sorted(path):
+            problems.add(_NOT_SORTED, path)
+            return path, False
+        return path, True
+
+    boxes = box_rows(*opened(source.box_annotations_csv), ids, absent)
+    labels: Iterator[Sequence[LabelRow]] = itertools.repeat(())
     if source.image_label_annotations_csv:
-        labels = label_rows(source.image_label_annotations_csv, ids, tally, policy)
-    for image_id in ids:
-        yield _Item(image_id, boxes.take(image_id), labels.take(image_id) if labels else ())
+        labels = label_rows(*opened(source.image_label_annotations_csv), ids, absent)
+    return map(_Item, ids, boxes, labels)
 
 
 @dataclass(frozen=True)
@@ -125,57 +127,54 @@ class _Maker:
     """Makes the records."""
 
     images_directory: str
-    label_map: LabelMap
+    chosen: ChosenLabelMap
     policy: Policy
 
-    def __call__(self, item: _Item, tally: Tally) -> Detection | None:
+    def __call__(self, item: _Item, problems: Problems) -> Detection | None:
         filename = f"{item.image_id}{_EXTENSION}"
         path = os.path.join(self.images_directory, filename)
-        image = read_image(path, self.images_directory, tally, self.policy)
+        image = read_image(path, self.images_directory, problems, self.policy)
         if image is None:
             return None
-        tally.annotated += len(item.boxes)
-        boxes = [one for one in item.boxes if self._is_known(one, tally)]
-        corners, choice = [one.corners for one in boxes], self.policy.exif_orientation
-        frame = frame_of(image, (None, None), corners, choice, path, tally)
-        places = [one.where for one in boxes]
-        sound = sound_boxes(corners, _NORMALIZED, places, self.policy.odd_boxes, tally)
-        boxes = [boxes[row] for row in sound.kept]
-        return Detection(
-            **image.fields(filename, item.image_id),
-            boxes=normalized(sound.corners, _NORMALIZED, frame.orientation),
-            class_text=[one.name for one in boxes],
-            class_label=[self._id(one.name) for one in boxes],
-            attributes=_attributes(boxes),
+        problems.annotated += len(item.boxes)
+        is_known = functools.partial(self._is_known, problems)
+        rows = [one for one in item.boxes if is_known(one, "boxes")]
+        objects = Objects(
+            names=[one.name for one in rows],
+            boxes=[one.corners for one in rows],
+            places=[one.where for one in rows],
+            # One CSV has the same columns in all its rows.
+            attributes={
+                name: [one.flags[name] for one in rows] for name in (rows[0].flags if rows else ())
+            },
+        )
+        labels = [one for one in item.labels if is_known(one, "classes of images")]
+        return detection_of(
+            image,
+            filename,
+            objects,
+            self.chosen,
+            self.policy,
+            problems,
+            where=path,
+            is_normalized=True,
+            source_id=item.image_id,
             image_labels=[
-                ImageLabel(one.name, self._id(one.name), one.confidence)
-                for one in item.labels
-                if self._is_known(one, tally)
+                ImageLabel(one.name, self.chosen.id_of(one.name, one.where), one.confidence)
+                for one in labels
             ],
         )
 
-    def _is_known(self, row: BoxRow | LabelRow, tally: Tally) -> bool:
-        if self.label_map.find(row.name) is not None:
+    def _is_known(self, problems: Problems, row: BoxRow | LabelRow, what: str) -> bool:
+        if self.chosen.label_map.find(row.name) is not None:
             return True
-        what = "boxes" if isinstance(row, BoxRow) else "classes of images"
-        tally.add(
+        problems.add(
             f"{what} that the label map lacks the class of, left out", f"{row.where}: {row.name}"
         )
         return False
 
-    def _id(self, name: str) -> int:
-        item = self.label_map.find(name)
-        assert item is not None  # those of unknown classes are left out
-        return item.id
 
-
-def _attributes(boxes: Sequence[BoxRow]) -> dict[str, list[Any]]:
-    """One CSV has the same columns in all its rows."""
-    names = boxes[0].flags if boxes else ()
-    return {name: [one.flags[name] for one in boxes] for name in names}
-
-
-def _image_ids(folder: str, tally: Tally) -> list[str]:
+def _image_ids(folder: str, problems: Problems) -> list[str]:
     """Ids of the images in a folder, in the order of the CSVs; others are counted."""
     try:
         names = os.listdir(folder)
@@ -192,7 +191,7 @@ def _image_ids(folder: str, tally: Tally) -> list[str]:
         extension = os.path.splitext(name)[1]
         if extension != _EXTENSION and extension.lower() in FORMAT_OF_EXTENSION:
             what = f"images whose names do not end in {_EXTENSION}, left out"
-            tally.add(what, os.path.join(folder, name))
+            problems.add(what, os.path.join(folder, name))
     return ids
 
 

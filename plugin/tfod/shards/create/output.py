@@ -7,14 +7,14 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap, must_write_label_map
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.problems import STRICT, Policy, Problems
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.shard_names import numbered_file_names
@@ -50,7 +50,7 @@ class PlannedSet:
         num_shards: how many files; never more than it has images.
         source: the annotations that its records are made from, for messages.
         items: what its records are made from, one for each.
-        make: makes a record, or None where an item is left out; adds to the tally. With a runner
+        make: makes a record, or None where an item is left out; adds to the problems. With a runner
             both are sent to other processes.
         shard_of: which file the record of an item goes into; None deals them in turn.
     """
@@ -59,7 +59,7 @@ class PlannedSet:
     num_shards: int
     source: str
     items: Iterable[Any]
-    make: Callable[[Any, Tally], Detection | None]
+    make: Callable[[Any, Problems], Detection | None]
     shard_of: Callable[[Any], int] | None = None
 
     @property
@@ -90,9 +90,9 @@ class Runner(Protocol):
     """Makes the shards of sets elsewhere than in this process: :class:`tfod.beam.Runner`."""
 
     def make_sets(
-        self, planned: Sequence[PlannedSet], tally: Tally, work: str
+        self, planned: Sequence[PlannedSet], problems: Problems, work: str
     ) -> Sequence[MadeSet]:
-        """Make the shards in the work folder; the tally gets what was odd with their records."""
+        """Make the shards in the work folder; the problems gets what was odd with their records."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +127,36 @@ class Created:
     label_map_written: bool
     notes: tuple[str, ...]
 
-    def with_notes(self, notes: Iterable[str]) -> Created:
-        """The same with more notes, in front."""
-        return replace(self, notes=(*notes, *self.notes))
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of every format.
+
+    Attributes:
+        label_map: a file, or a name that tfod ships, that has the ids; None is the format's way.
+        num_shards: how many files; None is what the format's script writes. Never more than images.
+        overwrite: replace sets of the same names.
+        policy: what to do with boxes and images that do not fit.
+        runner: lets workers of Apache Beam make the records, each of them whole files; they need
+            the folder and the images under the same paths.
+        verify: is given the complete files before they have their names.
+    """
+
+    label_map: str | None = None
+    num_shards: int | None = None
+    overwrite: bool = False
+    policy: Policy = STRICT
+    runner: Runner | None = None
+    verify: Verify | None = None
 
 
 def write_sets(
     planned: Sequence[PlannedSet],
     chosen: ChosenLabelMap,
-    tally: Tally,
-    overwrite: bool = False,
+    problems: Problems,
+    options: Options,
     *,
     sources: Sequence[str] = (),
-    runner: Runner | None = None,
-    verify: Verify | None = None,
 ) -> Created:
     """Write sets into one folder, and the label map beside them.
 
@@ -150,15 +166,12 @@ def write_sets(
     Args:
         planned: the sets, of one folder.
         chosen: their label map.
-        tally: what was odd; those who make the records add to it.
-        overwrite: replace sets of the same names.
+        problems: what was odd; those who make the records add to it.
+        options: whether to replace sets of the same names, and who makes and verifies records.
         sources: files that are read, which are never replaced.
-        runner: lets workers of Apache Beam make the records, each of them whole files; they need
-            the folder and the images under the same paths.
-        verify: is given the complete files before they have their names.
 
     Raises:
-        TfodError: something is there already, the tally has refused something, no image or none
+        TfodError: something is there already, the problems has refused something, no image or none
             of the annotated objects is left, or whatever the records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
@@ -167,34 +180,36 @@ def write_sets(
     folder = os.path.dirname(planned[0].path) or "."
     beside = os.path.join(folder, LABEL_MAP_FILE)
     replaces_map = os.path.exists(beside)
-    new_map = must_write_label_map(chosen, folder, overwrite)
+    new_map = must_write_label_map(chosen, folder, options.overwrite)
     if new_map and replaces_map:
-        tally.add("label maps replaced; other shards there have the ids of the former one", beside)
+        problems.add(
+            "label maps replaced; other shards there have the ids of the former one", beside
+        )
     find = functools.partial(_shards_there, folder)
     with (
         contextlib.ExitStack() as stack,
-        OutputFolder(folder, sources, overwrite, shards_there=find) as output,
+        OutputFolder(folder, sources, options.overwrite, shards_there=find) as output,
     ):
         text = chosen.label_map.to_text()
         if new_map:
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
-        if runner is None:
+        if options.runner is None:
             writers = [_add(one, output) for one in planned]
-            written = [_write(*one, tally) for one in zip(planned, writers, strict=True)]
+            written = [_write(*one, problems) for one in zip(planned, writers, strict=True)]
         else:
             for one in planned:
                 output.require_free(one.name)
             work = stack.enter_context(WorkFolder(folder))
-            written = _write_on_beam(planned, tally, output, work, runner)
-        tally.raise_refusals()
-        tally.require_records(
+            written = _write_on_beam(planned, problems, output, work, options.runner)
+        problems.raise_refusals()
+        problems.require_records(
             sum(one.images for one in written), sum(one.objects for one in written)
         )
-        if verify is not None:
-            verify(list(_complete(output, planned, written)), text)
+        if options.verify is not None:
+            options.verify(list(_complete(output, planned, written)), text)
     sets = tuple(written)
-    notes = (*chosen.notes, *tally.sentences(), *_empty_sets(sets))
+    notes = (*chosen.notes, *problems.sentences(), *_empty_sets(sets))
     return Created(sets, beside, new_map, notes)
 
 
@@ -222,11 +237,11 @@ def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
     return output.add_subset(planned.name, layout, planned.name_files)
 
 
-def _write(planned: PlannedSet, writer: ShardSetWriter, tally: Tally) -> CreatedSet:
+def _write(planned: PlannedSet, writer: ShardSetWriter, problems: Problems) -> CreatedSet:
     """Write the records of a set."""
     objects = 0
     for item in planned.items:
-        made = make_record(planned.make, item, tally)
+        made = make_record(planned.make, item, problems)
         if made is not None:
             payload, count = made
             writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
@@ -237,28 +252,28 @@ def _write(planned: PlannedSet, writer: ShardSetWriter, tally: Tally) -> Created
 
 def _write_on_beam(
     planned: Sequence[PlannedSet],
-    tally: Tally,
+    problems: Problems,
     output: OutputFolder,
     work: WorkFolder,
     runner: Runner,
 ) -> list[CreatedSet]:
     """Have the records of all sets written."""
     created = []
-    for one, made in zip(planned, runner.make_sets(planned, tally, work.path), strict=True):
+    for one, made in zip(planned, runner.make_sets(planned, problems, work.path), strict=True):
         shards = output.add_finished(one.name, made.files, one.name_files)
         created.append(CreatedSet(one.path, tuple(shards), made.images, made.objects))
     return created
 
 
 def make_record(
-    make: Callable[[Any, Tally], Detection | None], item: Any, tally: Tally
+    make: Callable[[Any, Problems], Detection | None], item: Any, problems: Problems
 ) -> tuple[bytes, int] | None:
     """A record, encoded, and how many objects it has; None where the item is left out.
 
     Raises:
         TfodError: whatever ``make`` raises, or a text is none.
     """
-    detection = make(item, tally)
+    detection = make(item, problems)
     if detection is None:
         return None
     with _sound_texts(detection.filename or ""):

@@ -19,14 +19,12 @@ from tfod.convert.voc import VOC_ANNOTATIONS, VocObject, read_voc
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.shards.create.boxes import normalized, sound_boxes
-from tfod.shards.create.frames import count_other_size, frame_of
-from tfod.shards.create.images import read_image
+from tfod.shards.create.image_files import read_image
+from tfod.shards.create.image_search import ImageFinder
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
-from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
-from tfod.shards.create.pascal_images import ImageFinder
-from tfod.shards.create.policy import STRICT, Policy
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.problems import Policy, Problems
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"
@@ -62,44 +60,31 @@ class PascalSource:
 def create_pascal(
     source: PascalSource,
     output_path: str,
+    options: Options | None = None,
     *,
-    label_map: str | None = None,
     ignore_difficult_instances: bool = False,
-    num_shards: int = 1,
-    overwrite: bool = False,
-    runner: Runner | None = None,
-    policy: Policy = STRICT,
-    verify: Verify | None = None,
 ) -> Created:
     """Write the images of one set.
 
     Args:
         source: the dataset.
         output_path: of the shard; of several the numbered names start with it.
-        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
-            taken; else VOC's own, if it has every class; else one is made of all classes in the
-            annotations, in the order of their names.
+        options: as for all formats. Without a label map the one beside the shards is taken; else
+            VOC's own, if it has every class; else one is made of all classes in the annotations,
+            in the order of their names.
         ignore_difficult_instances: leave out objects that are difficult.
-        num_shards: how many files.
-        overwrite: replace what is there.
-        runner: lets workers of Apache Beam make the records.
-        policy: what to do with boxes and images that do not fit.
-        verify: is given the complete files before they have their names.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    years = _years(source)
+    options, years = options or Options(), _years(source)
     files = [(year, path) for year in years for path in _annotation_files(year, source.set)]
-    tally = Tally()
-    chosen = choose_label_map(
-        label_map,
-        os.path.dirname(output_path) or ".",
-        lambda: _made_label_map([year.annotations for year in years]),
-    )
-    maker = _Maker(ImageFinder(source.image_dir), chosen, ignore_difficult_instances, policy)
-    planned = PlannedSet(output_path, num_shards, years[0].annotations, files, maker)
-    return write_sets([planned], chosen, tally, overwrite, runner=runner, verify=verify)
+    folders = [year.annotations for year in years]
+    chosen = choose_label_map(options.label_map, output_path, lambda: _made_label_map(folders))
+    finder = ImageFinder(source.image_dir)
+    maker = _Maker(finder, chosen, ignore_difficult_instances, options.policy)
+    planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, maker)
+    return write_sets([planned], chosen, Problems(), options)
 
 
 @dataclass(frozen=True)
@@ -119,46 +104,48 @@ class _Maker:
     ignore_difficult: bool
     policy: Policy
 
-    def __call__(self, file: tuple[_Year, str], tally: Tally) -> Detection | None:
+    def __call__(self, file: tuple[_Year, str], problems: Problems) -> Detection | None:
         year, path = file
         voc = read_voc(path, odd_boxes=True)
         if voc is None:
             raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
-        found = self.images.find(year.root, year.annotations, voc, tally)
-        image = read_image(found.path, path, tally, self.policy)
+        found = self.images.find(year.root, year.annotations, voc, problems)
+        image = read_image(found.path, path, problems, self.policy)
         if image is None:
             return None
-        tally.annotated += len(voc.objects)
-        objects = [one for one in voc.objects if self._is_wanted(one, path, tally)]
-        boxes = [one.box for one in objects if one.box is not None]
-        said, choice = (voc.height, voc.width), self.policy.exif_orientation
-        frame = frame_of(image, said, boxes, choice, path, tally)
-        count_other_size(frame, path, tally)
-        places = [_place(path, one) for one in objects]
-        sound = sound_boxes(boxes, frame.size, places, self.policy.odd_boxes, tally)
-        objects = [objects[row] for row in sound.kept]
-        return Detection(
-            **image.fields(found.name),
-            boxes=normalized(sound.corners, frame.size, frame.orientation),
-            class_text=[one.name for one in objects],
-            class_label=[self.chosen.id_of(one.name, _place(path, one)) for one in objects],
-            attributes=_attributes(objects, path),
+        problems.annotated += len(voc.objects)
+        wanted = [one for one in voc.objects if self._is_wanted(one, path, problems)]
+        objects = Objects(
+            names=[one.name for one in wanted],
+            boxes=[one.box for one in wanted if one.box is not None],
+            places=[_place(path, one) for one in wanted],
+            attributes=_attributes(wanted, path),
+        )
+        return detection_of(
+            image,
+            found.name,
+            objects,
+            self.chosen,
+            self.policy,
+            problems,
+            where=path,
+            said=(voc.height, voc.width),
         )
 
-    def _is_wanted(self, one: VocObject, path: str, tally: Tally) -> bool:
+    def _is_wanted(self, one: VocObject, path: str, problems: Problems) -> bool:
         if not one.name:
             raise TfodError(f"{_place(path, one)}: <name> is empty; write the class there")
         if one.box is None:
-            tally.add("objects without <bndbox>, left out", _place(path, one))
+            problems.add("objects without <bndbox>, left out", _place(path, one))
             return False
         if self.ignore_difficult and _flag(one, "difficult", path):
-            tally.add("difficult objects, left out", _place(path, one))
+            problems.add("difficult objects, left out", _place(path, one))
             return False
         unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
         unread = [tag for tag in unread if tag not in _FIELDS]
         if unread:
             where = f"{_place(path, one)}: <{unread[0]}>"
-            tally.add("objects with fields that are not read", where)
+            problems.add("objects with fields that are not read", where)
         return True
 
 

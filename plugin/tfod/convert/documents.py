@@ -1,4 +1,5 @@
-"""XML read safely: no document type, no entities, no network, bounded memory.
+"""XML and JSON documents. XML is read safely: no document type, no entities, no network, bounded
+memory.
 
 Annotations come from anywhere. A document type is refused outright: neither CVAT nor any writer
 of Pascal VOC writes one, and billion laughs and external entities cannot do without (CWE-776,
@@ -8,6 +9,7 @@ CWE-611).
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
 import zipfile
@@ -241,3 +243,27 @@ def _lxml() -> Any:
     except ImportError:
         raise TfodError(f"reading XML needs lxml; {how_to_install('validator')}") from None
     return etree
+
+
+def read_json(path: str, **options: Any) -> Any:
+    """Read a JSON file; options are those of :func:`json.loads`.
+
+    Raises:
+        TfodError: it cannot be read or is no JSON, with the line.
+    """
+    try:
+        return json.loads(Path(path).read_bytes(), **options)
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise TfodError(
+            f"{path} is not valid JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
+            "save it again"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise TfodError(
+            f"{path} is not valid JSON (byte {error.start} is not UTF-8); save it as UTF-8"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise TfodError(f"{path} is not JSON that can be read ({reason}); save it again") from None

@@ -1,13 +1,68 @@
-"""What was odd on the way: counted, and the first place of each named; what is refused, places."""
+"""What does not fit its image, or is not there: what to do with it, and how it is counted."""
 
 from __future__ import annotations
 
+import enum
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfod.errors import TfodError
 
 _MOST_PLACES = 10
+
+
+class OddBoxes(enum.Enum):
+    """What becomes of a box that is inverted, flat, not finite, or reaches outside its image.
+
+    Whatever is chosen, a box that passes an edge by rounding alone is clipped without a word.
+
+    Attributes:
+        REFUSE: nothing is written, and the boxes are named.
+        CLIP: what reaches outside is clipped to the image; what then is no box is left out.
+        DROP: the object is left out.
+    """
+
+    REFUSE = "refuse"
+    CLIP = "clip"
+    DROP = "drop"
+
+
+class ExifOrientation(enum.Enum):
+    """Whether coordinates are of the image as it is stored, or as its EXIF orientation shows it.
+
+    TensorFlow decodes the pixels as they are stored, so coordinates of the other frame are turned
+    back. Tools differ, and one tool's versions do (labelImg, issue 376), so sizes decide: the
+    annotation's size against that in the image's header.
+
+    Attributes:
+        AUTO: where sizes do not tell, nothing is written, and the images are named.
+        APPLIED: where sizes do not tell, the annotations are of the turned image.
+        IGNORED: where sizes do not tell, the annotations are of the stored pixels.
+    """
+
+    AUTO = "auto"
+    APPLIED = "applied"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do with what does not fit.
+
+    Attributes:
+        odd_boxes: with boxes that cannot be written as they are.
+        exif_orientation: with images that have an orientation.
+        skip_missing_images: leave out images that are not there; else nothing is written.
+    """
+
+    odd_boxes: OddBoxes = OddBoxes.REFUSE
+    exif_orientation: ExifOrientation = ExifOrientation.AUTO
+    skip_missing_images: bool = False
+
+
+STRICT = Policy()
+"""Nothing that does not fit is written."""
 
 
 class Refusal(NamedTuple):
@@ -31,8 +86,8 @@ class _First(NamedTuple):
     where: str
 
 
-class Tally:
-    """Counts by sentence; nothing is left out without one.
+class Problems:
+    """What does not fit, counted by sentence; nothing is left out without one.
 
     Attributes:
         annotated: how many objects the annotations of the images have.
@@ -118,7 +173,7 @@ class Tally:
     def _note(self, why: Refusal, places: list[_First]) -> None:
         self._places[why] = sorted([*self._places[why], *places])[:_MOST_PLACES]
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Problems) -> None:
         """Add what another process has counted."""
         self.annotated += other.annotated
         self.furthest = max(self.furthest, other.furthest)

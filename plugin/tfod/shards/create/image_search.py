@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfod.convert.voc import VocImage
 from tfod.detection.image import FORMAT_OF_EXTENSION
-from tfod.shards.create.tally import Refusal, Tally
+from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import split_extension
 
 _FOLDERS = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
@@ -48,15 +48,15 @@ class ImageFinder:
         default_factory=dict, repr=False, compare=False
     )
 
-    def find(self, root: str, annotations: str, voc: VocImage, tally: Tally) -> FoundImage:
+    def find(self, root: str, annotations: str, voc: VocImage, problems: Problems) -> FoundImage:
         """The image of an annotation; where there is none, where it would be looked for first.
 
         Args:
             root: the folder of the dataset.
             annotations: the folder of its annotations.
             voc: the annotation.
-            tally: counts those whose ``<filename>`` is passed over, and refuses those that several
-                images are named as, unless these are equal.
+            problems: counts those whose ``<filename>`` is passed over, and refuses those that
+                several images are named as, unless these are equal.
         """
         beside = os.path.dirname(voc.file)
         stem = os.path.splitext(os.path.basename(voc.file))[0]
@@ -69,9 +69,9 @@ class ImageFinder:
                 if images:
                     found = images[0]
                     if len(images) > 1:
-                        tally.refuse(_AMBIGUOUS, f"{voc.file}: {', '.join(images)}")
+                        problems.refuse(_AMBIGUOUS, f"{voc.file}: {', '.join(images)}")
                     if name == stem and os.path.basename(said) not in ("", stem):
-                        tally.add(_OTHER_NAME, f"{voc.file}: {voc.filename}")
+                        problems.add(_OTHER_NAME, f"{voc.file}: {voc.filename}")
                     inside = os.path.join(above, folder_in_name, found)
                     path = os.path.join(folder, folder_in_name, found)
                     return FoundImage(path, os.path.normpath(inside).replace(os.sep, "/"))

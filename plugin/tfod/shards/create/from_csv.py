@@ -11,34 +11,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from tfod.convert.detection_csv import CsvImage, DetectionCsv, read_detection_csv
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.shards.create.boxes import normalized, sound_boxes
-from tfod.shards.create.frames import count_other_size, frame_of
-from tfod.shards.create.images import read_image
+from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map
-from tfod.shards.create.output import Created, PlannedSet, Runner, Verify, write_sets
-from tfod.shards.create.policy import STRICT, Policy
-from tfod.shards.create.tally import Tally
+from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.problems import Policy, Problems
 from tfod.tfrecord.image_names import safe_relative_path
 
 
 def create_from_csv(
-    csv_input: str,
-    image_dir: str,
-    output_path: str,
-    *,
-    label_map: str | None = None,
-    num_shards: int = 1,
-    overwrite: bool = False,
-    runner: Runner | None = None,
-    policy: Policy = STRICT,
-    verify: Verify | None = None,
+    csv_input: str, image_dir: str, output_path: str, options: Options | None = None
 ) -> Created:
     """Write the images that a CSV names.
 
@@ -46,34 +35,26 @@ def create_from_csv(
         csv_input: the file, as :func:`~tfod.convert.detection_csv.read_detection_csv` reads it.
         image_dir: the folder of the images.
         output_path: of the shard; of several the numbered names start with it.
-        label_map: a file, or a name that tfod ships. Without it the one beside the shards is
-            taken; else one is made of the classes in the CSV, in the order of their names.
-        num_shards: how many files.
-        overwrite: replace what is there.
-        runner: lets workers of Apache Beam make the records.
-        policy: what to do with boxes and images that do not fit.
-        verify: is given the complete files before they have their names.
+        options: as for all formats. Without a label map the one beside the shards is taken; else
+            one is made of the classes in the CSV, in the order of their names.
 
     Raises:
         TfodError: something is missing, odd or there already.
     """
+    options = options or Options()
     try:
         found = read_detection_csv(csv_input, odd_boxes=True)
     except OSError as error:
         raise TfodError(f"{csv_input} cannot be read: {error.strerror}") from None
-    tally = Tally()
     chosen = choose_label_map(
-        label_map,
-        os.path.dirname(output_path) or ".",
-        lambda: _made_label_map(found.images, csv_input),
+        options.label_map, output_path, lambda: _made_label_map(found.images, csv_input)
     )
     images = sorted(found.images, key=attrgetter("filename"))
-    maker = _Maker(csv_input, image_dir, chosen, policy)
-    planned = PlannedSet(output_path, num_shards, csv_input, images, maker)
-    created = write_sets(
-        [planned], chosen, tally, overwrite, sources=[csv_input], runner=runner, verify=verify
-    )
-    return created.with_notes([*found.liberties, *_unread(found, csv_input)])
+    maker = _Maker(csv_input, image_dir, chosen, options.policy)
+    planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, maker)
+    created = write_sets([planned], chosen, Problems(), options, sources=[csv_input])
+    notes = (*found.liberties, *_unread(found, csv_input), *created.notes)
+    return replace(created, notes=notes)
 
 
 def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:
@@ -99,26 +80,27 @@ class _Maker:
     chosen: ChosenLabelMap
     policy: Policy
 
-    def __call__(self, found: CsvImage, tally: Tally) -> Detection | None:
+    def __call__(self, found: CsvImage, problems: Problems) -> Detection | None:
         filename = safe_relative_path(found.filename)
         path = os.path.join(self.image_dir, filename)
-        image = read_image(path, self.csv_input, tally, self.policy)
+        image = read_image(path, self.csv_input, problems, self.policy)
         if image is None:
             return None
-        where = f"{self.csv_input}, {found.filename}"
-        tally.annotated += len(found.boxes)
-        corners = [one.corners for one in found.boxes]
-        said = (found.height, found.width)
-        frame = frame_of(image, said, corners, self.policy.exif_orientation, where, tally)
-        count_other_size(frame, where, tally)
-        places = [f"{self.csv_input}, row {one.row}" for one in found.boxes]
-        sound = sound_boxes(corners, frame.size, places, self.policy.odd_boxes, tally)
-        names = [found.boxes[row].class_name for row in sound.kept]
-        return Detection(
-            **image.fields(filename),
-            boxes=normalized(sound.corners, frame.size, frame.orientation),
-            class_text=names,
-            class_label=[self.chosen.id_of(name, where) for name in names],
+        problems.annotated += len(found.boxes)
+        objects = Objects(
+            names=[one.class_name for one in found.boxes],
+            boxes=[one.corners for one in found.boxes],
+            places=[f"{self.csv_input}, row {one.row}" for one in found.boxes],
+        )
+        return detection_of(
+            image,
+            filename,
+            objects,
+            self.chosen,
+            self.policy,
+            problems,
+            where=f"{self.csv_input}, {found.filename}",
+            said=(found.height, found.width),
         )
 
 

@@ -1,4 +1,4 @@
-"""In which frame an image was annotated: as its EXIF orientation shows it, or as it is stored.
+"""Images on their way into records: their bytes, their headers, and how they were annotated.
 
 Browsers, CVAT and labelme turn an image as its EXIF says, other tools show the pixels as they are
 stored; TensorFlow's decoders read no EXIF. The size that the annotation gives tells the two apart
@@ -7,15 +7,23 @@ where the image is not square and is turned by a quarter (tensorflow#49834, labe
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tfod.detection.image import QUARTER, UPRIGHT
-from tfod.shards.create.images import Image
-from tfod.shards.create.policy import ExifOrientation
-from tfod.shards.create.tally import Refusal, Tally
+from tfod.detection.image import QUARTER, UPRIGHT, read_image_header
+from tfod.errors import TfodError
+from tfod.shards.create.problems import ExifOrientation, Policy, Problems, Refusal
+
+_MISSING = Refusal(
+    "images that are missing",
+    "put them there, take them out of the annotations, or leave them out with "
+    "--skip_missing_images",
+)
 
 _TURNED_BACK = (
     "images annotated as their EXIF orientation shows them, their annotations turned back to the "
@@ -45,6 +53,80 @@ _ROUNDING = 1e-3  # of the image's side: boxes may pass its edge by sloppiness, 
 
 
 @dataclass(frozen=True)
+class ImageFile:
+    """An image file.
+
+    Attributes:
+        data: its bytes.
+        format: ``jpeg``, ``png``, …, by its bytes.
+        height, width: in pixels, from its header, as it is stored.
+        orientation: EXIF's, 1 to 8; 1 where it has none.
+    """
+
+    data: bytes
+    format: str
+    height: int
+    width: int
+    orientation: int = 1
+
+    def fields(self, filename: str, source_id: str | None = None) -> dict[str, Any]:
+        """The fields of a Detection that are about the image file.
+
+        Args:
+            filename: what ``image/filename`` says.
+            source_id: what ``image/source_id`` says, if not the same.
+        """
+        return {
+            "filename": filename,
+            "source_id": filename if source_id is None else source_id,
+            "format": self.format,
+            "sha256": hashlib.sha256(self.data).hexdigest(),
+            "height": self.height,
+            "width": self.width,
+            "encoded": self.data,
+        }
+
+
+def read_image(path: str, wanted_by: str, problems: Problems, policy: Policy) -> ImageFile | None:
+    """Read an image file; None where there is none, which the problems counts or refuses.
+
+    Args:
+        path: of the image.
+        wanted_by: the file that names it, for errors.
+        problems: counts images that are missing.
+        policy: whether they may be left out.
+
+    Raises:
+        TfodError: it cannot be read, or is no image.
+    """
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise TfodError(f"{wanted_by}: {path} is not a file")
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        if policy.skip_missing_images:
+            problems.add(f"{_MISSING.what}, left out", path)
+        else:
+            problems.refuse(_MISSING, path)
+        return None
+    except OSError as error:
+        raise TfodError(
+            f"{wanted_by}: the image {path} cannot be read ({error.strerror})"
+        ) from None
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold
+        raise TfodError(
+            f"{wanted_by}: {ascii(path)[1:-1]} is not a valid file name; correct it"
+        ) from None
+    header = read_image_header(data, 0, len(data))
+    if header is None or not header.height or not header.width:
+        raise TfodError(
+            f"{wanted_by}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+        )
+    return ImageFile(data, header.format, header.height, header.width, header.orientation)
+
+
+@dataclass(frozen=True)
 class Frame:
     """The image as it was annotated.
 
@@ -60,12 +142,12 @@ class Frame:
 
 
 def frame_of(
-    image: Image,
+    image: ImageFile,
     said: tuple[int | None, int | None],
     boxes: Sequence[Sequence[float]],
     choice: ExifOrientation,
     where: str,
-    tally: Tally,
+    problems: Problems,
 ) -> Frame:
     """Find out in which frame an image was annotated.
 
@@ -76,7 +158,7 @@ def frame_of(
             without any nothing has to be found out.
         choice: what to do where sizes do not tell.
         where: the annotation, for messages.
-        tally: counts images that are turned, and those that are refused.
+        problems: counts images that are turned, and those that are refused.
     """
     stored, turn = (image.height, image.width), image.orientation
     exchanged = stored[::-1]
@@ -85,7 +167,7 @@ def frame_of(
     is_turned = False
     if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
         if choice is not ExifOrientation.IGNORED:
-            tally.refuse(_EXCHANGED, f"{where}: {_by(exchanged)}, the file {_by(stored)}")
+            problems.refuse(_EXCHANGED, f"{where}: {by(exchanged)}, the file {by(stored)}")
         return Frame(UPRIGHT, stored, stored)
     if turn == UPRIGHT or not len(boxes):
         pass
@@ -93,25 +175,15 @@ def frame_of(
         is_turned = True
     elif by_quarter and follows == (True, False):
         if _fit(boxes, exchanged) and not _fit(boxes, stored):
-            tally.refuse(_CONTRADICTORY, where)
+            problems.refuse(_CONTRADICTORY, where)
     elif choice is ExifOrientation.AUTO:
-        tally.refuse(_AMBIGUOUS, f"{where}: orientation {turn}, {_by(stored)}")
+        problems.refuse(_AMBIGUOUS, f"{where}: orientation {turn}, {by(stored)}")
     else:
         is_turned = choice is ExifOrientation.APPLIED
     if is_turned:
-        tally.add(_TURNED_BACK, f"{where}: orientation {turn}")
+        problems.add(_TURNED_BACK, f"{where}: orientation {turn}")
     own = exchanged if is_turned and by_quarter else stored
     return Frame(turn if is_turned else UPRIGHT, own, (said[0] or own[0], said[1] or own[1]))
-
-
-def count_other_size(frame: Frame, where: str, tally: Tally) -> None:
-    """Count an image that has another size than its annotation gives, which its boxes are of."""
-    if frame.size != frame.own:
-        tally.add(
-            "images of another size than their annotation says; their boxes are divided by "
-            "the annotation's",
-            f"{where}: {_by(frame.size)}, the image {_by(frame.own)}",
-        )
 
 
 def _agrees(said: tuple[int | None, int | None], size: tuple[int, int]) -> bool:
@@ -124,5 +196,6 @@ def _fit(boxes: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
     return bool(right <= size[1] * (1 + _ROUNDING) and bottom <= size[0] * (1 + _ROUNDING))
 
 
-def _by(size: tuple[int, int]) -> str:
+def by(size: tuple[int, int]) -> str:
+    """A size as messages have it: width first."""
     return f"{size[1]}x{size[0]}"
