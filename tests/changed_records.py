@@ -18,8 +18,8 @@ from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS
 from tfod.example.example import encode_example, float_feature, int64_feature
 
-from tests.conftest import image, objects
 from tests.mutants.sound import HEIGHT, WIDTH, encoded, entry, features, field, png, shard
+from tests.records import image, objects
 
 IMAGE = png()
 CAT = [(0.25, 0.25, 0.5, 0.75)]

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import pytest
 
 TIMEOUT = 900
 """Seconds until what does not happen is a failure; on a busy machine everything takes its time."""
 _Found = TypeVar("_Found")
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.loaded_programs"])
+_FORKED.set_forkserver_preload(["tests.loaded_programs", "tests.commands"])
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+"""The fixture ``run``."""
 
 
 def wait_until(condition: Callable[[], _Found]) -> _Found:
@@ -61,3 +76,18 @@ def _run_here(command: list[str], folder: Path, environment: dict[str, str], out
         sys.exit(program.load()())
     finally:
         sys.stdout.flush()
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def require(what: str, is_there: bool) -> None:
+    """Skip where something is not installed; fail where it has to be (in CI)."""
+    if not is_there:
+        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
+        pytest.skip(f"{what} is not installed")

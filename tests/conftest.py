@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
-from tfod.tfrecord.writer import RecordWriter, write_records
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
+
+from tests.commands import Result, Run
+from tests.records import encode
 
 _SHARES = {"few": 0.1, "default": 1.0, "thorough": 20.0}
 _SHARE = _SHARES[os.environ.get("HYPOTHESIS_PROFILE", "default")]
@@ -79,51 +80,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"real shards read from {CORPUS}: {len(_used_shards)}")
 
 
-def encode(features: Mapping[str, Any]) -> bytes:
-    """An Example from plain values: str and bytes, int, float, or lists of them."""
-    return encode_example({key: _feature(value) for key, value in features.items()})
-
-
-def _feature(value: Any) -> bytes:
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    if values and all(isinstance(one, (str, bytes)) for one in values):
-        return bytes_feature(one.encode() if isinstance(one, str) else one for one in values)
-    if any(isinstance(one, float) for one in values):
-        return float_feature(values)
-    return int64_feature(values)
-
-
-def objects(
-    boxes: Sequence[Sequence[float]],
-    text: Sequence[str] | None = None,
-    label: Sequence[int] | None = None,
-) -> dict[str, Any]:
-    """The features of objects; boxes are xmin, ymin, xmax, ymax, normalized."""
-    found: dict[str, Any] = {
-        f"image/object/bbox/{side}": [float(box[place]) for box in boxes]
-        for place, side in enumerate(("xmin", "ymin", "xmax", "ymax"))
-    }
-    if text is not None:
-        found["image/object/class/text"] = list(text)
-    if label is not None:
-        found["image/object/class/label"] = list(label)
-    return found
-
-
-def image(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
-    """The features of an image without its bytes."""
-    return {"image/filename": name, "image/height": height, "image/width": width}
-
-
-def frame(*payloads: bytes) -> bytes:
-    """A shard of these payloads."""
-    stream = io.BytesIO()
-    writer = RecordWriter(stream)
-    for payload in payloads:
-        writer.write(payload)
-    return stream.getvalue()
-
-
 @pytest.fixture
 def make_shard(tmp_path: Path) -> Callable[..., str]:
     """Write a shard from dicts of plain values: ``make_shard("train", {...}, {...})``."""
@@ -134,16 +90,12 @@ def make_shard(tmp_path: Path) -> Callable[..., str]:
     return make
 
 
-def free_port() -> int:
-    """A port that nobody listens at now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run ``tfod …`` in this process: ``run("check", path)``."""
 
+    def run_tfod(*arguments: object) -> Result:
+        capsys.readouterr()
+        return Result(main([str(one) for one in arguments]), *capsys.readouterr())
 
-def require(what: str, is_there: bool) -> None:
-    """Skip where something is not installed; fail where it has to be (in CI)."""
-    if not is_there:
-        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
-        pytest.skip(f"{what} is not installed")
+    return run_tfod

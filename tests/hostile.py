@@ -19,8 +19,8 @@ from tfod.kernel import FoundRecords, WalkEnd, find_records
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.read_buffer import Window
 
-from tests.conftest import encode, objects
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
+from tests.records import encode, objects
 from tests.zip_forge import Item, forge
 
 Files: TypeAlias = "Mapping[str, bytes]"

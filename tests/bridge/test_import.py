@@ -21,7 +21,7 @@ from tfod.tfrecord.writer import write_records
 from tests.bridge.conftest import Ran, Run, jpeg, shape
 from tests.bridge.stub_server import PASSWORD, USER, Fault, StubServer
 from tests.commands import TIMEOUT
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 
 pytest.importorskip("cvat_sdk")
 

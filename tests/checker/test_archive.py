@@ -27,7 +27,8 @@ from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.storage.zip_directory import printable
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, examples, image, objects
+from tests.conftest import examples
+from tests.records import encode, image, objects
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"

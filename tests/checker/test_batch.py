@@ -20,7 +20,8 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
-from tests.conftest import CORPUS, encode, objects
+from tests.conftest import CORPUS
+from tests.records import encode, objects
 
 SHARDS = sorted(
     path for path in CORPUS.glob("*/*") if "record" in path.name and path.stat().st_size

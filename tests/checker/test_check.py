@@ -26,7 +26,7 @@ from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects, write_shard
 
 Check = Callable[..., tuple[int, str, str]]
 
@@ -50,16 +50,9 @@ def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: 
     return encode(features)
 
 
-def write(folder: Path, subset: str, *records: bytes) -> str:
-    """A shard with its label map beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }\n")
-    return write_records(folder, subset, records)[0]
-
-
 @pytest.fixture
 def sound(tmp_path: Path) -> str:
-    return write(tmp_path / "sound", "train", training("a.jpg"), training("b.jpg"))
+    return write_shard(tmp_path / "sound", "train", training("a.jpg"), training("b.jpg"))
 
 
 @pytest.fixture
@@ -70,7 +63,7 @@ def broken(tmp_path: Path) -> str:
         [(0.9, 0.1, 0.2, 0.9), (0.5, 0.5, 1.05, 0.9)],
         **{"image/object/class/text": ["cat", "dog"], "image/object/class/label": [1, 2]},
     )
-    return write(tmp_path / "broken", "train", training("a.jpg"), bad)
+    return write_shard(tmp_path / "broken", "train", training("a.jpg"), bad)
 
 
 @pytest.fixture
@@ -275,7 +268,7 @@ def test_unreadable_shard_is_a_finding(check: Check, sound: str, tmp_path: Path)
 
 def test_the_walk_goes_on_behind_a_damage(check: Check, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
-    shard = Path(write(tmp_path, "train", *records))
+    shard = Path(write_shard(tmp_path, "train", *records))
     data = bytearray(shard.read_bytes())
     starts = [0]
     for record in records:
@@ -315,7 +308,7 @@ def test_html_shows_the_offending_image(check: Check, broken: str) -> None:
 
 def test_findings_are_capped_and_counted(check: Check, tmp_path: Path) -> None:
     bad = [training(f"{n}.jpg", [(0.9, 0.1, 0.2, 0.9)] * 3) for n in range(20)]
-    shard = write(tmp_path, "train", *bad, training("one.gif"))
+    shard = write_shard(tmp_path, "train", *bad, training("one.gif"))
     _, out, _ = check(shard, "--format", "json", "--max-findings", "7")
     report = json.loads(out)
     assert len(report["findings"]) == 7
@@ -333,7 +326,7 @@ def test_same_report_whatever_the_jobs(tmp_path: Path) -> None:
             boxes = [(0.1, 0.1, 0.9, 0.9), (0.2, 0.2, 1.2 if number % 7 == 0 else 0.8, 0.9)]
             more = {"image/unknown": 1} if number % 50 == 9 else {}
             records.append(training(f"{number}.jpg", boxes, **more))
-        shard = Path(write(tmp_path, subset, *records))
+        shard = Path(write_shard(tmp_path, subset, *records))
         data = bytearray(shard.read_bytes())
         data[len(data) // 2] ^= 4
         shard.write_bytes(data)
@@ -383,7 +376,7 @@ def test_interrupt(tmp_path: Path) -> None:
 
 def _many_shards(folder: Path) -> Path:
     """A folder whose check takes long enough to be interrupted."""
-    shard = Path(write(folder, "train", *[training(f"{n}.jpg") for n in range(300)]))
+    shard = Path(write_shard(folder, "train", *[training(f"{n}.jpg") for n in range(300)]))
     many = folder / "many"
     many.mkdir()
     for number in range(300):
@@ -483,7 +476,7 @@ def test_what_decodes_nothing_loads_neither_tensorflow_nor_pillow_nor_lxml(sound
 def test_engine_tensorflow(check: Check, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     good = training("a.jpg")
-    shard = write(tmp_path, "train", good, encode({**image("b.jpg"), "image/format": "jpeg"}))
+    shard = write_shard(tmp_path, "train", good, encode({**image("b.jpg"), "image/format": "jpeg"}))
     code, out, _ = check(shard, "--engine", "tensorflow", "--format", "json")
     found = {(one["code"], one["record"]) for one in json.loads(out)["findings"]}
     assert code == 1 and ("EXA011", 1) in found
@@ -508,7 +501,7 @@ def test_a_report_never_replaces_a_source(check: Check, sound: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
 def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
-    shard = write(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
+    shard = write_shard(tmp_path, "train", training("кадр.jpg", [(0.9, 0.1, 0.2, 0.9)]))
     done = subprocess.run(
         [sys.executable, "-m", "tfod.cli.main", "check", shard, "--format", form],
         capture_output=True,
@@ -538,7 +531,7 @@ def test_empty_shards_in_front_do_not_hide_the_profile(check: Check, tmp_path: P
     for number in range(6):
         path = tmp_path / f"t-{number:05d}-of-00007"
         path.write_bytes(b"")
-    shard = write(tmp_path, "x", *[encode({})] * 70, bad)
+    shard = write_shard(tmp_path, "x", *[encode({})] * 70, bad)
     os.rename(shard, tmp_path / "t-00006-of-00007")
     code, out, _ = check(str(tmp_path), "--format", "json")
     report = json.loads(out)
@@ -558,7 +551,7 @@ def test_a_long_label_map_in_a_zip(check: Check, tmp_path: Path) -> None:
     items = "".join(f"item {{ id: {n} name: 'class number {n * 7919 % 99991}' }}\n"
                     for n in range(2, 12_000))  # fmt: skip
     archive = tmp_path / "anno.zip"
-    shard = write(tmp_path, "train", training("a.jpg"))
+    shard = write_shard(tmp_path, "train", training("a.jpg"))
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
         stream.write(shard, "train.tfrecord")
         stream.writestr("label_map.pbtxt", "item { id: 1 name: 'cat' }\n" + items)
@@ -582,7 +575,7 @@ def test_a_promise_of_many_shards_costs_nothing(check: Check, tmp_path: Path) ->
 
 def test_another_kind_does_not_start_a_cascade(check: Check, tmp_path: Path) -> None:
     odd = {"image/object/bbox/xmin": [0], "image/filename": 7, "image/encoded": 3}
-    shard = write(tmp_path, "train", training("a.jpg", **odd), training("b.jpg"))
+    shard = write_shard(tmp_path, "train", training("a.jpg", **odd), training("b.jpg"))
     _, out, _ = check(shard, "--profile", "tf_detection_api", "--format", "json")
     assert set(json.loads(out)["counts"]["by_code"]) == {"EXA004"}
 
@@ -592,7 +585,7 @@ def test_keys_of_equal_length_are_told_apart(check: Check, tmp_path: Path) -> No
     features = {**image("b.jpg", 20, 40), **objects([[0.1, 0.1, 0.9, 0.9]], ["cat"], [1])}
     renamed = {key.replace("filename", "filenane"): value for key, value in features.items()}
     same = {**features, "image/filename": "a.jpg"}
-    shard = write(tmp_path, "train", *map(encode, (same, renamed, {**same, **features})))
+    shard = write_shard(tmp_path, "train", *map(encode, (same, renamed, {**same, **features})))
     _, out, _ = check(shard, "--profile", "cvat", "--severity", "NAM007=off", "--format", "json")
     found = json.loads(out)["findings"]
     missing = [one["record"] for one in found if one["feature"] == "image/filename"]
@@ -628,7 +621,7 @@ def test_what_fits_no_profile_is_said_once_with_its_keys(check: Check, tmp_path:
     }
     labelled = {"height": 1, "width": 1, "label": 0, "img_raw": b"x"}
     for features in (deeplab, labelled):
-        shard = write(tmp_path, "x", *[encode(features)] * 30)
+        shard = write_shard(tmp_path, "x", *[encode(features)] * 30)
         code, out, _ = check(shard, "--format", "json")
         (finding,) = json.loads(out)["findings"]
         assert (code, finding["code"]) == (1, "EXA010")

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.cli.main import main
-from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects, write_shard
 
 LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 Check = Callable[..., "tuple[int, dict[str, Any]]"]
@@ -43,14 +42,6 @@ def record(number: int, form: str = "JPEG", **more: Any) -> bytes:
     return encode(features)
 
 
-def write(folder: Path, subset: str, *records: bytes, label_map: str | None = LABEL_MAP) -> str:
-    """A shard, with a label map beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if label_map is not None:
-        (folder / "label_map.pbtxt").write_text(label_map)
-    return write_records(folder, subset, records)[0]
-
-
 @pytest.fixture
 def check(capsys: pytest.CaptureFixture[str]) -> Check:
     """Run ``tfod check --format json``; its exit status and its report."""
@@ -70,15 +61,15 @@ class TestLeaks:
     ) -> None:
         ours = [record(number, form) for number in range(32)]
         assert len({len(image_of(number, form)) % 16 for number in range(32)}) > 8
-        write(tmp_path, "train", *ours, record(40, form))
-        write(tmp_path, "val", *ours, record(41, form))
+        write_shard(tmp_path, "train", *ours, record(40, form))
+        write_shard(tmp_path, "val", *ours, record(41, form))
         code, report = check(tmp_path)
         assert report["counts"]["by_code"] == {"IMG011": 32} and code == 0
         assert report["severities"] == {"IMG011": "warning"}
 
     def test_all_of_val_in_train_is_an_error(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path, "train", *map(record, range(8)))
-        write(tmp_path, "val", *map(record, range(3)), record(0))
+        write_shard(tmp_path, "train", *map(record, range(8)))
+        write_shard(tmp_path, "val", *map(record, range(3)), record(0))
         code, report = check(tmp_path, "--max-findings", 1)
         assert report["counts"]["by_code"] == {"IMG010": 1, "IMG011": 3, "NAM002": 1, "NAM008": 1}
         assert report["severities"]["IMG011"] == "error" and code == 1
@@ -95,7 +86,7 @@ class TestLeaks:
     ) -> None:
         """As in Roboflow's exports: the subset is the folder's name, not the file's."""
         for folder in ("train", "valid"):
-            shard = write(tmp_path / folder, "x", *map(record, range(3)))
+            shard = write_shard(tmp_path / folder, "x", *map(record, range(3)))
             Path(shard).rename(tmp_path / folder / "People.tfrecord")
         code, report = check(*(tmp_path / one for one in named))
         assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
@@ -108,8 +99,8 @@ class TestLeaks:
         self, tmp_path: Path, check: Check, train: str, val: str
     ) -> None:
         for folder in (train, val):
-            write(tmp_path / folder, "a", *map(record, range(3)))
-        write(tmp_path / "other", "a", record(7))
+            write_shard(tmp_path / folder, "a", *map(record, range(3)))
+        write_shard(tmp_path / "other", "a", record(7))
         code, report = check(tmp_path)
         assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
         assert sorted(Path(one["name"]).name for one in report["datasets"]) == [
@@ -118,14 +109,14 @@ class TestLeaks:
         ]
 
     def test_it_does_not_matter_which_is_read_first(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path, "dev", *map(record, range(3)))
-        write(tmp_path, "train", *map(record, range(8)))
+        write_shard(tmp_path, "dev", *map(record, range(3)))
+        write_shard(tmp_path, "train", *map(record, range(8)))
         code, report = check(tmp_path)
         assert report["severities"] == {"IMG011": "error"} and code == 1
 
     def test_a_part_of_the_training_images_is_no_error(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path, "train", *map(record, range(8)))
-        write(tmp_path, "train_small", *map(record, range(3)))
+        write_shard(tmp_path, "train", *map(record, range(8)))
+        write_shard(tmp_path, "train_small", *map(record, range(3)))
         assert check(tmp_path)[1]["severities"] == {"IMG011": "warning"}
 
 
@@ -159,11 +150,11 @@ class TestSeveral:
     def two(self, tmp_path: Path) -> Path:
         """A dataset of cats with splits, and one of dogs, with the same id for another class."""
         root = tmp_path / "root"
-        write(root / "cats", "train", record(0), record(1))
-        write(root / "cats", "val", record(2))
+        write_shard(root / "cats", "train", record(0), record(1))
+        write_shard(root / "cats", "val", record(2))
         dog = {"image/object/class/text": ["dog"], "image/object/bbox/xmax": [0.0]}
         dogs = "item { id: 1 name: 'dog' }\n"
-        write(root / "dogs", "train", record(2, **dog), label_map=dogs)
+        write_shard(root / "dogs", "train", record(2, **dog), label_map=dogs)
         return root
 
     def test_each_has_its_verdict(self, two: Path, check: Check) -> None:
@@ -197,7 +188,7 @@ class TestSeveral:
 
     def test_each_has_its_profile(self, two: Path, check: Check) -> None:
         numbers = encode({"age": 3, "fare": 1.5})
-        write(two / "table", "train", numbers, label_map=None)
+        write_shard(two / "table", "train", numbers, label_map=None)
         report = check(two)[1]
         profiles = [one["profile"]["name"] for one in report["datasets"]]
         assert profiles == ["tf_detection_api", "tf_detection_api", "none"]
@@ -211,8 +202,8 @@ class TestSeveral:
         assert "SET004" not in report["counts"]["by_code"]
 
     def test_folders_of_splits_are_one(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path / "train", "cats", record(0))
-        write(tmp_path / "valid", "cats", record(1), label_map="item { id: 1 name: 'dog' }\n")
+        write_shard(tmp_path / "train", "cats", record(0))
+        write_shard(tmp_path / "valid", "cats", record(1), label_map="item { id: 1 name: 'dog' }\n")
         for sources in ([tmp_path], [tmp_path / "train", tmp_path / "valid"]):
             report = check(*sources)[1]
             assert [one["name"] for one in report["datasets"]] == [str(tmp_path)]
@@ -220,7 +211,7 @@ class TestSeveral:
 
     def test_folders_of_roboflow_are_one(self, tmp_path: Path, check: Check) -> None:
         for name in ("train", "mine"):
-            write(tmp_path / name, "cats", record(len(name)))
+            write_shard(tmp_path / name, "cats", record(len(name)))
         assert len(check(tmp_path)[1]["datasets"]) == 2
         (tmp_path / "README.roboflow.txt").write_text("Roboflow\n")
         assert len(check(tmp_path)[1]["datasets"]) == 1
@@ -265,13 +256,13 @@ class TestSeveral:
 
 class TestLabelMaps:
     def test_one_that_is_named(self, tmp_path: Path, check: Check) -> None:
-        shard = write(tmp_path / "good", "train", record(0))
+        shard = write_shard(tmp_path / "good", "train", record(0))
         code, report = check(shard, tmp_path / "good" / "label_map.pbtxt")
         assert code == 0 and report["counts"]["by_code"] == {}
         assert [one["name"] for one in report["sources"]] == [shard]
 
     def test_a_named_one_is_stronger_than_one_beside(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path / "good", "train", record(0))
+        write_shard(tmp_path / "good", "train", record(0))
         other = tmp_path / "other.pbtxt"
         other.write_text("item { id: 1 name: 'dog' }\n")
         report = check(tmp_path / "good", other)[1]
@@ -281,21 +272,21 @@ class TestLabelMaps:
     def test_of_several_that_a_shell_has_named(self, tmp_path: Path, check: Check) -> None:
         for name in ("cat", "dog"):
             more = {"image/object/class/text": [name]}
-            write(tmp_path / name, "x", record(0, **more),
+            write_shard(tmp_path / name, "x", record(0, **more),
                   label_map=f"item {{ id: 1 name: '{name}' }}\n")  # fmt: skip
         code, report = check(*sorted(tmp_path.glob("*/*")))
         assert code == 0 and report["counts"]["by_code"] == {}
 
     def test_alone(self, tmp_path: Path, capsys: Any) -> None:
-        write(tmp_path, "train", record(0))
+        write_shard(tmp_path, "train", record(0))
         assert main(["check", str(tmp_path / "label_map.pbtxt")]) == 2
         assert "this is a label map; name the shards" in capsys.readouterr().err
 
     @pytest.mark.parametrize("place", ["annotations", ".", "data/annotations"])
     def test_elsewhere_in_the_folder(self, tmp_path: Path, check: Check, place: str) -> None:
-        write(tmp_path / "data" / "tfrecords" / "v1", "train", record(0), label_map=None)
+        write_shard(tmp_path / "data" / "tfrecords" / "v1", "train", record(0), label_map=None)
         # One that goes with other shards is not taken.
-        write(
+        write_shard(
             tmp_path / "data" / "others", "train", record(1), label_map="item {id: 1 name: 'dog'}"
         )
         (tmp_path / place).mkdir(exist_ok=True)
@@ -308,7 +299,7 @@ class TestLabelMaps:
         assert code == 0 and within["counts"]["by_code"] == {"LAB001": 1}
 
     def test_two_that_are_as_near(self, tmp_path: Path, check: Check) -> None:
-        write(tmp_path / "shards", "train", record(0), label_map=None)
+        write_shard(tmp_path / "shards", "train", record(0), label_map=None)
         for name in "ab":
             (tmp_path / name).mkdir()
             (tmp_path / name / "label_map.pbtxt").write_text(LABEL_MAP)
@@ -319,7 +310,7 @@ class TestLabelMaps:
     def test_names_are_relative_where_the_shards_are(
         self, tmp_path: Path, check: Check, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        write(tmp_path / "good", "train", record(0), label_map="item { id: 0 name: 'cat' }")
+        write_shard(tmp_path / "good", "train", record(0), label_map="item { id: 0 name: 'cat' }")
         (tmp_path / "below").mkdir()
         monkeypatch.chdir(tmp_path / "below")
         for source in ("../good", "../good/train.tfrecord"):

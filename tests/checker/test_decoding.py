@@ -21,8 +21,8 @@ from tfod.check.check import Options, check_sources
 from tfod.check.decoding import Decoding
 from tfod.cli.main import main
 
-from tests.checker.test_datasets import image_of, record, write
-from tests.conftest import encode, image
+from tests.checker.test_datasets import image_of, record
+from tests.records import encode, image, write_shard
 
 Run = Callable[..., "tuple[int, str]"]
 
@@ -47,7 +47,7 @@ def damaged_in_the_middle(number: int) -> bytes:
 
 class TestByDefault:
     def test_damage_in_the_middle_is_found(self, tmp_path: Path, run: Run) -> None:
-        shard = write(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
+        shard = write_shard(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
         code, out = run(shard)
         assert code == 1 and "IMG003" in out and "record 1" in out
         assert "\nDecoded: 2 of 2 images\n" in out
@@ -64,12 +64,12 @@ class TestByDefault:
     def test_every_report_says_so_where_it_is_not(
         self, tmp_path: Path, run: Run, form: str, said: str
     ) -> None:
-        shard = write(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
+        shard = write_shard(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
         code, out = run(shard, "--decode", "none", "--format", form)
         assert said in out and code == 0
 
     def test_without_pillow(self, tmp_path: Path) -> None:
-        shard = write(tmp_path, "train", damaged_in_the_middle(1))
+        shard = write_shard(tmp_path, "train", damaged_in_the_middle(1))
         code = (
             "import sys; sys.modules['PIL'] = None;"
             "from tfod.cli.main import main; sys.exit(main(['check', sys.argv[1]]))"
@@ -81,7 +81,7 @@ class TestByDefault:
         assert f"\nDecoded: 0 of 1 image ({reason})\n" in done.stdout
 
     def test_where_the_rule_is_off(self, tmp_path: Path, run: Run) -> None:
-        shard = write(tmp_path, "train", damaged_in_the_middle(1))
+        shard = write_shard(tmp_path, "train", damaged_in_the_middle(1))
         code, out = run(shard, "--severity", "IMG003=off")
         assert "\nDecoded: 0 of 1 image (IMG003 is off)\n" in out and code == 0
 
@@ -94,7 +94,7 @@ class TestByDefault:
         assert len(stream.getvalue()) < 15_000  # where every byte stands for 256 pixels or more
         features = image("a.png", 2000, 2000)
         one = encode({**features, "image/encoded": stream.getvalue(), "image/format": "png"})
-        shard = write(tmp_path, "train", one, record(0))
+        shard = write_shard(tmp_path, "train", one, record(0))
         report = json.loads(run(shard, "--decode", decode, "--format", "json")[1])
         assert report["counts"]["decoded"] == (2 if decode == "all" else 1)
         assert ("many more pixels" in report["undecoded"]) == (decode != "all")
@@ -104,8 +104,8 @@ class TestSample:
     @pytest.fixture(scope="class")
     def shards(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("shards")
-        write(folder, "train", *map(record, range(31)))
-        write(folder, "val", *map(record, range(40, 49)))
+        write_shard(folder, "train", *map(record, range(31)))
+        write_shard(folder, "val", *map(record, range(40, 49)))
         return folder
 
     @pytest.mark.parametrize("most", [1, 7, 39])
@@ -133,7 +133,7 @@ class TestSample:
 
     def test_the_same_images_whatever_the_jobs(self, tmp_path: Path) -> None:
         for subset in ("train", "val"):
-            write(tmp_path, subset, *map(damaged_in_the_middle, range(40)))
+            write_shard(tmp_path, subset, *map(damaged_in_the_middle, range(40)))
         options = Options(decode=20, part_bytes=100_000)
         reports = [
             check_sources([str(tmp_path)], replace(options, jobs=jobs)).to_json() for jobs in (1, 2)

@@ -11,8 +11,7 @@ from tfod.check.check import check_sources as check
 from tfod.check.profiles.profile import OFF, READY
 from tfod.detection.boxes import BoxTally
 
-from tests.checker.test_check import write
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects, write_shard
 
 BOX = (0.25, 0.25, 0.5, 0.75)
 HANGING = (-0.5, 0.25, 1.5, 2.25)
@@ -25,7 +24,7 @@ def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
         encode(image(f"{number}.jpg", 20, 40) | objects([one], ["cat"], [1]))
         for number, one in enumerate(boxes)
     ]
-    return write(folder, name, *records)
+    return write_shard(folder, name, *records)
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 300])

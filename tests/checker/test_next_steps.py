@@ -14,7 +14,8 @@ from tfod.check.reporters.next_steps import Step, next_steps
 from tfod.cli.main import main
 
 from tests.checker.reports import found, make_report
-from tests.checker.test_check import training, write
+from tests.checker.test_check import training
+from tests.records import write_shard
 from tests.repair.test_columns import MIXED_UP, divided, pixel_boxes
 from tests.repair.test_columns import write as write_boxes
 
@@ -35,7 +36,9 @@ def run(command: str) -> int:
 
 def broken(folder: Path, name: str) -> Path:
     """A shard of 20 records, the last of which has a wrong checksum."""
-    path = Path(write(folder, name, *(training(f"{name}-{number}.jpg") for number in range(20))))
+    path = Path(
+        write_shard(folder, name, *(training(f"{name}-{number}.jpg") for number in range(20)))
+    )
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -118,7 +121,7 @@ def test_where_much_is_removed_it_is_looked_at_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = Path(write(Path("f"), "one", training("a.jpg"), training("b.jpg")))
+    path = Path(write_shard(Path("f"), "one", training("a.jpg"), training("b.jpg")))
     path.write_bytes(path.read_bytes()[:-3])
     told = steps("f")
     assert commands(told) == ["tfod repair f/one.tfrecord --dry-run"]

@@ -20,7 +20,7 @@ from tfod.tfrecord.shard_parts import split_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.checker.test_check import training
-from tests.conftest import frame, objects
+from tests.records import frame, objects
 
 
 def parts_of(path: Path, part_bytes: int, *, with_sha256: bool = False) -> list[Input]:

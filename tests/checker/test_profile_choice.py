@@ -13,7 +13,7 @@ from tfod.detection.stream import read_batches
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 
 ENCODED = {"image/encoded": b"\xff\xd8\xff", "image/format": "jpeg"}
 BOXES = objects([[0, 0, 1, 1]], ["cat"], [1])

@@ -23,7 +23,8 @@ from tfod.detection.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
-from tests.conftest import examples, image, objects
+from tests.conftest import examples
+from tests.records import image, objects
 
 ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
 

@@ -14,10 +14,10 @@ from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
 from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.check.task import Frame, Task
-from tfod.cli.main import main
 
-from tests.checker.test_check import training, write
-from tests.conftest import encode, image, objects
+from tests.checker.test_check import training
+from tests.commands import Run
+from tests.records import encode, image, objects, write_shard
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -26,12 +26,7 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 def outside(tmp_path: Path) -> str:
     """Annotations alone whose box reaches out of the image: CVAT cuts it at the edge."""
     annotated = image("a.jpg", 20, 40) | objects([(0.5, 0.5, 1.5, 0.9)], ["cat"], [1])
-    return write(tmp_path, "x", encode(annotated | {"image/source_id": "1"}))
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = main(["check", *arguments])
-    return code, capsys.readouterr().out
+    return write_shard(tmp_path, "x", encode(annotated | {"image/source_id": "1"}))
 
 
 @pytest.mark.parametrize(
@@ -47,28 +42,28 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_one_verdict_for_each_receiver(
-    capsys: Any,
+    run: Run,
     outside: str,
     options: tuple[str, ...],
     receiver: str,
     verdict: str,
     severity: Severity,
 ) -> None:
-    done, text = run(capsys, outside, *options)
+    done, text, _ = run("check", outside, *options)
     assert (done, text[: len(verdict)]) == (int(verdict.startswith("IN")), verdict)
-    done, text = run(capsys, outside, *options, "--format", "json")
+    done, text, _ = run("check", outside, *options, "--format", "json")
     report = json.loads(text)
     assert report["receiver"] == receiver
     assert report["severities"]["BOX003"] == severity.value
 
 
-def test_html_and_junit_say_for_whom(capsys: Any, outside: str) -> None:
-    _, page = run(capsys, outside, "--for", "cvat", "--format", "html")
+def test_html_and_junit_say_for_whom(run: Run, outside: str) -> None:
+    _, page, _ = run("check", outside, "--for", "cvat", "--format", "html")
     assert '<h1 class="verdict">Ready for CVAT: ' in page
     assert "<title>Ready for CVAT: " in page
-    _, page = run(capsys, outside, "--format", "html")
+    _, page, _ = run("check", outside, "--format", "html")
     assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
-    _, document = run(capsys, outside, "--for", "training", "--format", "junit")
+    _, document, _ = run("check", outside, "--for", "training", "--format", "junit")
     assert '<property name="receiver" value="training" />' in document
 
 
@@ -107,10 +102,10 @@ def test_what_is_not_named_follows_from_what_is(
     ],
 )
 def test_records_of_another_kind_are_not_for_cvat(
-    capsys: Any, tmp_path: Path, features: dict[str, Any], profile: str, code: int
+    run: Run, tmp_path: Path, features: dict[str, Any], profile: str, code: int
 ) -> None:
-    shard = write(tmp_path, "x", encode(features))
-    done, text = run(capsys, shard, "--for", "cvat", "--format", "json")
+    shard = write_shard(tmp_path, "x", encode(features))
+    done, text, _ = run("check", shard, "--for", "cvat", "--format", "json")
     report = json.loads(text)
     assert (done, report["profile"]["name"]) == (code, profile)
     assert ("EXA010" in report["severities"]) is (profile == "none")
@@ -120,9 +115,9 @@ TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
 
 
 @pytest.mark.parametrize("receiver", ["cvat", "training", "any"])
-def test_a_table_is_to_be_another_dataset(capsys: Any, tmp_path: Path, receiver: str) -> None:
-    shard = write(tmp_path, "x", encode(TABLE))
-    code, text = run(capsys, shard, "--for", receiver, "--format", "json")
+def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: str) -> None:
+    shard = write_shard(tmp_path, "x", encode(TABLE))
+    code, text, _ = run("check", shard, "--for", receiver, "--format", "json")
     (finding,) = json.loads(text)["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     own = finding["fix"].startswith("Pass --profile with a profile of your own")
@@ -131,16 +126,16 @@ def test_a_table_is_to_be_another_dataset(capsys: Any, tmp_path: Path, receiver:
     assert own if title is None else finding["fix"] == other
     keys = list(TABLE)
     assert finding["message"].endswith(f"their features are {', '.join(keys)}")
-    _, page = run(capsys, shard, "--for", receiver, "--format", "html")
+    _, page, _ = run("check", shard, "--for", receiver, "--format", "html")
     (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
     assert headline.endswith(f"fit no profile; their features are {', '.join(keys[:3])}, …")
 
 
-def test_a_few_records_of_detection_beside_a_table(capsys: Any, tmp_path: Path) -> None:
-    write(tmp_path, "some", training("a.jpg"), training("b.jpg"))
-    write(tmp_path, "table", *[encode(TABLE)] * 5)
+def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> None:
+    write_shard(tmp_path, "some", training("a.jpg"), training("b.jpg"))
+    write_shard(tmp_path, "table", *[encode(TABLE)] * 5)
     for receiver in ("cvat", "training", "any"):
-        code, text = run(capsys, str(tmp_path), "--for", receiver, "--format", "json")
+        code, text, _ = run("check", str(tmp_path), "--for", receiver, "--format", "json")
         report = json.loads(text)
         assert (code, report["profile"]["name"]) == (1, "none")
         assert report["counts"]["by_code"]["EXA010"] == 1
@@ -245,36 +240,36 @@ def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
     ],
 )
 def test_what_the_trainer_reads(
-    capsys: Any,
+    run: Run,
     tmp_path: Path,
     receiver: str,
     changes: dict[str, Any],
     label_map: str | None,
     valid: bool,
 ) -> None:
-    shard = write(tmp_path, "train", training(**changes))
+    shard = write_shard(tmp_path, "train", training(**changes))
     if label_map is None:
         (tmp_path / "label_map.pbtxt").unlink()
     else:
         (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
-    code, text = run(capsys, shard, "--for", receiver)
+    code, text, _ = run("check", shard, "--for", receiver)
     assert (code == 0) is valid, text
 
 
-def test_the_trainer_reads_no_compressed_shard(capsys: Any, tmp_path: Path) -> None:
+def test_the_trainer_reads_no_compressed_shard(run: Run, tmp_path: Path) -> None:
     """builders/dataset_builder.py opens them without a compression_type."""
-    shard = Path(write(tmp_path, "train", training()))
+    shard = Path(write_shard(tmp_path, "train", training()))
     packed = shard.with_suffix(".tfrecord.gz")
     packed.write_bytes(gzip.compress(shard.read_bytes()))
     shard.unlink()
-    assert run(capsys, str(packed))[0] == 0
-    code, text = run(capsys, str(packed), "--for", "training")
+    assert run("check", str(packed))[0] == 0
+    code, text, _ = run("check", str(packed), "--for", "training")
     assert (code, "TFR014 error" in text) == (1, True)
 
 
-def test_the_trainer_needs_no_size_and_no_name(capsys: Any, tmp_path: Path) -> None:
+def test_the_trainer_needs_no_size_and_no_name(run: Run, tmp_path: Path) -> None:
     changes = {"image/height": 99, "image/width": 0, "image/filename": ""}
-    shard = write(tmp_path, "train", training(**changes))
-    assert run(capsys, shard, "--for", "training")[0] == 0
-    _, text = run(capsys, shard)
+    shard = write_shard(tmp_path, "train", training(**changes))
+    assert run("check", shard, "--for", "training")[0] == 0
+    _, text, _ = run("check", shard)
     assert {"IMG006 error", "IMG012 error", "NAM001 error"} <= set(re.findall(r"\w+ error", text))

@@ -10,8 +10,8 @@ from tfod.check.check import Options, check
 from tfod.check.samples import Sample, choose_samples
 from tfod.check.sources import take_inventory
 
-from tests.conftest import encode
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes
+from tests.records import encode
 from tests.zip_forge import real_zip
 
 SOUND = [record(f"{number}.jpg", encoded=jpeg(quality=90 - number)) for number in range(9)]

@@ -10,7 +10,7 @@ from tfod.check.archive_contents import unpack_shards
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 from tests.zip_forge import Item, forge, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"

@@ -27,7 +27,8 @@ from tfod.example.example import (
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import read_record_batch_stream
 
-from tests.conftest import encode, examples, frame, image, objects
+from tests.conftest import examples
+from tests.records import encode, frame, image, objects
 
 ENCODERS: Mapping[Kind, Any] = {
     Kind.BYTES: bytes_feature,

@@ -17,7 +17,8 @@ from tfod.tfrecord.framing import HeaderFinder, find_headers, is_record_header, 
 from tfod.tfrecord.reader import read_record_stream, read_records
 from tfod.tfrecord.shard_parts import split_shard
 
-from tests.conftest import examples, frame
+from tests.conftest import examples
+from tests.records import frame
 
 PAYLOADS = [bytes([number]) * (30 + 7 * number) for number in range(6)]
 

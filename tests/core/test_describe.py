@@ -14,7 +14,7 @@ from tfod.detection.describe import describe
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.version import __version__
 
-from tests.conftest import image, objects
+from tests.records import image, objects
 
 
 def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 numbers = st.floats(width=32, allow_nan=False)

@@ -16,7 +16,8 @@ from tfod.example.example import (
 )
 from tfod.example.wire import Kind
 
-from tests.conftest import encode, examples
+from tests.conftest import examples
+from tests.records import encode
 
 keys = st.text(min_size=1, max_size=30)
 int64s = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40)

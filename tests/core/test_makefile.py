@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.conftest import require
+from tests.commands import require
 
 ROOT = Path(__file__).parents[2]
 

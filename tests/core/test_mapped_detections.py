@@ -28,8 +28,8 @@ from tfod.example.example import Example
 from tfod.tfrecord.label_files import find_labels
 from tfod.tfrecord.shard_names import FileName, file_names, parse_file_name
 
-from tests.conftest import encode, image, objects
 from tests.image_kinds import HEIGHT, WIDTH, saved
+from tests.records import encode, image, objects
 
 PNG = saved("RGB", "PNG")
 

@@ -18,7 +18,7 @@ from tfod.tfrecord.read_buffer import BUFFER_BYTES
 from tfod.tfrecord.reader import RecordBatch, read_record_batch_stream, read_record_batches
 from tfod.tfrecord.shard_parts import split_shard
 
-from tests.conftest import frame
+from tests.records import frame
 
 
 def batches_of(data: bytes, **options: object) -> list[RecordBatch]:

@@ -16,7 +16,8 @@ from tfod.tfrecord.framing import is_record_header, masked_crc32c
 from tfod.tfrecord.read_buffer import LARGEST_BUFFER
 from tfod.tfrecord.reader import Record, read_record_stream, read_records
 
-from tests.conftest import examples, frame
+from tests.conftest import examples
+from tests.records import frame
 
 payload_lists = st.lists(st.binary(max_size=300), max_size=8)
 

@@ -21,7 +21,7 @@ from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.storage.open import open_shard
 
-from tests.conftest import encode, frame, image, objects
+from tests.records import encode, frame, image, objects
 from tests.zip_forge import Item, forge
 
 TRAIN = [encode(image(f"{i}.jpg") | objects([[0, 0, 1, 1]], ["cup"], [2])) for i in range(3)]

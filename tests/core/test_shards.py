@@ -19,7 +19,7 @@ from tfod.tfrecord.shard_names import ShardName, parse_shard_name, shard_file_na
 from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode
+from tests.records import encode
 
 SHARD = encode({"image/height": 1})
 

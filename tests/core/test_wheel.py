@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CORPUS, require
+from tests.commands import require
+from tests.conftest import CORPUS
 
 ROOT = Path(__file__).parents[2]
 

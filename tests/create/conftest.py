@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from tfod.cli.main import main
 from tfod.detection.detection import Detection
 from tfod.detection.stream import read_detections
+
+from tests.commands import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VOC = EXAMPLES / "shapes_voc"
@@ -22,27 +24,10 @@ OPEN_IMAGES = EXAMPLES / "shapes_open_images"
 IMAGES = VOC / "JPEGImages"
 
 
-class Ran(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run) -> Run:
     """Run ``tfod create …``."""
-
-    def run_command(*arguments: object) -> Ran:
-        capsys.readouterr()
-        code = main(["create", *map(str, arguments)])
-        return Ran(code, *capsys.readouterr())
-
-    return run_command
+    return partial(run, "create")
 
 
 def coco_arguments(name: str = "train", file: Path | None = None) -> list[object]:

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from tfod.detection.label_map import read_label_map
 
-from tests.create.conftest import Ran, Run, by_filename
+from tests.commands import Result, Run
+from tests.create.conftest import by_filename
 
 Categories = Sequence[Mapping[str, Any]]
 # As Roboflow's exports have it: the project's name, which no annotation has.
@@ -24,7 +25,7 @@ ROBOFLOW = [
 
 def create(
     run: Run, folder: Path, categories: Categories, used: Sequence[int], *options: object
-) -> Ran:
+) -> Result:
     Image.new("RGB", (200, 100)).save(folder / "1.jpg")
     found = {
         "images": [{"id": 0, "file_name": "1.jpg", "width": 200, "height": 100}],

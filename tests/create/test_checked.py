@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.create.conftest import IMAGES, Run
+from tests.commands import Run
+from tests.create.conftest import IMAGES
 from tests.create.one_image import FORMATS, NAME
 
 SOURCES = {

@@ -22,15 +22,8 @@ from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import read_label_map
 
-from tests.create.conftest import (
-    COCO,
-    IMAGES,
-    Run,
-    by_filename,
-    coco_arguments,
-    edited_json,
-    float32,
-)
+from tests.commands import Run
+from tests.create.conftest import COCO, IMAGES, by_filename, coco_arguments, edited_json, float32
 
 CROWDED = "shapes_05.jpg"
 CROWDED_BOXES = [

@@ -8,7 +8,8 @@ import pytest
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections
 
-from tests.create.conftest import IMAGES, Run, by_filename, float32
+from tests.commands import Run
+from tests.create.conftest import IMAGES, by_filename, float32
 
 ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
 shapes_02.jpg,240,320,circle,71,188,149,266

@@ -11,7 +11,8 @@ import pytest
 from tfod.detection.stream import read_examples
 from tfod.example.wire import Kind
 
-from tests.create.conftest import COCO, IMAGES, KITTI, OPEN_IMAGES, VOC, Run, coco_arguments
+from tests.commands import Run
+from tests.create.conftest import COCO, IMAGES, KITTI, OPEN_IMAGES, VOC, coco_arguments
 
 pytest.importorskip("datumaro")
 from datumaro.components.dataset import Dataset

@@ -9,7 +9,8 @@ import pytest
 from tfod.check.check import check_sources
 from tfod.detection.label_map import read_label_map
 
-from tests.create.conftest import KITTI, Run, by_filename, float32
+from tests.commands import Run
+from tests.create.conftest import KITTI, by_filename, float32
 
 SHAPES = ("--classes_to_use", "square,étoile,triangle,dontcare")
 FIRST_BOXES = [

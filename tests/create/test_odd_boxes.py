@@ -9,7 +9,8 @@ from PIL import Image
 from tfod.check.check import Options, check_sources
 from tfod.check.receivers import TRAINING
 
-from tests.create.conftest import Run, by_filename, float32
+from tests.commands import Run
+from tests.create.conftest import by_filename, float32
 from tests.create.one_image import FORMATS, NAME
 
 SIZE = 200, 100

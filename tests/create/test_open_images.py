@@ -17,7 +17,8 @@ from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections
 
-from tests.create.conftest import OPEN_IMAGES, Run, by_filename
+from tests.commands import Run
+from tests.create.conftest import OPEN_IMAGES, by_filename
 
 BOXES = "annotations/oidv6-train-annotations-bbox.csv"
 LABELS = "annotations/oidv6-train-annotations-human-imagelabels.csv"

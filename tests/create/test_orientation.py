@@ -14,7 +14,8 @@ import pytest
 from PIL import Image, ImageOps
 from tfod.detection.image import mask_turned_back, turned_back
 
-from tests.create.conftest import Run, by_filename, float32
+from tests.commands import Run
+from tests.create.conftest import by_filename, float32
 from tests.create.one_image import FORMATS, NAME
 
 STORED, SHOWN = (200, 100), (100, 200)

@@ -16,8 +16,8 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
 from tfod.tfrecord.writer import ShardSetWriter
 
-from tests.commands import TIMEOUT
-from tests.create.conftest import VOC, Run, by_filename
+from tests.commands import TIMEOUT, Run
+from tests.create.conftest import VOC, by_filename
 from tests.renames import at_rename, fail
 
 PASCAL = ("pascal", "--data_dir", VOC)

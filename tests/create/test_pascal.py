@@ -17,7 +17,8 @@ from tfod.check.annotation_files import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.detection.label_map import read_label_map
 
-from tests.create.conftest import IMAGES, VOC, Run, by_filename, float32
+from tests.commands import Run
+from tests.create.conftest import IMAGES, VOC, by_filename, float32
 
 FIRST_BOXES = [
     [0.6128125190734863, 0.2642083466053009, 0.9042812585830688, 0.6619583368301392],

@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.create.conftest import (
-    COCO,
-    IMAGES,
-    KITTI,
-    OPEN_IMAGES,
-    VOC,
-    Run,
-    by_filename,
-    coco_arguments,
-)
+from tests.commands import Run
+from tests.create.conftest import COCO, IMAGES, KITTI, OPEN_IMAGES, VOC, by_filename, coco_arguments
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow

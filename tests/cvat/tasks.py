@@ -25,7 +25,7 @@ from cvat.apps.engine.models import (
 )
 from PIL import Image
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 from tests.zip_forge import real_zip
 
 BOXES, MASKS = "TFRecord 1.0", "TFRecord Masks 1.0"

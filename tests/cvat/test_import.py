@@ -18,8 +18,6 @@ import tfod
 from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Task
 from PIL import Image
 
-from tests.conftest import encode, image, objects
-from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     FULL,
     HEIGHT,
@@ -36,6 +34,8 @@ from tests.cvat.tasks import (
     tag,
     upload,
 )
+from tests.records import encode, image, objects
+from tests.records import frame as shard
 
 
 def rows(task: Task) -> list[tuple[Any, ...]]:

@@ -19,8 +19,6 @@ from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import AttributeSpec, AttributeType, Label, Project, Task
 from PIL import Image
 
-from tests.conftest import encode, image, objects
-from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     BOXES,
     FULL,
@@ -39,6 +37,8 @@ from tests.cvat.tasks import (
     stored,
     upload,
 )
+from tests.records import encode, image, objects
+from tests.records import frame as shard
 
 
 def where(task: Task) -> list[tuple[str, str]]:

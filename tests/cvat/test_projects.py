@@ -18,8 +18,6 @@ from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.dataset_manager.project import import_dataset_as_project
 from cvat.apps.engine.models import Annotations, Project
 
-from tests.conftest import encode, image, objects
-from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     BOXES,
     FULL,
@@ -40,6 +38,8 @@ from tests.cvat.tasks import (
     upload,
 )
 from tests.image_kinds import saved
+from tests.records import encode, image, objects
+from tests.records import frame as shard
 
 
 def project_of(*subsets: str, **more: Any) -> Project:

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from cvat.apps.engine.models import Job, Label, Task
 
-from tests.conftest import encode, image, objects
-from tests.conftest import frame as shard
 from tests.cvat.tasks import (
     FULL,
     HEIGHT,
@@ -30,6 +28,8 @@ from tests.cvat.tasks import (
     track,
     upload,
 )
+from tests.records import encode, image, objects
+from tests.records import frame as shard
 from tests.zip_forge import Item, forge, real_zip
 
 

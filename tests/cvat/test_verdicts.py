@@ -22,14 +22,15 @@ from tfod.check.report import Report
 from tfod.check.task import load_task
 
 from tests.changed_records import SOUND, changed_shards, sound_record
-from tests.conftest import encode, examples, image, objects
-from tests.conftest import frame as shard_of
+from tests.conftest import examples
 from tests.cvat.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import zipped
 from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH
 from tests.mutants.task import task_xml
+from tests.records import encode, image, objects
+from tests.records import frame as shard_of
 from tests.zip_forge import real_zip
 
 # A huge zip, which takes minutes; a folder that cannot be zipped.

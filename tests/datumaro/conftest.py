@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,14 +70,9 @@ def boxes(dataset: Any, item_id: str | None = None) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.fixture
-def load(tmp_path: Any) -> Callable[..., Any]:
-    """Import what lies in the test's folder."""
-
-    def load(path: Any = None, **options: Any) -> Any:
-        return Dataset.import_from(str(path or tmp_path), "tf_detection_api", **options)
-
-    return load
+def import_dataset(path: object, name: str = "tf_detection_api", **options: Any) -> Any:
+    """Import a dataset."""
+    return Dataset.import_from(str(path), name, **options)
 
 
 @pytest.fixture
@@ -87,3 +83,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str
         return [record.getMessage() for record in caplog.records if record.name.startswith("tfod")]
 
     yield said
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Any]:
+    """Import what lies in the test's folder."""
+    return lambda path=tmp_path, **options: import_dataset(path, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,13 @@ from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.detection.stream import read_examples
 
-from tests.conftest import encode
-from tests.datumaro.conftest import content, ids_of, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
 from tests.image_kinds import HEIGHT, WIDTH, saved
+from tests.records import encode
 
 FORMAT = "tf_image_classification"
+load = partial(import_dataset, name=FORMAT)
 PNG, JPEG, GRAY = saved("RGB", "PNG"), saved("RGB", "JPEG"), saved("L", "PNG")
-
-
-def load(folder: Path, **options: Any) -> Any:
-    return Dataset.import_from(str(folder), FORMAT, **options)
 
 
 def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any) -> Any:

@@ -10,11 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from datumaro.components.dataset import Dataset
 
 from tests.commands import run_program
-from tests.conftest import image, objects
-from tests.datumaro.conftest import content
+from tests.datumaro.conftest import content, import_dataset
+from tests.records import image, objects
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
 COCO = Path(__file__).parents[2] / "examples" / "shapes_coco"
@@ -36,10 +35,6 @@ def run(*command: str, folder: Path, code: int = 0) -> str:
     return printed
 
 
-def load(path: Path) -> Dataset:
-    return Dataset.import_from(str(path), "tf_detection_api")
-
-
 def test_export_as_it_is_typed(tmp_path: Path) -> None:
     """``datum export -f tf_detection_api -p PROJECT -o DIR -- --save-images``."""
     project = tmp_path / "project"
@@ -58,7 +53,7 @@ def test_export_as_it_is_typed(tmp_path: Path) -> None:
         "train.tfrecord",
         "val.tfrecord",
     ]
-    found = content(load(tmp_path / "out"))
+    found = content(import_dataset(tmp_path / "out"))
     assert len(found) == 12 and all(one["image"] for one in found.values())
     image_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
     assert found["shapes_01", "train"]["image"] == image_file.read_bytes()
@@ -82,7 +77,7 @@ def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
     kinds = {
         name: Counter(
             one.type.name
-            for item in load(tmp_path / name)
+            for item in import_dataset(tmp_path / name)
             for one in item.annotations
             if one.type.name in ("bbox", "mask")
         )
@@ -228,7 +223,7 @@ class TestExportCommand:
             folder=tmp_path,
         )
         (made,) = tmp_path.glob("export-tf_detection_api*")
-        assert {item.subset for item in load(made)} == {"val"}
+        assert {item.subset for item in import_dataset(made)} == {"val"}
 
 
 def test_formats_are_listed(tmp_path: Path) -> None:

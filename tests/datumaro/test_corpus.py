@@ -11,15 +11,11 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 
 from tests.conftest import CORPUS
-from tests.datumaro.conftest import content, ids_of, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
 
 FOLDERS = sorted(path.name for path in CORPUS.glob("*") if path.is_dir())
 OTHER = ("titanic-table", "viewer-sample")
 DETECTION = [name for name in FOLDERS if name not in OTHER]
-
-
-def load(path: Path) -> Dataset:
-    return Dataset.import_from(str(path), "tf_detection_api")
 
 
 @pytest.mark.parametrize("name", DETECTION)
@@ -27,7 +23,7 @@ def test_figures(figures: dict[str, Any], note_shard: Any, name: str) -> None:
     expected = {key: one for key, one in figures.items() if key.startswith(f"{name}/")}
     for key in expected:
         note_shard(key)
-    dataset = load(CORPUS / name)
+    dataset = import_dataset(CORPUS / name)
     shapes = [one for item in dataset for one in item.annotations]
     names = labels_of(dataset)
     assert len(dataset) == sum(one["records"] for one in expected.values())
@@ -43,9 +39,9 @@ def test_figures(figures: dict[str, Any], note_shard: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", DETECTION)
 def test_round_trip_is_the_identity(tmp_path: Path, name: str) -> None:
-    first = load(CORPUS / name)
+    first = import_dataset(CORPUS / name)
     first.export(str(tmp_path / "1"), "tf_detection_api", save_media=True)
-    second = load(tmp_path / "1")
+    second = import_dataset(tmp_path / "1")
     assert content(second) == content(first)
     assert (labels_of(second), ids_of(second)) == (labels_of(first), ids_of(first))
     second.export(str(tmp_path / "2"), "tf_detection_api", save_media=True)
@@ -56,7 +52,7 @@ def test_round_trip_is_the_identity(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_other_kinds_are_called_so(name: str) -> None:
     with pytest.raises(DatasetImportError) as caught:
-        load(CORPUS / name)
+        import_dataset(CORPUS / name)
     reason = str(caught.value.__cause__)
     assert "is not an object detection shard" in reason and "tfod describe" in reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tfod.convert.detection_csv import (
 from tfod.datumaro import compat
 from tfod.datumaro.images import file_size
 
-from tests.datumaro.conftest import boxes, content, ids_of, labels_of
+from tests.datumaro.conftest import boxes, content, ids_of, import_dataset, labels_of
 from tests.datumaro.test_commands import run
 from tests.datumaro.test_import import Tolerant, jpeg
 
@@ -28,6 +29,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 HEADER = ",".join(COLUMNS)
 IMAGE = jpeg(20, 30)
 FORMAT = "tf_detection_csv"
+load = partial(import_dataset, name=FORMAT)
 
 
 def row(name: str, class_name: str = "cat", width: int = 30, height: int = 20) -> str:
@@ -44,10 +46,6 @@ def put(path: Path, data: bytes = IMAGE) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
-
-
-def load(path: Path, **options: Any) -> Any:
-    return Dataset.import_from(str(path), FORMAT, **options)
 
 
 class TestImport:

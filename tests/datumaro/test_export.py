@@ -38,9 +38,9 @@ try:
 except ImportError:
     from datumaro.components.converter import ExportErrorPolicy
 
-from tests.conftest import encode
-from tests.datumaro.conftest import content, ids_of
+from tests.datumaro.conftest import content, ids_of, import_dataset
 from tests.datumaro.test_import import jpeg
+from tests.records import encode
 
 
 def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
@@ -62,10 +62,6 @@ def dataset(*items: Any, names: Any = ("cat", "dog", "кошка"), points: Any 
 def export(source: Dataset, folder: Path, **options: Any) -> list[Any]:
     source.export(str(folder), "tf_detection_api", **options)
     return list(read_detections(folder))
-
-
-def load(folder: Path, **options: Any) -> Dataset:
-    return Dataset.import_from(str(folder), "tf_detection_api", **options)
 
 
 def test_layout_and_features(tmp_path) -> None:
@@ -151,7 +147,7 @@ class TestImages:
         media = compat.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
         (found,) = export(dataset(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
         assert (found.filename, found.format, found.height, found.width) == ("p.png", "png", 4, 6)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert np.asarray(loaded.media.data)[0, 0, 0] == 7
 
     def test_a_wrong_name_does_not_change_the_bytes(self, tmp_path) -> None:
@@ -170,7 +166,7 @@ class TestImages:
     def test_an_item_of_labels_needs_no_size(self, tmp_path) -> None:
         (found,) = export(dataset(DatasetItem(id="x", annotations=[Label(1)])), tmp_path)
         assert (found.height, found.image_labels[0].text) == (None, "dog")
-        assert content(load(tmp_path))["x", "default"]["size"] is None
+        assert content(import_dataset(tmp_path))["x", "default"]["size"] is None
 
 
 class TestObjects:
@@ -193,7 +189,7 @@ class TestObjects:
         (found,) = export(dataset(item("a", *shapes)), tmp_path / "m", save_masks=True)
         assert found.class_text == ["cat", "cat", "dog"] and len(found.masks) == 3
         assert len(export(dataset(item("a", *shapes)), tmp_path / "b")[0].boxes) == 3
-        (loaded,) = load(tmp_path / "m")
+        (loaded,) = import_dataset(tmp_path / "m")
         assert [one.type.name for one in loaded.annotations] == ["mask", "bbox", "bbox"]
         assert np.array_equal(loaded.annotations[0].image, image)
 
@@ -231,14 +227,14 @@ class TestObjects:
         first, second = (compat.decode_image(bytes(one.data)) for one in found.masks)
         assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
         assert second[:10, :20].all() and second.sum() == 200
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         mask, box = loaded.annotations
         assert (mask.type.name, box.type.name) == ("mask", "bbox")
         assert box.points == [0, 0, 20, 10]
         assert np.array_equal(mask.image, first)
         # And once more, as often as one likes.
-        export(load(tmp_path), tmp_path / "again", save_masks=True)
-        (again,) = load(tmp_path / "again")
+        export(import_dataset(tmp_path), tmp_path / "again", save_masks=True)
+        (again,) = import_dataset(tmp_path / "again")
         assert [one.type.name for one in again.annotations] == ["mask", "bbox"]
 
     @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
@@ -248,7 +244,7 @@ class TestObjects:
         if transform not in source.env.transforms:
             pytest.skip(f"this Datumaro has no {transform}")
         export(source.transform(transform), tmp_path, save_masks=True)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         wanted = [("mask", 1500), ("bbox", 200)]
         if transform == "boxes_to_masks":
             wanted[1] = ("mask", 200)
@@ -284,7 +280,7 @@ class TestObjects:
         shape = annotation.RotatedBbox(50, 50, 20, 10, 90, label=0)
         (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
         assert (found.boxes * (200, 100, 200, 100)).round(3).tolist() == [[45, 40, 55, 60]]
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert int(loaded.annotations[0].image.sum()) == 200
 
     def test_rotation_in_an_attribute_turns_the_mask_too(self, tmp_path) -> None:
@@ -293,7 +289,7 @@ class TestObjects:
         (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
         left, _, right, _ = (found.boxes * (200, 100, 200, 100))[0]
         assert right - left == pytest.approx(60 * 2**-0.5, abs=0.01)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         mask = loaded.annotations[0].image
         assert int(mask.sum()) == pytest.approx(800, abs=60)
         assert mask[50 + 10, 100 + 10] and not mask[50 - 10, 100 + 10]
@@ -307,7 +303,7 @@ class TestObjects:
         (found,) = export(dataset(item("a", shape)), tmp_path, save_masks=True)
         corners = (found.boxes * (200, 100, 200, 100)).round(1).tolist()
         assert corners == [[90, 30, 110, 70]]
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert int(loaded.annotations[0].image.sum()) == pytest.approx(628, abs=40)
 
     def test_boxes_that_are_none_go_through_the_error_policy(self, tmp_path) -> None:
@@ -329,7 +325,7 @@ class TestObjects:
         values = [{"area": 1e300, "n": 10**400}, {"area": 1.5, "n": 0.5}]
         shapes = [Bbox(0, 0, 9, 9, label=0, attributes=one) for one in values]
         export(dataset(item("a", *shapes)), tmp_path)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert [one.attributes for one in loaded.annotations] == values
 
     def test_a_label_out_of_range_is_one_line(self, tmp_path) -> None:
@@ -340,13 +336,13 @@ class TestObjects:
     def test_half_a_surrogate_pair(self, tmp_path) -> None:
         shape = Bbox(0, 0, 9, 9, label=0, attributes={"note": "\ud800"})
         export(dataset(item("a", shape, attributes={"note": "\ud800"})), tmp_path)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert loaded.attributes["note"] == loaded.annotations[0].attributes["note"] == "\ud800"
 
     def test_attributes_of_the_image(self, tmp_path) -> None:
         attributes = {"frame": 7, "tags": ["a"], "source_id": "x"}
         export(dataset(item("a", attributes=attributes)), tmp_path)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert loaded.attributes == attributes
 
     def test_coco_number_of_the_image_is_its_source_id(self, tmp_path) -> None:
@@ -370,8 +366,8 @@ class TestObjects:
         assert found.keypoints.visibility.tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
         label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
         assert [point.id for point in label_map.find("person").keypoints] == [1, 2, 3]
-        loaded = load(tmp_path)
-        assert content(loaded) == content(load(tmp_path))
+        loaded = import_dataset(tmp_path)
+        assert content(loaded) == content(import_dataset(tmp_path))
         (again,) = loaded
         assert [one.type.name for one in again.annotations] == ["bbox", "points", "bbox"]
         assert again.annotations[1].points == [60, 20, 70, 25, 0, 0]
@@ -406,7 +402,7 @@ class TestObjects:
         keys = set(next(iter(read_examples(tmp_path))))
         assert {"image/object/occluded", "image/object/track/label", "image/object/area"} <= keys
         assert {"image/object/view", "image/object/attribute/score"} <= keys
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         first, second = (one.attributes for one in loaded.annotations)
         assert first["occluded"] is True and first["track_id"] == 7 and first["area"] == 81.0
         assert (first["pose"], first["score"], first["count"]) == ("Left", 0.5, 3)
@@ -418,7 +414,7 @@ class TestObjects:
     def test_image_level_labels(self, tmp_path) -> None:
         shapes = [Label(0, attributes={"score": 0.25}), Label(1)]
         export(dataset(item("a", *shapes)), tmp_path)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert [(one.label, one.attributes) for one in loaded.annotations] == [
             (0, {"score": 0.25}),
             (1, {"score": 1.0}),
@@ -430,7 +426,7 @@ class TestObjects:
         assert found.captions == ["a cat", "кот"]
         assert next(iter(read_examples(tmp_path))).byte_strings("image/caption")[0] == b"a cat"
         assert "attributes not written: 1 by (of a caption)" in caplog.text
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         captions = [one.caption for one in loaded.annotations if isinstance(one, Caption)]
         assert captions == ["a cat", "кот"]
 
@@ -445,19 +441,19 @@ class TestObjects:
         example = next(iter(read_examples(tmp_path)))
         assert example.ints("image/object/group_of") == [1, 0]
         assert example.byte_strings("image/object/view") == [b"Left", b""]
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert [one.attributes for one in loaded.annotations] == [group, {"is_group_of": False}]
 
     def test_an_attribute_keeps_its_key_from_one_of_another_name(self, tmp_path) -> None:
         both = {"is_group_of": True, "group_of": False}
         export(dataset(item("a", Bbox(0, 0, 9, 9, label=0, attributes=both))), tmp_path)
         assert next(iter(read_examples(tmp_path))).ints("image/object/group_of") == [0]
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert loaded.annotations[0].attributes == both
 
     def test_unlabelled_boxes_come_back_unlabelled(self, tmp_path, caplog) -> None:
         export(dataset(item("a", Bbox(0, 0, 9, 9), Bbox(0, 0, 5, 5, label=2))), tmp_path)
-        (loaded,) = load(tmp_path)
+        (loaded,) = import_dataset(tmp_path)
         assert [one.label for one in loaded.annotations] == [None, 2]
         assert "without a class, written as id 0 with an empty text: 1" in caplog.text
 
@@ -486,14 +482,14 @@ class TestClasses:
     """Ids and names on the way out."""
 
     def test_ids_survive_from_import_to_export(self, make_shard, tmp_path) -> None:
-        from tests.conftest import image, objects
+        from tests.records import image, objects
 
         source = tmp_path / "in"
         make_shard("s", image() | objects([[0, 0, 1, 1]], ["b"], [7]), folder=source)
         text = "item {\n\tid: 3\n\tname: 'a'\n\tdisplay_name: 'A'\n}\n\n"
         text += "item {\n\tid: 7\n\tname: 'b'\n}\n\n"
         (source / "label_map.pbtxt").write_text(text)
-        (found,) = export(load(source), tmp_path / "out")
+        (found,) = export(import_dataset(source), tmp_path / "out")
         assert found.class_label == [7]
         assert (tmp_path / "out" / "label_map.pbtxt").read_text() == text
 
@@ -508,31 +504,31 @@ class TestClasses:
         source = dataset(item("a", Bbox(0, 0, 9, 9, label=0)))
         (found,) = export(source, tmp_path, label_key=key)
         assert (found.class_text, found.class_label) == (text, ids)
-        assert content(load(tmp_path))["a", "default"]["annotations"][0]["label"] == "cat"
+        assert content(import_dataset(tmp_path))["a", "default"]["annotations"][0]["label"] == "cat"
 
     @pytest.mark.parametrize("key", ["both", "id"])
     def test_unlabelled_where_zero_is_a_class(self, make_shard, tmp_path, key) -> None:
-        from tests.conftest import image, objects
+        from tests.records import image, objects
 
         make_shard("s", image() | objects([[0, 0, 1, 1]], ["zero"], [0]), folder=tmp_path / "in")
-        source = load(tmp_path / "in")
+        source = import_dataset(tmp_path / "in")
         source.put(item("b", Bbox(0, 0, 9, 9), subset="s"))
         export(source, tmp_path / "out", label_key=key)
-        loaded = load(tmp_path / "out")
+        loaded = import_dataset(tmp_path / "out")
         assert ids_of(loaded) == {"zero": 0}
         assert [[one.label for one in it.annotations] for it in loaded] == [[0], [None]]
 
     def test_classes_of_the_image_follow_their_ids(self, make_shard, tmp_path) -> None:
-        from tests.conftest import image, objects
+        from tests.records import image, objects
 
         record = image() | objects([[0, 0, 1, 1]], ["dog"], [1])
         make_shard("s", record | {"image/neg_category_ids": [1]}, folder=tmp_path / "in")
-        (found,) = export(load(tmp_path / "in"), tmp_path / "out", label_map="coco")
+        (found,) = export(import_dataset(tmp_path / "in"), tmp_path / "out", label_map="coco")
         assert found.image_attributes == {"neg_category_ids": [18]}
 
     def test_no_classes_at_all(self, tmp_path) -> None:
         export(dataset(item("a"), names=[]), tmp_path)
-        assert ids_of(load(tmp_path)) == {}
+        assert ids_of(import_dataset(tmp_path)) == {}
 
 
 class TestShards:
@@ -545,7 +541,7 @@ class TestShards:
             "default-00000-of-00002.tfrecord",
             "default-00001-of-00002.tfrecord",
         ]
-        loaded = load(tmp_path)
+        loaded = import_dataset(tmp_path)
         assert list(loaded.subsets()) == ["default"]
         assert sorted(one.id for one in loaded) == list("01234")
 
@@ -563,7 +559,7 @@ class TestShards:
         export(source, tmp_path, save_media=True, shard_size=3 * len(jpeg()))
         shards = sorted(tmp_path.glob("*.tfrecord"))
         assert len(shards) == 3 and max(s.stat().st_size for s in shards) <= 3 * len(jpeg())
-        assert [one.id for one in load(tmp_path)] == list("012345")
+        assert [one.id for one in import_dataset(tmp_path)] == list("012345")
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib", "none"])
     def test_compression(self, tmp_path, compression) -> None:
@@ -574,7 +570,7 @@ class TestShards:
             compression == "gzip",
             compression == "zlib",
         )
-        assert content(load(tmp_path))["a", "default"]["image"] == jpeg()
+        assert content(import_dataset(tmp_path))["a", "default"]["image"] == jpeg()
 
     @pytest.mark.parametrize(
         "options",
@@ -650,7 +646,7 @@ class TestInPlace:
             *[item(name, Bbox(0, 0, 9, 9, label=0), data=jpeg(), subset=name) for name in "abc"]
         )
         export(source, folder, save_media=True)
-        return load(folder)
+        return import_dataset(folder)
 
     def test_writes_what_changed_and_keeps_images(self, tmp_path) -> None:
         loaded = self.three(tmp_path)
@@ -658,17 +654,17 @@ class TestInPlace:
         loaded.put(item("new", data=jpeg(colour=5), subset="a"))
         loaded.save()
         assert (tmp_path / "b.tfrecord").stat().st_mtime_ns == untouched
-        again = content(load(tmp_path))
+        again = content(import_dataset(tmp_path))
         # save_media was not asked for, but the shard that was replaced may be their only place.
         assert again["a", "a"]["image"] == jpeg()
         assert again["new", "a"]["image"] == jpeg(colour=5)
 
     def test_annotations_alone_stay_alone(self, tmp_path) -> None:
         export(dataset(item("a")), tmp_path)
-        loaded = load(tmp_path)
+        loaded = import_dataset(tmp_path)
         loaded.put(item("new", data=jpeg(), subset="default"))
         loaded.save()
-        assert [one["image"] for one in content(load(tmp_path)).values()] == [None, None]
+        assert [one["image"] for one in content(import_dataset(tmp_path)).values()] == [None, None]
 
     def test_an_emptied_subset_can_be_read_again(self, tmp_path) -> None:
         source = dataset(item("a", subset="a"), item("c", subset="c"))
@@ -679,13 +675,13 @@ class TestInPlace:
         assert (tmp_path / "c.tfrecord").stat().st_size == 0
         label_map = (tmp_path / "label_map.pbtxt").read_text("utf-8")
         assert label_map.startswith('# subsets without images: ["c"]\n')
-        assert [one.id for one in load(tmp_path)] == ["a"]
+        assert [one.id for one in import_dataset(tmp_path)] == ["a"]
 
     def test_a_removed_subset_is_removed(self, tmp_path) -> None:
         loaded = self.three(tmp_path)
         loaded.remove("c", "c")
         loaded.save(save_media=True)
-        assert [one.id for one in load(tmp_path)] == ["a", "b"]
+        assert [one.id for one in import_dataset(tmp_path)] == ["a", "b"]
 
     @pytest.mark.parametrize(
         "names",
@@ -712,13 +708,13 @@ class TestInPlace:
         (tmp_path / "label_map.pbtxt").write_text("")
         bystander = folder / "elsewhere.txt"
         bystander.write_text("x")
-        loaded = load(folder)
+        loaded = import_dataset(folder)
         before = content(loaded)
         first = next(iter(loaded))
         first.attributes["edited"] = 1
         loaded.put(first)
         loaded.save()
-        after = content(load(folder))
+        after = content(import_dataset(folder))
         assert list(after) == list(before) and bystander.exists()
         assert [one["image"] for one in after.values()] == [one["image"] for one in before.values()]
         assert after[first.id, first.subset]["attributes"]["edited"] == 1
@@ -726,30 +722,30 @@ class TestInPlace:
     def test_saving_elsewhere_leaves_the_source_alone(self, tmp_path) -> None:
         """An export binds the dataset to its folder; what it was read from is not that folder."""
         self.three(tmp_path / "a")
-        loaded = load(tmp_path / "a")
+        loaded = import_dataset(tmp_path / "a")
         export(loaded, tmp_path / "b", save_media=True)
         loaded.put(item("new", subset="a"))
         loaded.remove("c", "c")
         loaded.save()
         assert len(list((tmp_path / "a").glob("*.tfrecord"))) == 3
-        found = content(load(tmp_path / "b"))
+        found = content(import_dataset(tmp_path / "b"))
         assert sorted(name for name, _ in found) == ["a", "b", "new"]
         assert found["a", "a"]["image"] == jpeg()
 
     def test_a_renamed_subset_replaces_its_shards(self, tmp_path) -> None:
         self.three(tmp_path)
-        loaded = load(tmp_path, subset="all")
+        loaded = import_dataset(tmp_path, subset="all")
         loaded.put(item("new", subset="all"))
         loaded.save()
         assert [p.name for p in tmp_path.glob("*.tfrecord")] == ["all.tfrecord"]
-        assert sorted(one.id for one in load(tmp_path)) == ["a", "b", "c", "new"]
+        assert sorted(one.id for one in import_dataset(tmp_path)) == ["a", "b", "c", "new"]
 
     def test_emptied_subsets_of_any_name(self, tmp_path) -> None:
         source = dataset(item("a", subset="a"), item("c", subset="b, c\n"))
         export(source, tmp_path)
         source.remove("c", "b, c\n")
         source.save()
-        assert [one.id for one in load(tmp_path)] == ["a"]
+        assert [one.id for one in import_dataset(tmp_path)] == ["a"]
 
     def test_other_shards_in_the_folder_are_left_alone(self, tmp_path, caplog) -> None:
         export(dataset(item("o", subset="other"), names=["x"]), tmp_path)
@@ -762,7 +758,7 @@ class TestInPlace:
 
     def test_shards_and_compression_stay_as_they_were(self, tmp_path) -> None:
         export(dataset(item("a"), item("b")), tmp_path, num_shards=2, compression="zlib")
-        loaded = load(tmp_path)
+        loaded = import_dataset(tmp_path)
         loaded.put(item("c", subset="default"))
         loaded.save()
         shards = sorted(tmp_path.glob("*.tfrecord"))
@@ -771,14 +767,14 @@ class TestInPlace:
     def test_subsets_named_like_shards_or_folders(self, tmp_path) -> None:
         names = ["train", "train-00000-of-00002", "train-00001-of-00002", "train/night"]
         export(dataset(*[item("a", subset=name) for name in names]), tmp_path)
-        assert sorted(load(tmp_path).subsets()) == sorted(names)
+        assert sorted(import_dataset(tmp_path).subsets()) == sorted(names)
 
     def test_subsets_that_are_gone_are_removed(self, tmp_path) -> None:
         loaded = self.three(tmp_path)
         loaded.transform("map_subsets", mapping={"a": "x", "b": "x", "c": "c"})
         loaded.save(save_media=True)
         assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == ["c.tfrecord", "x.tfrecord"]
-        again = load(tmp_path)
+        again = import_dataset(tmp_path)
         assert sorted((one.id, one.subset) for one in again) == [
             ("a", "x"),
             ("b", "x"),

@@ -20,8 +20,8 @@ from tfod.errors import RecordError, ShardError
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, image, objects
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
+from tests.records import encode, image, objects
 
 try:
     from datumaro.components.importer import ImportErrorPolicy

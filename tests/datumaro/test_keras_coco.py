@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode
-from tests.datumaro.conftest import content, ids_of, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
 from tests.image_kinds import HEIGHT, WIDTH, saved
+from tests.records import encode
 
 FORMAT = "tf_keras_coco"
+load = partial(import_dataset, name=FORMAT)
 PNG, JPEG = saved("RGB", "PNG"), saved("RGB", "JPEG")
 
 
@@ -51,10 +53,6 @@ def record(number: int, image: int = 7, **changes: Any) -> dict[str, Any]:
 def write(folder: Path, name: str, *records: dict[str, Any]) -> None:
     """A file of the recipe under its own name."""
     write_records(folder, "x", [encode(one) for one in records], name_files=lambda _: [name])
-
-
-def load(folder: Path, **options: Any) -> Any:
-    return Dataset.import_from(str(folder), FORMAT, **options)
 
 
 def item(name: str, *annotations: Any, data: bytes | None = JPEG, **options: Any) -> Any:

@@ -10,10 +10,10 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from tfod.datumaro import compat
 
-from tests.conftest import image, objects
 from tests.datumaro.conftest import boxes, content, labels_of
 from tests.datumaro.test_commands import is_old_line, run
 from tests.image_kinds import HEIGHT, WIDTH, saved
+from tests.records import image, objects
 
 pytest.importorskip("yaml")
 pytest.importorskip("jsonschema")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 
-from tests.datumaro.conftest import content, ids_of, labels_of
+from tests.datumaro.conftest import content, ids_of, import_dataset, labels_of
 from tests.datumaro.test_commands import run
 from tests.datumaro.test_csv import EXAMPLES, IMAGE, _chain, _ones, annotated, box
+
+load = partial(import_dataset, name="roboflow_tfrecord")
 
 ZIP = EXAMPLES / "shapes_roboflow.zip"
 KEYS = [
@@ -28,10 +31,6 @@ KEYS = [
     *(f"image/object/bbox/{side}" for side in ("xmax", "xmin", "ymax", "ymin")),
     *("image/object/class/label", "image/object/class/text", "image/width"),
 ]
-
-
-def load(path: Path, name: str = "roboflow_tfrecord", **options: Any) -> Any:
-    return Dataset.import_from(str(path), name, **options)
 
 
 def export(dataset: Any, folder: Path, **options: Any) -> Path:
@@ -51,10 +50,10 @@ class TestZip:
     @pytest.mark.parametrize("name", ["roboflow_tfrecord", "tf_detection_api"])
     def test_it_is_the_folder(self, tmp_path: Path, name: str) -> None:
         zipfile.ZipFile(ZIP).extractall(tmp_path)
-        found = content(load(ZIP, name))
-        assert found == content(load(tmp_path, name)) and len(found) == 12
+        found = content(load(ZIP, name=name))
+        assert found == content(load(tmp_path, name=name)) and len(found) == 12
         assert {subset for _, subset in found} == {"train", "valid"}
-        assert labels_of(load(ZIP, name)) == ["circle", "square", "triangle", "étoile"]
+        assert labels_of(load(ZIP, name=name)) == ["circle", "square", "triangle", "étoile"]
 
     def test_images_are_those_of_the_voc_example(self) -> None:
         found = content(load(ZIP))
@@ -80,7 +79,7 @@ class TestZip:
 
     def test_saving_in_place_leaves_it_alone(self, tmp_path: Path) -> None:
         shutil.copy(ZIP, tmp_path / "export.zip")
-        dataset = load(tmp_path / "export.zip", "tf_detection_api")
+        dataset = load(tmp_path / "export.zip", name="tf_detection_api")
         dataset.remove("shapes_01", "train")
         with pytest.raises(Exception) as raised:
             dataset.save()
@@ -103,7 +102,7 @@ class TestZip:
         names = tmp_path / "out" / "label_map.pbtxt"
         names.write_text(f'# {EMPTY_SUBSETS} ["val"]\n{names.read_text()}')
         shutil.make_archive(str(tmp_path / "out"), "zip", tmp_path / "out")
-        assert len(load(tmp_path / "out.zip", "tf_detection_api")) == 1
+        assert len(load(tmp_path / "out.zip", name="tf_detection_api")) == 1
 
     def test_commands(self, tmp_path: Path) -> None:
         run(
@@ -111,7 +110,7 @@ class TestZip:
             *("-f", "tf_detection_api", "-o", "out", "--", "--save-media"),
             folder=tmp_path,
         )
-        assert len(load(tmp_path / "out", "tf_detection_api")) == 12
+        assert len(load(tmp_path / "out", name="tf_detection_api")) == 12
 
 
 class TestLayout:
@@ -261,7 +260,7 @@ class TestRoundTrip:
     def test_saving_in_place(self, tmp_path: Path) -> None:
         export(load(ZIP), tmp_path, save_media=True)
         (tmp_path / "valid" / "notes.txt").write_text("mine")
-        dataset = load(tmp_path, "tf_detection_api")
+        dataset = load(tmp_path, name="tf_detection_api")
         before = content(dataset)
         dataset.remove("shapes_01", "train")
         for item in list(dataset.get_subset("valid")):

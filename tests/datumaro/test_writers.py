@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tfod.datumaro import compat
 
-from tests.conftest import objects
 from tests.datumaro.conftest import boxes, content, ids_of, labels_of
 from tests.datumaro.test_import import jpeg, png
+from tests.records import objects
 
 IMAGE = jpeg(100, 200)
 BOX = [0.25, 0.1, 0.5, 0.4]

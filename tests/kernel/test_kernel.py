@@ -30,9 +30,10 @@ from tfod.kernel import (
 from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
 
-from tests.conftest import CORPUS, encode, examples, frame, image, objects
+from tests.conftest import CORPUS, examples
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Content, Link
+from tests.records import encode, frame, image, objects
 
 SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
 MALFORMED = ProblemCode.MALFORMED

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.conftest import encode
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     CAT_BOX,
@@ -22,6 +21,7 @@ from tests.mutants.sound import (
     shard,
     with_boxes,
 )
+from tests.records import encode
 
 HOW = {"record": 0, "options": TF}
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from tfod.example.example import encode_example, float_feature, int64_feature
 
-from tests.conftest import encode, objects
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
     TF,
@@ -20,6 +19,7 @@ from tests.mutants.sound import (
     second,
     shard,
 )
+from tests.records import encode, objects
 
 CVAT, ROBOFLOW = {"profile": "cvat"}, {"profile": "roboflow"}
 WIDTH_KEY = "image/width"

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.conftest import encode, objects
 from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
 from tests.mutants.sound import LABEL_MAP, shard
+from tests.records import encode, objects
 
 SHARD = "default.tfrecord"
 AGAINST = {"profile": "cvat", "against": Inside("coco.json")}

@@ -16,8 +16,8 @@ from tfod.example.example import (
 )
 from tfod.tfrecord.framing import masked_crc32c
 
-from tests.conftest import encode, objects
 from tests.image_kinds import saved
+from tests.records import encode, objects
 
 WIDTH, HEIGHT = 40, 20
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"

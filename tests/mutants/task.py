@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.conftest import encode, objects
 from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
 from tests.mutants.sound import CAT_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, shard
+from tests.records import encode, objects
 
 SHARD = "default.tfrecord"
 AGAINST_XML = {"profile": "cvat", "cvat_xml": Inside("task.xml")}

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
-from tests.commands import TIMEOUT
-from tests.conftest import require
+from tests.commands import TIMEOUT, require
 from tests.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server
 
 _KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}

@@ -19,8 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.commands import TIMEOUT
-from tests.conftest import free_port
+from tests.commands import TIMEOUT, free_port
 
 NAMES_OF_A_PAGE = 20
 """So many names an S3 server says at once here; others say 1000."""

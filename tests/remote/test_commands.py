@@ -20,7 +20,7 @@ from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
-from tests.conftest import encode, frame, image, objects
+from tests.records import encode, frame, image, objects
 from tests.remote.conftest import Bucket
 from tests.remote.servers import Web
 from tests.shards.shards import files_in

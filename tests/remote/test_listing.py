@@ -20,7 +20,7 @@ from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
 
-from tests.conftest import require
+from tests.commands import require
 from tests.remote.conftest import Bucket
 from tests.remote.servers import NAMES_OF_A_PAGE, Web
 from tests.remote.test_s3 import Ended

@@ -26,7 +26,7 @@ from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
 from tests.commands import TIMEOUT
-from tests.conftest import encode, frame, image
+from tests.records import encode, frame, image
 from tests.remote.conftest import Bucket, bucket_on
 from tests.remote.servers import NAMES_OF_A_PAGE, Proxy, Web, s3_server
 

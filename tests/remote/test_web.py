@@ -17,7 +17,7 @@ from tfod.tfrecord.storage.remote_stream import RemoteReadError, RemoteStream
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 from tfod.tfrecord.storage.urls import is_pattern
 
-from tests.conftest import frame
+from tests.records import frame
 from tests.remote.servers import Proxy, Web, silent_server
 from tests.remote.test_s3 import MIB, Ended, noise, read_all
 

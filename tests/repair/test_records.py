@@ -30,7 +30,6 @@ from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode
 from tests.image_kinds import exif_block, with_segment
 from tests.mutants.sound import (
     CAT_BOX,
@@ -45,6 +44,7 @@ from tests.mutants.sound import (
     record,
     with_boxes,
 )
+from tests.records import encode
 
 TF = READY["tf_detection_api"]
 MAP = LabelMap.from_names(["cat", "dog"])

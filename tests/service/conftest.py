@@ -26,7 +26,8 @@ import requests
 from PIL import Image
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, free_port, image, objects, require
+from tests.commands import free_port, require
+from tests.records import encode, image, objects
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
 REMOTE_TIMEOUT = 900

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from tfod.tfrecord.framing import masked_crc32c
 
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 from tests.service.conftest import REMOTE_TIMEOUT, Service
 
 

@@ -16,7 +16,7 @@ from tfod_validator.jobs import Store
 from tfod_validator.settings import Settings
 from tfod_validator.validation import Outcome
 
-from tests.conftest import require
+from tests.commands import require
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard, with_boxes
 from tests.service.conftest import Service
 from tests.zip_forge import real_zip

@@ -19,7 +19,7 @@ from tfod_validator.sandbox import RetryError, StoppedError, run_in_sandbox
 from tfod_validator.settings import Limits
 from tfod_validator.validation import BODY, REPORTS, Outcome, Request, UploadedFile
 
-from tests.conftest import encode, image
+from tests.records import encode, image
 from tests.service.conftest import LABEL_MAP, shard_of
 
 

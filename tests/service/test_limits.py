@@ -20,7 +20,7 @@ from tfod_validator.jobs import Store
 from tfod_validator.settings import Limits, Settings
 from tfod_validator.validation import Outcome
 
-from tests.conftest import encode, image
+from tests.records import encode, image
 from tests.service.conftest import Service, running_service, zip_of
 from tests.service.heavy import framed, record_of, slow_shard, wait_for
 from tests.service.test_api import problem

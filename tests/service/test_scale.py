@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conftest import encode, free_port, image, require
+from tests.commands import free_port, require
+from tests.records import encode, image
 from tests.service.conftest import REMOTE_TIMEOUT, Service, new_database, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
 from tests.service.test_api import problem

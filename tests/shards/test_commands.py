@@ -16,7 +16,7 @@ from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
-from tests.conftest import encode, image, objects
+from tests.records import encode, image, objects
 from tests.shards.shards import files_in, payloads
 
 BOX = (0.1, 0.2, 0.3, 0.4)

@@ -23,7 +23,7 @@ from tfod.tfrecord.shard_parts import split_by_index, split_shard
 from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import frame
+from tests.records import frame
 from tests.remote.servers import Web, web_server
 from tests.shards.shards import files_in, payloads
 

@@ -20,7 +20,8 @@ from tfod.example.rewrite import rewrite_example
 from tfod.shards.merge import Merged, merge
 from tfod.tfrecord.writer import ShardLayout, write_records
 
-from tests.conftest import encode, examples, image, objects
+from tests.conftest import examples
+from tests.records import encode, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 BOX = (0.1, 0.2, 0.3, 0.4)

@@ -21,7 +21,8 @@ from tfod.tfrecord.shard_names import parse_shard_name, similar_file_names
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
-from tests.conftest import examples, frame
+from tests.conftest import examples
+from tests.records import frame
 from tests.shards.shards import files_in, payloads, subsets_of
 
 SETS = (

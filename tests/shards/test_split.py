@@ -19,7 +19,8 @@ from tfod.shards.split import parse_parts, split
 from tfod.shards.stratification import LabelCounts, stratify
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
-from tests.conftest import encode, examples, image, objects
+from tests.conftest import examples
+from tests.records import encode, image, objects
 from tests.shards.shards import files_in, payloads, subsets_of
 
 THREE = {"train": 0.7, "val": 0.2, "test": 0.1}

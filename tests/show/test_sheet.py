@@ -24,7 +24,6 @@ from tfod.shards.sheet.page import HEIGHT, WIDTH
 from tfod.shards.sheet.tile import class_colour, spelled
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode
 from tests.image_kinds import gradient
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -37,6 +36,7 @@ from tests.mutants.sound import (
     shard,
     with_boxes,
 )
+from tests.records import encode
 
 GAP = 10
 FIELD, PAPER, PLACEHOLDER = (240, 242, 244), (255, 255, 255), (138, 143, 152)

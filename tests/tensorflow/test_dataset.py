@@ -29,7 +29,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 
-from tests.conftest import encode, objects
+from tests.records import encode, objects
 
 SHAPE, MASKS = "original_image_spatial_shape", "groundtruth_instance_masks"
 FLAGS = ("is_crowd", "group_of", "difficult")

@@ -12,7 +12,7 @@ from tfod.check.profiles.file import load_profile
 from tfod.errors import TfodError
 from tfod.tensorflow import feature_description
 
-from tests.conftest import encode
+from tests.records import encode
 
 SOURCE = """
 import numpy as np

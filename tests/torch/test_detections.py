@@ -31,7 +31,7 @@ from tfod.torch import Detections, DetectionsByIndex, collate
 from tfod.training.torch.datasets import _share
 from torch.utils.data import DataLoader
 
-from tests.conftest import encode, objects
+from tests.records import encode, objects
 
 MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
 
