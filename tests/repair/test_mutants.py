@@ -13,7 +13,6 @@ from tfod.check.batch import BOX_PREFIX
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check_sources
 from tfod.check.profiles.file import load_profile
-from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, REPAIRED_PARTLY, REPAIRED_WHOLLY, REPAIRS
 from tfod.detection import keys
 from tfod.errors import ShardError
@@ -26,7 +25,6 @@ from tfod.tfrecord.shard_search import find_shards
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
 
-PAGE = Path(__file__).parents[2] / "docs" / "recipes" / "repair.md"
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
 _LEFT_OUT = ("ZIP", "TSK", "FID", "TFR012", "TFR013", "EXA011", "BOX013", "SET006", "SET007")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
@@ -161,20 +159,6 @@ def values(example: Example, key: str) -> list[Any]:
         except (ShardError, ValueError):
             found.append("damaged")
     return found
-
-
-def test_every_rule_is_on_the_page_once() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    parts = [page.partition(head)[2].partition("\n#")[0] for head in
-             ("### Repaired\n", "### Repaired if certain\n", "### Not repaired\n")]  # fmt: skip
-    listed = [part.splitlines() for part in parts]
-    for code, rule in all_rules().items():
-        sentences = (REPAIRED_WHOLLY.get(code), REPAIRED_PARTLY.get(code))
-        for sentence, lines in zip(sentences, listed, strict=False):
-            row = f"| {code} | {rule.title} | {sentence} |"
-            assert (row in lines) == (sentence is not None), row
-        left = [line for line in listed[2] if line.startswith((f"| {code} |", f"| {code[:3]} |"))]
-        assert len(left) == (code not in REPAIRS), code
 
 
 def test_what_the_table_says_is_repaired_has_somebody_who_does_it() -> None:
