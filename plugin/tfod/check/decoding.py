@@ -61,6 +61,8 @@ class Decoding:
             place: any number that tells its shard from others.
             record: its number in the shard, from 0.
         """
+        if not self.part:
+            return False
         shift = (self.first + place) * _SPREAD % self.whole
         before, after = (
             (number * self.part + shift) // self.whole for number in (record, record + 1)

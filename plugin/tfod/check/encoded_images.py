@@ -67,9 +67,12 @@ class EncodedImages:
         hashes = np.zeros(len(found), np.uint64)
         hashes[rows] = hash_spans(found.examples.buffer, spans[rows])
         first = found.examples.records.first
+        bounds = zip(rows.tolist(), found.encoded[rows].tolist(), strict=True)
         by_row = {
-            row: _encoded_image(found, row, decoding if decoding.has(place, first + row) else None)
-            for row in rows.tolist()
+            row: _encoded_image(
+                found, row, start, end, decoding if decoding.has(place, first + row) else None
+            )
+            for row, (start, end) in bounds
         }
         return cls(by_row, found.headers, hashes)
 
@@ -84,17 +87,19 @@ class EncodedImages:
         return cls(by_row, headers, np.concatenate([part.hashes for part in parts]))
 
 
-def _encoded_image(found: Detections, row: int, decoding: Decoding | None) -> EncodedImage:
-    start, end = found.encoded[row].tolist()
+def _encoded_image(
+    found: Detections, row: int, start: int, end: int, decoding: Decoding | None
+) -> EncodedImage:
     buffer, header = found.examples.buffer, found.headers[row]
     looks = looks_like(buffer, start, end) if header is None else ""
-    data = memoryview(buffer)[start:end]
-    sha256 = hashlib.sha256(data).hexdigest() if found.sha256s[row] else ""
+    sha256 = ""
+    if found.sha256s[row]:
+        sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
     # One of many pixels for its bytes costs much more to decode than they are worth.
     decoded = (
         decoding is not None
         and header is not None
         and decoding.is_cheap(header.height, header.width, end - start)
     )
-    failure = decode_failure(data) if decoded else None
+    failure = decode_failure(memoryview(buffer)[start:end]) if decoded else None
     return EncodedImage(end - start, header, looks, sha256, decoded, failure)

@@ -194,9 +194,11 @@ class Detections(Sequence[Detection]):
         """What the header of each encoded image says; None where there is none."""
         if self._headers is not None:
             return self._headers
+        buffer = self.examples.buffer
         found: list[ImageHeader | None] = [None] * len(self)
-        for row in np.flatnonzero(self.encoded[:, 1] > self.encoded[:, 0]).tolist():
-            found[row] = self._header(row)
+        rows = np.flatnonzero(self.encoded[:, 1] > self.encoded[:, 0])
+        for row, (start, end) in zip(rows.tolist(), self.encoded[rows].tolist(), strict=True):
+            found[row] = read_image_header(buffer, start, end)
         return found
 
     def _header(self, row: int) -> ImageHeader | None:
