@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pytest
 from tfod.kernel import FoundRecords, WalkEnd, find_records
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.read_buffer import Window
+from tfod.tfrecord.read_buffer import ReadBuffer
 
 from tests.mutants.sound import entry, features, field, frame, jpeg, png, record, with_boxes
 from tests.records import encode, objects
@@ -80,7 +80,7 @@ def _counted() -> Iterator[list[int]]:
         for name in ("tfod.tfrecord.framing.find_headers", "zlib.crc32"):
             patch.setattr(name, _weighed(_found(name), count))
         patch.setattr("tfod.tfrecord.reader.find_records", _weighed_walk(count))
-        patch.setattr(Window, "refill", _weighed_refill(count))
+        patch.setattr(ReadBuffer, "refill", _weighed_refill(count))
         sys.settrace(trace)
         try:
             yield count
@@ -118,11 +118,11 @@ def _weighed_walk(count: list[int]) -> Callable[..., FoundRecords]:
 
 
 def _weighed_refill(count: list[int]) -> Callable[..., bool]:
-    refill = Window.refill
+    refill = ReadBuffer.refill
 
-    def weighed(window: Window, position: int, wanted: int = 0) -> bool:
-        count[0] += (window.have - position) // _BYTES_A_STEP
-        return refill(window, position, wanted)
+    def weighed(buffer: ReadBuffer, position: int, wanted: int = 0) -> bool:
+        count[0] += (buffer.have - position) // _BYTES_A_STEP
+        return refill(buffer, position, wanted)
 
     return weighed
 

@@ -27,6 +27,7 @@ from tests.shards.shards import files_in
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
 Run = Callable[..., "Done"]
+_LOOK = 1 << 18  # bytes of annotations that are read to choose the profile
 
 
 def records(count: int) -> list[bytes]:
@@ -125,7 +126,7 @@ def test_the_report_is_that_of_the_disk(
     ]
 
 
-def test_a_shard_is_read_once_whoever_chooses_the_profile(bucket: Bucket, run: Run) -> None:
+def test_a_shard_is_read_once_but_for_the_choice_of_the_profile(bucket: Bucket, run: Run) -> None:
     payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
     shard = frame(*[payload] * 400)
     url = bucket.put("a.tfrecord", shard)
@@ -134,22 +135,22 @@ def test_a_shard_is_read_once_whoever_chooses_the_profile(bucket: Bucket, run: R
     assert bucket.line.sent < 1.01 * len(shard) + 10_000
     bucket.forget()
     assert run("check", url).returncode < 2
-    assert bucket.line.sent < 1.01 * len(shard) + 20_000
+    assert bucket.line.sent < 1.01 * len(shard) + 8 * _LOOK
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("count", [1, 400])
-def test_web_shards_are_read_once_whoever_chooses_the_profile(
+def test_web_shards_are_read_once_but_for_the_choice_of_the_profile(
     web: tuple[Web, str], apart: Run, jobs: int, count: int
 ) -> None:
-    """What the choice of the profile has read is the start of the check, in any process."""
     server, url = web
     payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
     shards = {f"/{one}.tfrecord": frame(*[payload] * count) for one in "ab"}
     server.files.update(shards)
     done = apart("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
     assert done.returncode < 2, done.stderr
-    assert server.sent == sum(map(len, shards.values()))
+    size = sum(map(len, shards.values()))
+    assert size < server.sent <= size + min(size, 2 * 8 * _LOOK)
 
 
 def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:

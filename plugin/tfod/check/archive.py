@@ -30,7 +30,7 @@ from tfod.tfrecord.storage.zip_directory import (
     read_directory,
     same_file_key,
 )
-from tfod.tfrecord.storage.zip_entry import EntryStream
+from tfod.tfrecord.storage.zip_files import EntryStream
 
 _DRAIN_STEP = 1 << 18
 

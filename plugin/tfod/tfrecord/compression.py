@@ -150,15 +150,8 @@ def _up_to_the_damage(inflater: zlib._Decompress, data: bytes, most: int) -> byt
     return found
 
 
-class Deflater:
-    """Compresses the bytes of a shard while it is written."""
-
-    def __init__(self, compression: Compression) -> None:
-        window = 31 if compression is Compression.GZIP else 15
-        self._compressor = zlib.compressobj(wbits=window)
-
-    def compress(self, data: bytes | memoryview) -> bytes:
-        return self._compressor.compress(data)
-
-    def flush(self) -> bytes:
-        return self._compressor.flush()
+def compressor_of(compression: Compression) -> zlib._Compress | None:
+    """What compresses a shard while it is written; None for a plain one."""
+    if compression is Compression.NONE:
+        return None
+    return zlib.compressobj(wbits=31 if compression is Compression.GZIP else 15)

@@ -55,6 +55,7 @@ def masked_crc32c(data: bytes | np.ndarray) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+@functools.lru_cache(1024)  # many records are as long as others
 def header_of(length: int) -> bytes:
     """The header of a record whose payload has so many bytes."""
     return _HEADER.pack(length, masked_crc32c(length.to_bytes(8, "little")))

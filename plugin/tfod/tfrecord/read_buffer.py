@@ -1,7 +1,6 @@
-"""The part of a stream that is in memory, in buffers that are used again.
+"""The part of a stream that is in memory, in two buffers in turn, which are used again.
 
-A shard is read through two buffers in turn. A buffer that somebody still holds a record of is
-left to him and replaced by a fresh one.
+A buffer that somebody still holds a record of is left alone and replaced by a fresh one.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 BUFFER_BYTES = 1 << 21
+"""As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
 LARGEST_BUFFER = 1 << 22
 """Where records are large: what looks at a batch at once wants many of them."""
 _FEW = 64
-"""As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
 ENDLESS = 1 << 62
 """The end of a stream of unknown length."""
 _FIRST_BYTES = 1 << 18  # whoever only looks at the first record reads no more
@@ -27,23 +26,6 @@ class Source(Protocol):
     def readinto(self, target: memoryview, /) -> int: ...
 
 
-class _Buffers:
-    """Two buffers in turn, replaced by fresh ones where somebody still holds a record of them."""
-
-    def __init__(self) -> None:
-        self._pool: list[bytearray] = []
-
-    def take(self, size: int) -> bytearray:
-        counts = _reference_counts(self._pool)
-        for position, count in enumerate(counts):
-            if count == _UNSHARED and len(self._pool[position]) >= size:
-                self._pool.append(self._pool.pop(position))
-                return self._pool[-1]
-        fresh = bytearray(size)
-        self._pool = [*self._pool[-1:], fresh]
-        return fresh
-
-
 def _reference_counts(pool: list[bytearray]) -> list[int]:
     return [sys.getrefcount(buffer) for buffer in pool]
 
@@ -52,15 +34,11 @@ def _reference_counts(pool: list[bytearray]) -> list[int]:
 _UNSHARED = _reference_counts([bytearray()])[0]
 
 
-_NO_BYTES = np.zeros(0, np.uint8)
-_NO_BUFFER = bytearray()
-
-
-class Window:
+class ReadBuffer:
     """The part of a stream that is in memory.
 
-    ``buffer[position:have]`` is what has not been consumed; ``buffer[0]`` is byte ``base`` of the
-    stream.
+    ``content[position:have]`` is what has not been consumed; ``content[0]`` is byte ``base`` of the
+    stream, and ``array`` is the same as uint8.
     """
 
     def __init__(self, stream: Source, start: int, stop: int) -> None:
@@ -68,8 +46,8 @@ class Window:
         self._left = stop - start
         self._most = BUFFER_BYTES
         self._failure: Exception | None = None
-        self._buffers = _Buffers()
-        self.buffer, self.array = _NO_BUFFER, _NO_BYTES
+        self._pool: list[bytearray] = []
+        self.content, self.array = bytearray(), np.zeros(0, np.uint8)
         self.base, self.have = start, 0
 
     def refill(self, position: int, wanted: int = 0) -> bool:
@@ -87,17 +65,27 @@ class Window:
             Whether anything was read.
         """
         rest = self.have - position
-        size = max(_FIRST_BYTES, min(2 * len(self.buffer), self._most))
+        size = max(_FIRST_BYTES, min(2 * len(self.content), self._most))
         size = max(size, min(wanted, 2 * max(rest, BUFFER_BYTES)))
         # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
-        fresh = self._buffers.take(max(1, min(size, rest + self._left)))
-        fresh[:rest] = memoryview(self.buffer)[position : self.have]
-        self.buffer, self.array = fresh, np.frombuffer(fresh, np.uint8)
+        fresh = self._next_buffer(max(1, min(size, rest + self._left)))
+        fresh[:rest] = memoryview(self.content)[position : self.have]
+        self.content, self.array = fresh, np.frombuffer(fresh, np.uint8)
         self.base += position
         got = self._fill(fresh, rest)
         self._left -= got
         self.have = rest + got
         return got > 0
+
+    def _next_buffer(self, size: int) -> bytearray:
+        counts = _reference_counts(self._pool)
+        for position, count in enumerate(counts):
+            if count == _UNSHARED and len(self._pool[position]) >= size:
+                self._pool.append(self._pool.pop(position))
+                return self._pool[-1]
+        fresh = bytearray(size)
+        self._pool = [*self._pool[-1:], fresh]
+        return fresh
 
     def note_records(self, count: int) -> None:
         """Make the next buffer longer where this one, a full one, has few records."""

@@ -27,7 +27,7 @@ from tfod.tfrecord.compression import (
 )
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
 from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, ShardPart, is_record_header
-from tfod.tfrecord.read_buffer import ENDLESS, Source, Window
+from tfod.tfrecord.read_buffer import ENDLESS, ReadBuffer, Source
 from tfod.tfrecord.recovery import Recovery, raise_damage
 from tfod.tfrecord.shard_names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
@@ -254,20 +254,20 @@ def _walk(
     on_damage: DamageHandler | None,
     limit: int | None,
 ) -> Iterator[RecordBatch]:
-    window = Window(stream, part.start, part.stop)
-    recovery = Recovery(window, name, part.stop, on_damage, limit)
+    buffer = ReadBuffer(stream, part.start, part.stop)
+    recovery = Recovery(buffer, name, part.stop, on_damage, limit)
     framing = HEADER_BYTES + FOOTER_BYTES
     longest = LONGEST_RECORD if limit is None else max(limit - framing, 0)
     position, index = 0, part.first_record
     while True:
         end = WalkEnd.BUFFER
-        if window.have - position >= HEADER_BYTES:
-            found = find_records(window.array[position : window.have], longest=longest)
+        if buffer.have - position >= HEADER_BYTES:
+            found = find_records(buffer.array[position : buffer.have], longest=longest)
             if len(found.starts):
                 yield RecordBatch(
-                    name, index, window.base, window.buffer, found.starts + position, found.lengths
+                    name, index, buffer.base, buffer.content, found.starts + position, found.lengths
                 )
-            window.note_records(len(found.starts))
+            buffer.note_records(len(found.starts))
             position += found.position
             index += len(found.starts)
             end = found.end

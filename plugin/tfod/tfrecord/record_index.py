@@ -22,8 +22,8 @@ import numpy as np
 
 from tfod.errors import ShardError
 from tfod.tfrecord.compression import Compression, InflatingStream
-from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
-from tfod.tfrecord.reader import Record, read_records, shard_compression
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, masked_crc32c
+from tfod.tfrecord.reader import read_records, shard_compression
 from tfod.tfrecord.storage.open import read_at, zip_member
 from tfod.tfrecord.storage.urls import is_url
 
@@ -51,15 +51,13 @@ class ShardIdentity(NamedTuple):
     modified_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ByteSpan:
     """Some bytes of a shard's uncompressed content, read on demand.
 
     Can be copied, pickled and sent to another process. Calling it reads it, since that is how
     Datumaro asks for lazy data.
     """
-
-    __slots__ = ("length", "offset", "shard")
 
     shard: ShardIdentity
     offset: int
@@ -78,13 +76,6 @@ class ByteSpan:
 
     def __call__(self, *_: object) -> bytes:
         return self.read()
-
-    def __getstate__(self) -> tuple[ShardIdentity, int, int]:
-        return self.shard, self.offset, self.length
-
-    def __setstate__(self, state: tuple[ShardIdentity, int, int]) -> None:
-        for name, value in zip(("shard", "offset", "length"), state, strict=True):
-            object.__setattr__(self, name, value)
 
 
 def identify(path: str | os.PathLike[str]) -> ShardIdentity:
@@ -115,8 +106,8 @@ class RecordIndex(Sequence[bytes]):
         self.path = os.fspath(path)
         self._shard = identify(path)
         spans = array.array("q")
-        for record in _headers(self._shard):
-            spans.extend((record.payload_offset, record.length))
+        for span in _payload_spans(self._shard):
+            spans.extend(span)
         self._spans = np.frombuffer(spans, np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
@@ -148,26 +139,20 @@ class RecordIndex(Sequence[bytes]):
         return payload
 
 
-def _headers(shard: ShardIdentity) -> Iterator[Record]:
-    """Records without their payloads: from headers alone where the file is plain and seekable."""
-    if _open_files.compression(shard) is not Compression.NONE:
-        yield from read_records(shard.path)
-        return
+def _payload_spans(shard: ShardIdentity) -> Iterator[tuple[int, int]]:
+    """Offset and length of each payload: from headers alone where the file is plain."""
     offset = index = 0
-    while offset < shard.size:
-        head = _open_files.read(shard, offset, HEADER_BYTES)
-        length = int.from_bytes(head[:8], "little")
-        end = offset + HEADER_BYTES + length + 4
-        sound = len(head) == HEADER_BYTES and end <= shard.size
-        if not sound or masked_crc32c(head[:8]) != int.from_bytes(head[8:], "little"):
-            # The careful walk knows what is wrong and says it.
-            yield from (record for record in read_records(shard.path) if record.number >= index)
-            return
-        yield Record(index, offset, _NO_BUFFER, 0, length)
-        offset, index = end, index + 1
-
-
-_NO_BUFFER = bytearray()
+    is_sound = _open_files.compression(shard) is Compression.NONE
+    while is_sound and offset < shard.size:
+        length = length_in_header(_open_files.read(shard, offset, HEADER_BYTES))
+        is_sound = length is not None and offset + FRAME_BYTES + length <= shard.size
+        if length is not None and is_sound:
+            yield offset + HEADER_BYTES, length
+            offset, index = offset + FRAME_BYTES + length, index + 1
+    if not is_sound:  # compressed; or the walk through all of it knows what is wrong and says it
+        for record in read_records(shard.path):
+            if record.number >= index:
+                yield record.payload_offset, record.length
 
 
 class _OpenFiles:
@@ -243,7 +228,7 @@ class _OpenFile:
             )
         self._path = path
         self._member = zip_member(path)
-        self._start = self._member.place if self._member else 0
+        self._start = self._member.start if self._member else 0
         self._file: BinaryIO = open(
             self._member.archive if self._member else path, "rb", buffering=0
         )

@@ -16,7 +16,7 @@ from tfod.tfrecord.damage import (
     truncated,
 )
 from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, HeaderFinder
-from tfod.tfrecord.read_buffer import ENDLESS, Window
+from tfod.tfrecord.read_buffer import ENDLESS, ReadBuffer
 
 _HEAD_BYTES = 64  # that say what a file is instead of a shard
 
@@ -34,7 +34,7 @@ class Recovery:
     """What a walk does where a record is not whole or not sound.
 
     Args:
-        window: on the stream.
+        buffer: on the stream.
         name: of the shard, for errors.
         size: the byte at which the stream ends, or ENDLESS.
         on_damage: as :func:`tfod.tfrecord.reader.read_records` has it.
@@ -43,13 +43,13 @@ class Recovery:
 
     def __init__(
         self,
-        window: Window,
+        buffer: ReadBuffer,
         name: str,
         size: int,
         on_damage: DamageHandler | None,
         limit: int | None,
     ) -> None:
-        self._window = window
+        self._buffer = buffer
         self._name = name
         self._size = size
         self._on_damage = on_damage
@@ -57,62 +57,62 @@ class Recovery:
         self._headers = HeaderFinder()
 
     def go_on(self, end: WalkEnd, position: int, index: int) -> tuple[int, int] | None:
-        """Get behind the place in the window at which the walk has ended.
+        """Get behind the place in the buffer at which the walk has ended.
 
         Returns:
             The position of the next record and how many were passed over; None at the end.
         """
         if end is WalkEnd.LENGTH_CHECKSUM:
             return self._pass_bad_length(position, index)
-        window = self._window
-        if window.have - position < HEADER_BYTES:
+        buffer = self._buffer
+        if buffer.have - position < HEADER_BYTES:
             return self._read_on(position, index)
-        length = int.from_bytes(window.buffer[position : position + 8], "little")
+        length = int.from_bytes(buffer.content[position : position + 8], "little")
         wanted = HEADER_BYTES + length + FOOTER_BYTES
         if end is not WalkEnd.DATA_CHECKSUM:
             return self._read_whole(position, index, wanted)
-        self._report(bad_data(self._name, index, window.base + position))
+        self._report(bad_data(self._name, index, buffer.base + position))
         return position + wanted, 1
 
     def _read_on(self, position: int, index: int) -> tuple[int, int] | None:
         """Read more behind the last whole record."""
-        window = self._window
-        if window.refill(position):
+        buffer = self._buffer
+        if buffer.refill(position):
             return 0, 0
-        if window.have:
-            rest = bytes(window.buffer[: window.have])
+        if buffer.have:
+            rest = bytes(buffer.content[: buffer.have])
             self._report(
-                truncated(self._name, index, window.base, HEADER_BYTES, window.have)
+                truncated(self._name, index, buffer.base, HEADER_BYTES, buffer.have)
                 # A length may begin with zeros, but no header is zeros up to its checksum.
-                if any(rest) or window.have <= 8
-                else trailing_zeros(self._name, index, window.base, window.have)
+                if any(rest) or buffer.have <= 8
+                else trailing_zeros(self._name, index, buffer.base, buffer.have)
             )
-        elif self._size not in (ENDLESS, window.base):
+        elif self._size not in (ENDLESS, buffer.base):
             # The file has become shorter since its size was asked for.
-            missing = self._size - window.base
-            self._report(truncated(self._name, index, window.base, missing, 0))
+            missing = self._size - buffer.base
+            self._report(truncated(self._name, index, buffer.base, missing, 0))
         return None
 
     def _read_whole(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
         """Read until the whole record is there; pass over one that cannot be had."""
-        window = self._window
-        offset = window.base + position
+        buffer = self._buffer
+        offset = buffer.base + position
         if offset + wanted > self._size and self._size != ENDLESS:
             return self._pass_long_claim(position, index, wanted, self._size - offset)
         if self._limit is not None and wanted > self._limit:
             return self._pass_oversize(position, index, wanted)
-        if window.refill(position, wanted):
+        if buffer.refill(position, wanted):
             return 0, 0
         # The end is known from now on: what claims more is not read up to here once more.
-        self._size = window.base + window.have
-        return self._pass_long_claim(0, index, wanted, window.have)
+        self._size = buffer.base + buffer.have
+        return self._pass_long_claim(0, index, wanted, buffer.have)
 
     def _pass_oversize(self, position: int, index: int, wanted: int) -> tuple[int, int] | None:
-        window, limit = self._window, self._limit or 0
-        offset = window.base + position
+        buffer, limit = self._buffer, self._limit or 0
+        offset = buffer.base + position
         behind = position + wanted
-        if behind > window.have:
-            got = window.skip(position, wanted)
+        if behind > buffer.have:
+            got = buffer.skip(position, wanted)
             if got < wanted:
                 self._report(truncated(self._name, index, offset, wanted, got))
                 return None
@@ -124,7 +124,7 @@ class Recovery:
         self, position: int, index: int, wanted: int, got: int
     ) -> tuple[int, int] | None:
         """A record claims more than there is: the end was cut off, or the length is forged."""
-        offset = self._window.base + position
+        offset = self._buffer.base + position
         damage = truncated(self._name, index, offset, wanted, got)
         if self._on_damage is None:
             self._report(damage)
@@ -132,17 +132,17 @@ class Recovery:
         if found is None:
             self._report(damage)
             return None
-        skipped = self._window.base + found - offset
+        skipped = self._buffer.base + found - offset
         self._report(forged_length(self._name, index, offset, wanted, skipped))
         return found, 1
 
     def _pass_bad_length(self, position: int, index: int) -> tuple[int, int] | None:
-        window, name = self._window, self._name
-        offset = window.base + position
-        head = bytes(window.buffer[position : min(window.have, position + _HEAD_BYTES)])
+        buffer, name = self._buffer, self._name
+        offset = buffer.base + position
+        head = bytes(buffer.content[position : min(buffer.have, position + _HEAD_BYTES)])
         if len(head) < _HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
-            window.refill(position)
-            position, head = 0, bytes(window.buffer[: min(window.have, _HEAD_BYTES)])
+            buffer.refill(position)
+            position, head = 0, bytes(buffer.content[: min(buffer.have, _HEAD_BYTES)])
         if self._on_damage is None:
             if index == 0:
                 self._report(foreign_file(name, head))
@@ -152,7 +152,7 @@ class Recovery:
             self._report(foreign_file(name, head))
             return None
         found, only_zeros = self._search(position + 1)
-        skipped = window.base + (window.have if found is None else found) - offset
+        skipped = buffer.base + (buffer.have if found is None else found) - offset
         if found is not None:
             self._report(bad_length(name, index, offset, skipped, resumed=True))
             return found, 1
@@ -168,19 +168,19 @@ class Recovery:
         """Look for the next plausible record header.
 
         Returns:
-            Its position in the window, or None at the end of the stream; then also whether all that
+            Its position in the buffer, or None at the end of the stream; then also whether all that
             was passed over is zeros.
         """
-        window, only_zeros = self._window, True
+        buffer, only_zeros = self._buffer, True
         while True:
-            data = window.array[: window.have]
-            for found, length in self._headers.find(data, window.base, position):
-                if self._fits(window.base + found, length):
+            data = buffer.array[: buffer.have]
+            for found, length in self._headers.find(data, buffer.base, position):
+                if self._fits(buffer.base + found, length):
                     return found, False
             only_zeros = only_zeros and not data[position:].any()
-            kept = max(position, window.have - HEADER_BYTES + 1)
+            kept = max(position, buffer.have - HEADER_BYTES + 1)
             del data  # or the buffer would seem to be in use
-            if not window.refill(kept):
+            if not buffer.refill(kept):
                 return None, only_zeros
             position = 0
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfod.errors import TfodError
 from tfod.kernel import copy_spans
-from tfod.tfrecord.compression import Compression, Deflater
+from tfod.tfrecord.compression import Compression, compressor_of
 from tfod.tfrecord.framing import FRAME_BYTES, header_of, masked_crc32c
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.shard_names import shard_file_names
@@ -82,8 +82,7 @@ class RecordWriter:
 
     def __init__(self, stream: _Sink, compression: Compression | str = Compression.NONE) -> None:
         self._stream = stream
-        compression = Compression(compression)
-        self._deflater = Deflater(compression) if compression is not Compression.NONE else None
+        self._deflater = compressor_of(Compression(compression))
 
     def write(self, payload: bytes) -> int:
         """Write one record; return the bytes it took before compression."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tfod.check.finding import Problem, Severity
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.storage.zip_directory import Entry, Overlap, printable
-from tfod.tfrecord.storage.zip_entry import DEFLATED, STORED
+from tfod.tfrecord.storage.zip_files import DEFLATED, STORED
 
 READABLE_METHODS = frozenset((STORED, DEFLATED))
 """What every program unpacks; all that ISO/IEC 21320-1 allows."""

@@ -415,10 +415,7 @@ class AtomicFile:
         """Give the complete file its name; return its path."""
         self.complete()
         path = os.path.join(self._folder, name)
-        try:
-            os.replace(self.aside, path)
-        except OSError as error:
-            raise self._failure(error) from None
+        publish_together({path: self.aside})
         return path
 
     def discard(self) -> None:

@@ -266,11 +266,11 @@ class RemoteStream(io.RawIOBase):
         elif not self._is_open and not is_silent:
             self._fail(error)
         else:
-            came = "byte" if self._is_open else "answer"
             if self._server.last_heard < began:
                 self._server.was_silent()
-            else:  # a server without ranges begins again whenever the connection breaks off
-                came = f"new {came}"
+            came = "byte" if self._is_open else "answer"
+            if self._is_open and not self.seekable():  # begins again when the connection breaks off
+                came = "new byte"
             what = f"no {came} came for {remote_timeout():g} s"
             number = errno.ETIMEDOUT
         what_follows = "it"

@@ -1,9 +1,9 @@
-"""Shards inside a zip, read where they lie: Roboflow's exports come as one.
+"""Files inside a zip, read where they lie: Roboflow's exports come as one.
 
 An entry has the path ``export.zip/train/Objects.tfrecord``, as if the archive were a folder, and
 nothing is ever unpacked under a name that the archive chose. Entries that are stored are read in
-place, deflated ones through a stream. An archive may be hostile: what it says of itself is read by
-:mod:`tfod.tfrecord.storage.zip_directory`, and entries that nobody should unpack are refused.
+place, deflated ones through a stream. An archive may be hostile: of what it says nothing is
+believed, and entries that should not be unpacked are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import io
 import os
 import stat
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
@@ -26,15 +27,118 @@ from tfod.tfrecord.storage.zip_directory import (
     printable,
     read_directory,
 )
-from tfod.tfrecord.storage.zip_entry import DEFLATED, STORED, EntryStream
 
+STORED, DEFLATED = 0, 8
+"""The methods that are read. Source: PKWARE's APPNOTE.TXT, 4.4.5."""
 _MOST_ENTRIES = 100_000
 _MOST_DIRECTORY_BYTES = 32 << 20
 # Deflate reaches 1032; annotations without images 10 to 50, the same record again and again 290.
 _MOST_RATIO = 200
 _RATIO_FROM = 4 << 20
+_INPUT_STEP = 1 << 16
 _SEPARATORS = frozenset((os.sep, os.altsep or os.sep))
 _SEE = "look at the archive with: tfod check"
+
+
+class EntryStream(io.RawIOBase):
+    """The unpacked bytes of one entry, checked while they are read: size, checksum, ratio.
+
+    Args:
+        entry: which is stored or deflated.
+        file: the archive, whose position is used.
+        archive: its path, for errors.
+
+    Raises:
+        ShardError: while it is read, where the entry is damaged or unpacks to too much. A subclass
+            may report that in another way.
+    """
+
+    def __init__(self, entry: Entry, file: BinaryIO | io.FileIO, archive: str = "") -> None:
+        self._entry = entry
+        self._file = cast(io.FileIO, file)
+        self._archive_name = archive
+        self._position = entry.data_start or 0
+        self._left = entry.packed_size  # bytes of the entry that were not taken yet
+        self._inflater = None if entry.method == STORED else zlib.decompressobj(-zlib.MAX_WBITS)
+        self._pending = b""  # taken, but not inflated yet
+        self._unpacked = 0
+        self._crc = 0
+
+    def give_up(self, cause: str) -> NoReturn:
+        """Raise, since the entry is damaged."""
+        name = printable(self._entry.name)
+        cause = f"entry {name} is damaged: {cause}"
+        raise ShardError(cause, shard=self._archive_name, fix=_SEE) from None
+
+    def account(self, unpacked: int, packed: int) -> None:
+        """See how much has come so far, out of how much; raise if it is too much."""
+        if unpacked > max(_RATIO_FROM, _MOST_RATIO * packed):
+            self.give_up(f"it unpacks to more than {_MOST_RATIO} times its size, as in a zip bomb")
+
+    def settle(self) -> None:
+        """The entry was read to its sound end."""
+
+    def readable(self) -> bool:
+        return True
+
+    # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        """Fill some of the target; 0 only at the sound end of the entry.
+
+        Raises whatever :meth:`give_up` and :meth:`account` do.
+        """
+        view = memoryview(target).cast("B")
+        if not view:
+            return 0
+        data = self._next(len(view))
+        if not data:
+            self._check_end()
+            return 0
+        view[: len(data)] = data
+        self._crc = zlib.crc32(data, self._crc)
+        self._unpacked += len(data)
+        self.account(self._unpacked, self._entry.packed_size - self._left - len(self._pending))
+        if self._unpacked > self._entry.size:
+            self.give_up(f"it holds more than the {self._entry.size} bytes that it declares")
+        return len(data)
+
+    def _next(self, most: int) -> bytes:
+        """Some of the unpacked bytes; none at the end."""
+        if self._inflater is None:
+            return self._take(most)
+        while not self._inflater.eof:
+            self._pending = self._pending or self._take(_INPUT_STEP)
+            at_end = not self._pending  # the inflater may still hold some of the last bytes
+            try:
+                data = self._inflater.decompress(self._pending, most)
+            except zlib.error as error:
+                self.give_up(
+                    f"its compressed data are damaged after {self._unpacked} bytes ({error})"
+                )
+            self._pending = self._inflater.unconsumed_tail or self._inflater.unused_data
+            if data or at_end:
+                return data
+        return b""
+
+    def _take(self, most: int) -> bytes:
+        self._file.seek(self._position)
+        data = self._file.read(min(most, self._left))
+        self._position += len(data)
+        self._left -= len(data)
+        return data
+
+    def _check_end(self) -> None:
+        size, crc = self._entry.size, self._entry.crc
+        if self._inflater is not None and not self._inflater.eof:
+            self.give_up(f"its compressed data end early: {self._unpacked} of {size} bytes unpack")
+        if self._unpacked < size:
+            self.give_up(f"it ends after {self._unpacked} of the {size} bytes it declares")
+        spare = self._left + len(self._pending)
+        if spare:
+            self.give_up(f"its compressed data end {spare} bytes before the declared end")
+        if self._crc != crc:
+            self.give_up(f"its CRC-32 is {self._crc:08x}, and {crc:08x} according to the directory")
+        self.settle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +161,7 @@ class ZipMember:
         return self.entry.size
 
     @property
-    def place(self) -> int | None:
+    def start(self) -> int | None:
         """Byte of the archive at which its plain bytes lie; None where they are deflated."""
         return self.entry.data_start if self.entry.method == STORED else None
 
@@ -75,7 +179,7 @@ class ZipMember:
 
         Reading raises ShardError where more comes out than an honest entry holds.
         """
-        return cast(io.FileIO, _MemberStream(self, file))
+        return cast(io.FileIO, EntryStream(self.entry, file, self.archive))
 
 
 def is_zip(path: str) -> bool:
@@ -203,20 +307,3 @@ def _members_by_folder(archive: str, *identity: int) -> Mapping[str, Sequence[st
     for path in _members(archive, *identity):
         found.setdefault(os.path.dirname(path), []).append(path)
     return found
-
-
-class _MemberStream(EntryStream):
-    """The plain bytes of one entry, which are counted."""
-
-    def __init__(self, member: ZipMember, file: BinaryIO | io.FileIO) -> None:
-        super().__init__(member.entry, cast(io.FileIO, file))
-        self._member = member
-
-    def account(self, unpacked: int, packed: int) -> None:
-        if unpacked > max(_RATIO_FROM, _MOST_RATIO * packed):
-            self.give_up(f"it unpacks to more than {_MOST_RATIO} times its size, as in a zip bomb")
-
-    def give_up(self, cause: str) -> NoReturn:
-        name = printable(self._member.entry.name)
-        shard = self._member.archive
-        raise ShardError(f"entry {name} is damaged: {cause}", shard=shard, fix=_SEE) from None
