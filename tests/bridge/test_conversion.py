@@ -12,24 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs
 from tfod.cvat.client.document import DocumentWriter
-from tfod.cvat.client.shapes import ShapeBuilder, attribute_text
-from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import Label
 from tfod.cvat.detections import DetectionBuilder
-from tfod.cvat.masks import (
-    decode_png,
-    decode_runs,
-    encode_runs,
-    run_lengths,
-)
+from tfod.cvat.masks import decode_runs, encode_runs, run_lengths
 from tfod.detection.boxes import enclosing_points
 from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap
 from tfod.detection.masks import (
     box_outline,
+    decode_mask_png,
     ellipse_outline,
     encode_mask_png,
     fill_box,
@@ -46,7 +42,8 @@ pytest.importorskip("PIL")
 SIZE = 60, 80
 TYPES = {"truncated": "checkbox", "colour": "select", "age": "number", "note": "text"}
 INPUT_TYPES = {("car", name): kind for name, kind in TYPES.items()}
-LABELS = {"car": Label(1, "car", TYPES), "a & <b>": Label(2, "a & <b>")}
+SPECS = {name: AttributeSpec(kind) for name, kind in TYPES.items()}
+LABELS = {"car": Label(1, "car", SPECS), "a & <b>": Label(2, "a & <b>")}
 
 masks = st.binary(min_size=600, max_size=600)
 small_masks = st.tuples(
@@ -144,7 +141,7 @@ def test_runs(bits: bytes) -> None:
     assert all(run > 0 for run in runs[1:])
     assert np.array_equal(decode_runs(runs, extent, SIZE), mask)
     assert CvatShape(MASK, "", extent, runs=tuple(runs)).corners == extent
-    assert np.array_equal(decode_png(encode_mask_png(mask), ""), mask)
+    assert np.array_equal(decode_mask_png(encode_mask_png(mask)), mask)
 
 
 def test_runs_are_cut_off_at_the_image() -> None:
@@ -309,11 +306,10 @@ class TestDocument:
         ("text", False, "false"),
         ("select", "red", "red"),
         ("text", [1], None),
-        (None, 1, None),
     ],
 )
-def test_attribute_text(kind: str | None, value: Any, text: str | None) -> None:
-    assert attribute_text(kind, value) == text
+def test_attribute_text(kind: str, value: Any, text: str | None) -> None:
+    assert text_of(fit_value(value, AttributeSpec(kind))) == text
 
 
 class TestChanges:

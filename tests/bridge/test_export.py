@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.cvat.client import server
-from tfod.cvat.masks import decode_png
+from tfod.detection.masks import decode_mask_png
 
 from tests.bridge.conftest import Run, add_objects, detections, shape
 from tests.bridge.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer
@@ -68,7 +68,7 @@ def test_masks(run: Run, stub: StubServer, tmp_path: Path) -> None:
     out = tmp_path / "anno.zip"
     assert run("cvat", "export", "task", 1, out, "--save-masks").err == ""
     (one, *_) = detections(out)
-    masks = [decode_png(bytes(mask.data), "") for mask in one.masks or () if mask]
+    masks = [decode_mask_png(mask.data) for mask in one.masks or () if mask]
     assert [mask.shape for mask in masks] == [(100, 200)] * 4
     assert np.argwhere(masks[0]).tolist() == [[y, x] for y in (10, 11) for x in range(10, 14)]
     assert masks[1].sum() == 100

@@ -20,7 +20,8 @@ from tfod.check.check import Options, check
 from tfod.check.finding import Severity
 from tfod.check.receivers import CVAT
 from tfod.check.sources import take_inventory
-from tfod.cvat.client.export import ExportOptions, convert_export
+from tfod.cvat.client.export import convert_export
+from tfod.cvat.frame_shards import ExportOptions
 
 from tests.conftest import examples
 from tests.cvat.images_format import cvat_for_images

@@ -73,7 +73,7 @@ def test_twice_is_once() -> None:
     activation.activate()
     activation.activate()
     environment = Environment()
-    from tfod.datumaro import TfDetectionApiImporter
+    from tfod.datumaro.importer import TfDetectionApiImporter
 
     assert environment.importers["tf_detection_api"] is TfDetectionApiImporter
     groups = getattr(environment.importers, "extension_groups", None)

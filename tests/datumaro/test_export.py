@@ -30,6 +30,7 @@ from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.detection.label_map import read_label_map
+from tfod.detection.masks import decode_mask_png
 from tfod.detection.stream import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
 
@@ -110,7 +111,7 @@ def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
     source = dataset(item("a", data=jpeg()))
     (found,) = export(source, tmp_path, save_images=True)
     assert bytes(found.encoded) == jpeg()
-    from tfod.datumaro import TfDetectionApiExporter
+    from tfod.datumaro.formats.tf_detection_api import TfDetectionApiExporter
 
     options = TfDetectionApiExporter.parse_cmdline(["--", "--save-images", "--shard-size", "1MB"])
     assert options["save_images"] and options["shard_size"] == 1 << 20
@@ -224,7 +225,7 @@ class TestObjects:
         """The box comes back as a box all the same."""
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]
         (found,) = export(dataset(item("a", *shapes)), tmp_path, save_masks=True)
-        first, second = (compat.decode_image(bytes(one.data)) for one in found.masks)
+        first, second = (decode_mask_png(one.data) for one in found.masks)
         assert first.shape == (100, 200) and first[10:40, 50:100].all() and first.sum() == 1500
         assert second[:10, :20].all() and second.sum() == 200
         (loaded,) = import_dataset(tmp_path)

@@ -93,8 +93,9 @@ def _count(text: str) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from tfod.cvat.client.export import FORMAT, ExportOptions, convert_export
+    from tfod.cvat.client.export import FORMAT, convert_export
     from tfod.cvat.client.requests import export_dataset
+    from tfod.cvat.frame_shards import ExportOptions
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)
     if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):

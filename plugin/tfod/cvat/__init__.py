@@ -4,6 +4,7 @@ Put the folder that holds ``tfod`` on ``PYTHONPATH`` and set
 ``DJANGO_SETTINGS_MODULE=tfod.cvat.settings``; see ``docs/cvat.md``. Works on CVAT 2.11 to 2.73 with
 what their images hold: NumPy, protobuf, google-crc32c, Datumaro of either line.
 
-It may import every room but ``cli``: ``apps`` waits for CVAT's registry of formats, ``formats``
-registers ours, ``export`` and ``upload`` do the work with ``tfod.datumaro`` and ``tfod.check``.
+Tasks and frames of CVAT go out as shards, and uploaded shards become annotations. It may import
+every room but ``cli``: ``apps`` waits for CVAT's registry of formats, ``server`` has the formats,
+``client`` is ``tfod cvat``, and the other modules serve both.
 """

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tfod.check.amounts import listed, plural
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatImage
 from tfod.cvat.masks import decode_runs, draw_shape, pillow
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
-from tfod.detection.image import FORMAT_OF_EXTENSION, sniff_format
+from tfod.detection.image import format_name, sniff_format
 from tfod.detection.label_map import LabelMap
 from tfod.detection.masks import encode_mask_png
 from tfod.errors import TfodError
@@ -63,22 +64,24 @@ class Losses:
         """What is not in the shards; one sentence a matter."""
         parts = []
         if self.shapes:
-            parts.append(f"not written, the format has no place for them: {_counts(self.shapes)}")
+            parts.append(f"not written, the format has no place for them: {listed(self.shapes)}")
         if self.outside:
-            parts.append(f"not written, wholly outside their frame: {_shapes(self.outside)}")
+            parts.append(
+                f"not written, wholly outside their frame: {plural(self.outside, 'shape')}"
+            )
         if self.attributes:
-            parts.append(f"attributes not written: {_counts(self.attributes)}")
+            parts.append(f"attributes not written: {listed(self.attributes)}")
         return parts
 
     def changed(self) -> list[str]:
         """What is in the shards in another form; one sentence a matter."""
         parts = []
         if self.enclosed:
-            parts.append(f"written as their enclosing box: {_counts(self.enclosed)}")
+            parts.append(f"written as their enclosing box: {listed(self.enclosed)}")
         if self.clipped:
-            parts.append(f"clipped to their frame: {_shapes(self.clipped)}")
+            parts.append(f"clipped to their frame: {plural(self.clipped, 'shape')}")
         if self.converted:
-            parts.append(f"images stored as PNG, for TensorFlow: {_counts(self.converted)}")
+            parts.append(f"images stored as PNG, for TensorFlow: {listed(self.converted)}")
         return parts
 
 
@@ -93,10 +96,7 @@ class Placed:
 class DetectionBuilder:
     """Makes a Detection of one image after the other; counts what does not come along.
 
-    Args:
-        label_map: the classes.
-        input_types: of attributes, by class and name, as the document's head says.
-        save_masks: write a mask for each object.
+    ``input_types`` are those of attributes by class and name, as the document's head says.
     """
 
     def __init__(
@@ -124,12 +124,7 @@ class DetectionBuilder:
         return placed
 
     def build(self, image: CvatImage, placed: Sequence[Placed], encoded: bytes | None) -> Detection:
-        """Make the Detection of an image.
-
-        Args:
-            image: the frame.
-            placed: its shapes, by :meth:`place`.
-            encoded: its image file, if that is to be saved.
+        """Make the Detection of a frame from its shapes, by :meth:`place`, and its image file.
 
         Raises:
             TfodError: a class is not in the label map, or the size is not known.
@@ -147,7 +142,7 @@ class DetectionBuilder:
         return Detection(
             filename=filename,
             source_id=filename,
-            format=_format(encoded, filename),
+            format=format_name(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
             height=size[0],
             width=size[1],
@@ -283,19 +278,3 @@ def _size(image: CvatImage) -> tuple[int, int]:
 def _filename(name: str) -> str:
     """The frame's name; what has no extension is a frame of a video."""
     return name if split_extension(name)[1] else name + _VIDEO_FRAME_EXTENSION
-
-
-def _format(encoded: bytes | None, filename: str) -> str:
-    """``image/format``: what the bytes are, or else what the name says; '' without an image."""
-    if not encoded:
-        return ""
-    extension = split_extension(filename)[1].lower()
-    return sniff_format(encoded[:16]) or FORMAT_OF_EXTENSION.get(extension, "")
-
-
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
-
-
-def _shapes(count: int) -> str:
-    return f"{count} shape" + ("" if count == 1 else "s")

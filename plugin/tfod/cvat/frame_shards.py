@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfod.check.amounts import plural
 from tfod.check.cvat_xml import CvatImage
 from tfod.cvat.detections import DetectionBuilder
 from tfod.detection.encoder import encode_detection
@@ -21,6 +22,23 @@ LABEL_MAP = "label_map.pbtxt"
 NOTES = "EXPORT_NOTES.txt"
 """A text beside the shards that says what of the task is not in them; written if there is any."""
 DEFAULT_SUBSET = "default"
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What is to be written.
+
+    Attributes:
+        with_images: the images too.
+        save_masks: a mask for each object.
+        num_shards: deal each subset into so many shards.
+        keep_empty: frames without an annotation too.
+    """
+
+    with_images: bool = False
+    save_masks: bool = False
+    num_shards: int = 1
+    keep_empty: bool = True
 
 
 @dataclass
@@ -45,15 +63,15 @@ class Exported:
 
     def summary(self) -> str:
         """What is in the shards, in a few words."""
-        text = f"{_plural(self.frames, 'frame')}, {_plural(self.objects, 'object')}"
+        text = f"{plural(self.frames, 'frame')}, {plural(self.objects, 'object')}"
         if len(self.subsets) > 1:
             text += f", subsets {', '.join(self.subsets)}"
-        return text + (f"; {_plural(self.dropped, 'empty frame')} left out" if self.dropped else "")
+        return text + (f"; {plural(self.dropped, 'empty frame')} left out" if self.dropped else "")
 
     def notes(self) -> Iterator[str]:
         """What a user has to know, as sentences."""
         if self.without_image:
-            yield f"{_plural(self.without_image, 'frame')} without an image file from the server"
+            yield f"{plural(self.without_image, 'frame')} without an image file from the server"
         yield from self.left_out
         yield from self.changed
 
@@ -67,9 +85,7 @@ class FrameShards:
         folder: where to write.
         labels: names of the classes, which get ids from 1 in this order.
         input_types: of attributes, by class and name.
-        save_masks: write an instance mask for each object.
-        keep_empty: write frames without an annotation, too.
-        num_shards: of each subset.
+        options: what is to be written.
     """
 
     def __init__(
@@ -77,16 +93,12 @@ class FrameShards:
         folder: str,
         labels: Iterable[str],
         input_types: Mapping[tuple[str, str], str],
-        *,
-        save_masks: bool,
-        keep_empty: bool,
-        num_shards: int = 1,
+        options: ExportOptions,
     ) -> None:
         self._folder = folder
         self._label_map = LabelMap.from_names(labels)
-        self._builder = DetectionBuilder(self._label_map, input_types, save_masks)
-        self._keep_empty = keep_empty
-        self._num_shards = num_shards
+        self._builder = DetectionBuilder(self._label_map, input_types, options.save_masks)
+        self._options = options
         self._writers: dict[str, ShardSetWriter] = {}
         self._stack = contextlib.ExitStack()
         self._exported = Exported()
@@ -101,16 +113,14 @@ class FrameShards:
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
         """Write a frame.
 
-        Args:
-            image: the frame, with its subset.
-            read: reads its image file; None where those are not saved.
+        ``read`` reads its image file; None where those are not saved.
 
         Raises:
             TfodError: it cannot be written, with its name.
         """
         try:
             placed = self._builder.place(image)
-            if not placed and not image.tags and not self._keep_empty:
+            if not placed and not image.tags and not self._options.keep_empty:
                 self._exported.dropped += 1
                 return
             encoded = read() if read else None
@@ -125,18 +135,17 @@ class FrameShards:
 
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
-            writer = ShardSetWriter(self._folder, subset, num_shards=self._num_shards)
+            writer = ShardSetWriter(self._folder, subset, num_shards=self._options.num_shards)
             self._writers[subset] = self._stack.enter_context(writer)
         return self._writers[subset]
 
     def finish(self, subsets: Sequence[str] = ()) -> Exported:
         """Write the label map and the notes.
 
-        Args:
-            subsets: get a shard of no record if they have no frame, unless those were left out.
+        The subsets get a shard of no record if they have no frame, unless those were left out.
         """
         exported, losses = self._exported, self._builder.losses
-        all_of_them = self._keep_empty or not self._writers
+        all_of_them = self._options.keep_empty or not self._writers
         empty = [one for one in subsets if all_of_them and one not in self._writers]
         for subset in empty:
             self._writer(subset)
@@ -165,7 +174,3 @@ def _notes(exported: Exported) -> str:
         lines += ["", "In these shards in another form:"]
         lines += [f"- {one}" for one in exported.changed]
     return "\n".join(lines) + "\n"
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")

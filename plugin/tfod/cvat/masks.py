@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,6 @@ from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_pixels
 from tfod.detection.masks import fill_box, fill_polygon
 from tfod.errors import TfodError, how_to_install
-
-_MOST_PIXELS = 1 << 28
 
 
 def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
@@ -65,36 +62,8 @@ def run_lengths(flat: np.ndarray) -> list[int]:
     return [0, *lengths] if flat[0] else lengths
 
 
-def decode_png(data: bytes, what: str) -> np.ndarray:
-    """A mask from a PNG, bool of shape (height, width).
-
-    Raises:
-        TfodError: the bytes are no image, or a bomb.
-    """
-    image_class = pillow()
-    try:
-        with image_class.open(io.BytesIO(data), formats=("PNG",)) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise TfodError(f"{what}: a mask has {image.width}x{image.height} pixels; too many")
-            pixels = np.asarray(image)
-    except TfodError:
-        raise
-    except Exception as error:  # whatever Pillow raises for what is no image
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise TfodError(
-            f"{what}: a mask cannot be decoded ({reason}); export the shard again"
-        ) from None
-    # TensorFlow decodes one channel; a fourth one would be opacity.
-    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-    return np.asarray(drawn)
-
-
 def pillow() -> Any:
-    """Pillow's ``Image`` module.
-
-    Raises:
-        TfodError: it is not installed.
-    """
+    """Pillow's ``Image`` module. Raises TfodError: it is not installed."""
     try:
         from PIL import Image
     except ImportError:

@@ -15,7 +15,8 @@ from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
 from tfod.check.cvat_xml import CvatImage, CvatTag
 from tfod.detection.boxes import PixelBox, enclosing_points
 
-_KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}  # ShapeType
+KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
+"""The shapes of CVAT that cover an area (its ShapeType), and what its XML calls them."""
 _DIGITS = 2
 
 
@@ -32,11 +33,17 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
     shapes: list[CvatShape] = []
     others: Counter[str] = Counter()
     for one in frame.labeled_shapes:
-        kind = _KINDS.get(str(one.type))
-        if kind is None:
+        if str(one.type) not in KINDS:
             others[str(one.type)] += 1
-        else:
-            shapes.append(_shape(kind, one))
+            continue
+        marks = {
+            "label": one.label,
+            "occluded": bool(one.occluded),
+            "group": one.group or 0,
+            "attributes": _attributes(one.attributes),
+            "track": getattr(one, "track_id", None),
+        }
+        shapes.append(make_shape(str(one.type), one.points, one.rotation, **marks))
     return [
         CvatImage(
             number=frame.frame,
@@ -51,37 +58,39 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
     ]
 
 
-def _shape(kind: str, shape: Any) -> CvatShape:
-    points: Sequence[float] = shape.points
-    runs: tuple[int, ...] = ()
-    rotation = 0.0
+def make_shape(
+    kind: str, points: Sequence[float], rotation: float = 0.0, **marks: Any
+) -> CvatShape:
+    """A shape from the points that CVAT has of it, rounded as its XML is.
+
+    Args:
+        kind: CVAT's ShapeType, one of :data:`KINDS`.
+        points: of a rectangle its corners, of a polygon its outline, of an ellipse its centre and
+            the rightmost x and topmost y, of a mask its runs and then its extent.
+        rotation: in degrees; counts for rectangles and ellipses.
+        marks: the other fields of the shape.
+    """
     extent: PixelBox
-    if kind == MASK:
-        runs = tuple(int(value) for value in points[:-4])
+    if kind == "mask":
         first_column, first_row, last_column, last_row = (int(value) for value in points[-4:])
+        marks["runs"] = tuple(int(value) for value in points[:-4])
         extent = first_column, first_row, last_column + 1, last_row + 1
-    elif kind == POLYGON:
-        extent = enclosing_points(_rounded(points))
-    elif kind == ELLIPSE:
+    elif kind == "polygon":
+        marks["points"] = _rounded(points)
+        extent = enclosing_points(marks["points"])
+    elif kind == "ellipse":
         x, y, right, top = points
         cx, cy, rx, ry = _rounded((x, y, right - x, y - top))
         extent = cx - rx, cy - ry, cx + rx, cy + ry
     else:
         left, top, right, bottom = _rounded(points)
         extent = left, top, right, bottom
-    if kind in (BOX, ELLIPSE) and shape.rotation:
-        rotation = round(float(shape.rotation), _DIGITS)
+    turns = kind in ("rectangle", "ellipse")
     return CvatShape(
-        kind=kind,
-        label=shape.label,
+        kind=KINDS[kind],
         extent=extent,
-        rotation=rotation,
-        points=_rounded(points) if kind == POLYGON else (),
-        runs=runs,
-        occluded=bool(shape.occluded),
-        group=shape.group or 0,
-        attributes=_attributes(shape.attributes),
-        track=getattr(shape, "track_id", None),
+        rotation=round(float(rotation), _DIGITS) if turns and rotation else 0.0,
+        **marks,
     )
 
 

@@ -2,7 +2,7 @@
 
 Datumaro 1.x has no plugin folders and no entry points; the 0.3 line has folders only inside its
 own package and its projects. So a start-up hook (``_tfod_import_hook``, run by a ``.pth`` file)
-waits until somebody imports Datumaro and then calls the functions here, module by module.
+waits until Datumaro is imported and then calls the functions here, module by module.
 """
 
 from __future__ import annotations
@@ -152,6 +152,9 @@ def patch_main(module: Any) -> None:
         logging.getLogger().addFilter(plain)
         try:
             return original(args)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
         except Exception as error:
             if in_plain_words(error) is None:
                 raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,12 @@ class Origin:
 
     source: str
     shards: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, source: str, files: Iterable[tuple[str, str]]) -> Origin:
+        """From the subset and path of each file."""
+        shards = tuple((os.path.abspath(path), subset) for subset, path in files)
+        return cls(os.path.abspath(source), shards)
 
 
 @attr.s(slots=True, order=False, eq=False)
@@ -56,12 +63,7 @@ def make_categories(
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
-    Args:
-        label_map: one item a class.
-        names: the classes' names, in the same order.
-        keypoint_names: for a class's place, the names of its keypoints.
-        origin: where the dataset was read from.
-        first_id: the id that the format counts classes from.
+    ``label_map`` and ``names`` have one item a class, ``keypoint_names`` is by a class's place.
     """
     labels = LabelMapCategories.from_iterable(names)
     labels.label_map = label_map
@@ -107,11 +109,7 @@ class ExportClasses:
     unlabelled_id: int = 0
 
     def of(self, label: int) -> ExportClass:
-        """What is written for a label.
-
-        Raises:
-            TfodError: there is no such class.
-        """
+        """What is written for a label. Raises TfodError: there is no such class."""
         if not 0 <= label < len(self.classes):
             raise TfodError(f"a label is {label}, but there are {len(self.classes)} classes")
         return self.classes[label]

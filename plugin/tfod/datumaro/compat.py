@@ -15,7 +15,7 @@ from datumaro.components import annotation as annotation
 from datumaro.components import errors as errors
 from datumaro.components import media as _media
 from datumaro.components.format_detection import FormatDetectionConfidence
-from datumaro.util.image import decode_image, encode_image, load_image
+from datumaro.util.image import encode_image, load_image
 from datumaro.util.mask_tools import mask_to_polygons
 
 try:
@@ -49,7 +49,6 @@ __all__ = [
     "Image",
     "Importer",
     "annotation",
-    "decode_image",
     "encode_image",
     "errors",
     "extension_of",

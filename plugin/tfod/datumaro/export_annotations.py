@@ -12,14 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfod.check.amounts import listed
 from tfod.datumaro.categories import ExportClass, ExportClasses
-from tfod.datumaro.compat import AnnotationType, annotation, decode_image, encode_image
+from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.detection.detection import AttributeValue, ImageLabel, Keypoints, PngMask
 from tfod.detection.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
-from tfod.detection.masks import box_outline, ellipse_outline, encode_mask_png, fill_box, is_box_png
+from tfod.detection.masks import (
+    box_outline,
+    decode_mask_png,
+    ellipse_outline,
+    encode_mask_png,
+    fill_box,
+    fill_polygon,
+    is_box_png,
+)
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -69,9 +78,7 @@ class ExportedObjects(NamedTuple):
 
 
 def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
-    pixels = np.asarray(decode_image(bytes(mask.data)))
-    pixels = pixels.max(axis=2) if pixels.ndim > 2 else pixels
-    turned = mask_turned_back(pixels, orientation)
+    turned = mask_turned_back(decode_mask_png(mask.data), orientation)
     return PngMask(encode_mask_png(turned, is_box=is_box_png(mask.data)))
 
 
@@ -99,15 +106,15 @@ class ObjectBuilder:
         losses = []
         if self.not_carried:
             losses.append(
-                "not written, the format has no place for them: " + counts(self.not_carried)
+                "not written, the format has no place for them: " + listed(self.not_carried)
             )
         if self.not_carried_attributes:
-            losses.append("attributes not written: " + counts(self.not_carried_attributes))
+            losses.append("attributes not written: " + listed(self.not_carried_attributes))
         if self.enclosed:
             hint = ""
             if masks_option and not self._save_masks and _HAVE_AREA & self.enclosed.keys():
                 hint = f" ({masks_option} writes their masks too)"
-            losses.append("written as their enclosing box: " + counts(self.enclosed) + hint)
+            losses.append("written as their enclosing box: " + listed(self.enclosed) + hint)
         if self.unlabelled:
             losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
         if self.outside:
@@ -281,19 +288,19 @@ class ObjectBuilder:
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
         for part in one.outlines:
-            drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
+            drawn = part.image if part.type.name == "mask" else fill_polygon(part.points, size)
             drawn = np.asarray(drawn, bool)
             mask = drawn if mask is None else mask | drawn
         if mask is None:
             if one.turned is not None:
-                mask = _draw(one.turned, size)
+                mask = fill_polygon(one.turned, size)
             elif one.shape is not None and one.shape.type.name != "bbox":
                 # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
                 outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
-                mask = _draw(outline, size)
+                mask = fill_polygon(outline, size)
             else:
                 return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
-        return PngMask(bytes(encode_image(mask.astype(np.uint8), ".png")))
+        return PngMask(encode_mask_png(mask))
 
     def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
         if not any(one.points is not None for one in found):
@@ -344,11 +351,6 @@ class ObjectBuilder:
                 self.not_carried_attributes[f"{name} (of a class of the image)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
-
-
-def counts(counter: Counter[str]) -> str:
-    """The counts of a counter, the largest first, as a part of a sentence."""
-    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
 
 
 @functools.lru_cache(1024)
@@ -408,11 +410,3 @@ def _outline_corners(part: Any) -> PixelBox:
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
     return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
-
-
-def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a polygon, drawn as Datumaro's own transforms draw it."""
-    from datumaro.util.mask_tools import rles_to_mask
-
-    height, width = size
-    return np.asarray(rles_to_mask([list(map(float, points))], width, height)).astype(bool)

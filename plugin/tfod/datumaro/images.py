@@ -25,7 +25,7 @@ from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 
 _log = logging.getLogger("tfod.datumaro")
-_HEADER_BYTES = 1 << 15  # of an image that was not edited by somebody
+_HEADER_BYTES = 1 << 15  # enough for most headers
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ImageEncoder:
         return bytes(compat.encode_image(media.data, extension.lower()))
 
     def required(self, item: Any) -> tuple[Any, bytes]:
-        """The media and the bytes of an image, for records that are none without it.
+        """The media and the bytes of an image, for records that need one.
 
         Raises:
             TfodError: the item has none.
@@ -111,14 +111,6 @@ def file_size(path: str) -> tuple[int, int] | None:
     with open(path, "rb") as file:
         size = image_size(file.read(_HEADER_BYTES))
         return size or image_size(Path(path).read_bytes())
-
-
-def format_name(encoded: bytes | None, filename: str) -> str:
-    """``image/format``: what the bytes are; by the name where they do not say; '' without any."""
-    if not encoded:
-        return ""
-    extension = split_extension(filename)[1].lower()
-    return sniff_format(encoded[:16]) or FORMAT_OF_EXTENSION.get(extension, "")
 
 
 def _dotted(extension: str) -> str:

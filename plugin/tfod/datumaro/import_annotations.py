@@ -128,7 +128,7 @@ class AnnotationBuilder:
     def _odd_corners(
         self, row: int, more: Detection, size: tuple[int, int]
     ) -> tuple[list[list[float]], dict[int, str]]:
-        """PixelBox where boxes are not all within the image, and why some are no boxes."""
+        """Corners where boxes are not all within the image, and why some are no boxes."""
         first, end = self._found.box_splits[row : row + 2].tolist()
         boxes = self._found.boxes[first:end]
         corners, clamped = corners_in_pixels(boxes, size)
@@ -236,7 +236,7 @@ def _are_inside(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> bo
 
 
 def _bad_boxes(boxes: np.ndarray) -> dict[int, str]:
-    """Number of each box that is none, with the reason."""
+    """Number of each box that is not valid, with the reason."""
     finite = np.isfinite(boxes).all(axis=1)
     # False for NaN as well.
     upright = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)

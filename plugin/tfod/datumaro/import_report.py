@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tfod.check.amounts import plural
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _LONGEST_COMMENT = 1 << 16
 
 
-class ImportNotes:
+class ImportReport:
     """Collects while reading; :meth:`sentences` tells."""
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class ImportNotes:
             self._unread.update(unread_keys)
 
     def note_no_image(self, shard: str, number: int) -> None:
-        """Note a record whose encoded image is none."""
+        """Note a record whose encoded image cannot be read."""
         self._no_images += 1
         if not self._first_no_image:
             self._first_no_image = f"record {number} of {os.path.basename(shard)}"
@@ -68,7 +69,7 @@ class ImportNotes:
         """Everything noticed, one sentence a matter."""
         if self.missing_shards:
             yield (
-                f"{_plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
+                f"{plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
                 f"reading without: {_some(self.missing_shards)}"
             )
         yield from self.odd_lengths
@@ -83,11 +84,11 @@ class ImportNotes:
             if builder.boxes_in_pixels:
                 hint = f"; {builder.boxes_in_pixels} of them look like pixels, not normalized"
             yield (
-                f"{_plural(builder.clamped_boxes, 'box', 'boxes')} outside the image "
+                f"{plural(builder.clamped_boxes, 'box')} outside the image "
                 f"clamped to its edge{hint}"
             )
         if builder.odd_masks:
-            yield f"{_plural(builder.odd_masks, 'mask')} of another size than the image"
+            yield f"{plural(builder.odd_masks, 'mask')} of another size than the image"
         if classes.contradictions:
             examples = [
                 f"'{pair.text}' with id {pair.label} ({count})"
@@ -95,7 +96,7 @@ class ImportNotes:
             ]
             total = sum(classes.contradictions.values())
             yield (
-                f"{_plural(total, 'object')} whose class text and id name different classes "
+                f"{plural(total, 'object')} whose class text and id name different classes "
                 f"of the label map; the text was followed: {_some(examples)}"
             )
         if classes.unknown_texts:
@@ -110,27 +111,23 @@ class ImportNotes:
             )
         if self._no_images:
             yield (
-                f"{_plural(self._no_images, 'record')} whose encoded image is neither a JPEG, PNG, "
+                f"{plural(self._no_images, 'record')} whose encoded image is neither a JPEG, PNG, "
                 "GIF, BMP, TIFF or WebP image nor pixels of the record's size; the annotations "
                 "were imported, but exports and transforms that use the image will fail (first: "
                 f"{self._first_no_image}); look at the shards with: tfod check"
             )
         if self.other_images:
             yield (
-                f"{_plural(self.other_images, 'record')} with another image than an earlier "
+                f"{plural(self.other_images, 'record')} with another image than an earlier "
                 "record of the same image number; the first was taken"
             )
         for oddity, count in self._oddities.items():
-            yield f"{oddity} ({_plural(count, 'record')})"
+            yield f"{oddity} ({plural(count, 'record')})"
         if self._unread:
             yield (
                 "features that have no meaning to Datumaro, not imported: "
                 f"{_some([f'{k} ({n})' for k, n in self._unread.most_common()])}"
             )
-
-
-def _plural(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _some(names: Iterable[str], most: int = 8) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
+from tfod.datumaro.categories import Origin, make_categories
 from tfod.detection import keys
-from tfod.errors import ShardError, ShardsNotFoundError, TfodError
+from tfod.detection.classes import ClassTable
+from tfod.detection.label_map import LabelMap
+from tfod.detection.labels_file import load_classes, read_classes
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
+from tfod.tfrecord.label_files import is_named_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_search import ShardSet, find_shards, is_roboflow_export
@@ -170,8 +175,10 @@ def _has_layout_of_roboflow(path: str, sets: list[ShardSet]) -> bool:
 
 
 class ReadDataset(compat.DatasetBase):
-    """Items and categories that are there; subclasses set both while they are made."""
+    """A dataset that is read as a whole when it is made."""
 
+    FIRST_ID: ClassVar[int] = 1
+    """The id that the format counts classes from."""
     _items: list[Any]
     _categories: Any
 
@@ -183,6 +190,46 @@ class ReadDataset(compat.DatasetBase):
 
     def categories(self) -> Any:
         return self._categories
+
+    def _set_categories(
+        self, classes: ClassTable, keypoint_names: Mapping[int, Sequence[str]], origin: Origin
+    ) -> None:
+        """Put the classes in order, now that all are known."""
+        label_map, names, place = classes.finish()
+        in_order = place == list(range(len(place)))
+        samples: dict[type, Any] = {}
+        for item in self._items:
+            for one in item.annotations:
+                samples[type(one)] = one
+                if not in_order and getattr(one, "label", None) is not None:  # captions have none
+                    one.label = place[one.label]
+        self._ann_types = {one.type for one in samples.values()}
+        points = {place[label]: names for label, names in keypoint_names.items()}
+        self._categories = make_categories(label_map, names, points, origin, self.FIRST_ID)
+
+
+def load_classes_of(
+    source: str | None, wanted: str | None, warn: Callable[[str], object]
+) -> LabelMap | None:
+    """The classes of a file beside shards, or of the file or name that is wanted.
+
+    None for a file that turns out to be some other protobuf text, as OpenCV's graphs.
+
+    Raises:
+        LabelMapError: a file that is wanted, or is named as a label map, is none.
+    """
+    if source is None:
+        return None
+    try:
+        label_map, liberties = load_classes(source) if wanted else read_classes(source)
+    except LabelMapError as error:
+        if wanted or is_named_label_map(source):
+            raise
+        warn(f"not used: {error}")
+        return None
+    for liberty in liberties:
+        warn(liberty)
+    return label_map
 
 
 @contextlib.contextmanager

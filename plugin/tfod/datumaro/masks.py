@@ -1,4 +1,4 @@
-"""Masks that stay in their shard until somebody looks at them."""
+"""Masks that stay in their shard until their pixels are needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import attr
 import numpy as np
 
-from tfod.datumaro.compat import annotation, decode_image
+from tfod.datumaro.compat import annotation
 from tfod.detection.boxes import PixelBox
+from tfod.detection.masks import decode_mask_png
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError
 from tfod.example.example import Example
@@ -32,7 +33,7 @@ class BoxedMask(annotation.Mask):
     @classmethod
     def make(cls, image: Any, corners: PixelBox, **fields: Any) -> BoxedMask:
         """Build one; ``image`` is the pixels or a callable that returns them."""
-        build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which nobody types
+        build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which have no types
         return build(image=image, corners=corners, boxed=image, **fields)
 
     @property
@@ -70,23 +71,15 @@ class LazyPngMask:
         Raises:
             ShardError: the bytes are no image.
         """
-        pixels: Any = None
-        data = self.span.read()
         try:
-            pixels = decode_image(data)
-        except Exception:  # whatever the decoder in use raises
-            pixels = None
-        if pixels is None:
+            return decode_mask_png(self.span.read())
+        except ValueError:
             raise ShardError(
                 "a mask cannot be decoded, its bytes are not a PNG image",
                 shard=self.span.shard.path,
                 offset=self.span.offset,
                 fix="export the shard again",
-            )
-        pixels = np.asarray(pixels)
-        # TensorFlow decodes one channel; a fourth one would be opacity.
-        drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-        return np.asarray(drawn)
+            ) from None
 
 
 @dataclass(frozen=True)

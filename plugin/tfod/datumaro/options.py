@@ -118,11 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
 
 
 def check_image_extension(extension: str | None) -> None:
-    """See that images can be encoded to an extension.
-
-    Raises:
-        OptionError: they cannot.
-    """
+    """See that images can be encoded to an extension. Raises OptionError: they cannot."""
     if extension and f".{extension.lower().lstrip('.')}" not in FORMAT_OF_EXTENSION:
         known = ", ".join(FORMAT_OF_EXTENSION)
         raise OptionError(f"image_ext: {extension!r} is not one of {known}")

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import Origin, make_categories
+from tfod.datumaro.categories import Origin
 from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder
-from tfod.datumaro.import_report import ImportNotes
-from tfod.datumaro.importer import ReadDataset, import_errors
+from tfod.datumaro.import_report import ImportReport
+from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.columns import Detections
@@ -25,7 +25,6 @@ from tfod.detection.detection import Detection
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
-from tfod.detection.labels_file import load_classes, read_classes
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -36,7 +35,7 @@ from tfod.tfrecord.image_names import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map
+from tfod.tfrecord.label_files import LabelMapFinder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_names import EXTENSION, parse_file_name
@@ -57,16 +56,14 @@ class TfDetectionApiBase(ReadDataset):
         profile: a profile's name or file, for shards that have other keys: its field mapping
             says which key holds what.
         ctx: Datumaro's import context: its error policy decides what happens to a box or a
-            record that is wrong, its progress reporter is told the bytes that were read.
+            record that is wrong, its progress reporter gets the bytes that were read.
 
     Raises:
-        DatasetImportError: there is no shard, a shard is damaged, a label map is none.
+        DatasetImportError: there is no shard, a shard or a label map cannot be read.
     """
 
     NAME = "tf_detection_api"
-    FIRST_ID: ClassVar[int] = 1
-    """The id that the format counts classes from."""
-    ROLES: ClassVar[FieldMapping | None] = None
+    FIELD_MAPPING: ClassVar[FieldMapping | None] = None
     """Which key holds what, where the format's keys are not those of the OD API."""
 
     def __init__(
@@ -80,7 +77,7 @@ class TfDetectionApiBase(ReadDataset):
     ) -> None:
         self._subset_name = subset
         with import_errors(path):
-            self._field_mapping = _field_mapping_of(profile) if profile else self.ROLES
+            self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
             sets = self._find_sets(path)
             super().__init__(subsets=_names(sets), ctx=ctx)
             with _paused_garbage_collection():
@@ -98,7 +95,7 @@ class TfDetectionApiBase(ReadDataset):
         return sets
 
     def _read(self, path: str, sets: list[ShardSet], label_map: str | None) -> None:
-        self._notes = ImportNotes()
+        self._report = ImportReport()
         self._classes = ClassTable()
         self._builder = AnnotationBuilder(self._classes)
         self._items: list[Any] = []
@@ -106,13 +103,10 @@ class TfDetectionApiBase(ReadDataset):
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
         self._names_in = functools.cache(names_in_folder)
         shards = [(one.subset, path) for one in sets for path in one.paths]
-        self._origin = Origin(
-            os.path.abspath(path),
-            tuple((os.path.abspath(one), subset) for subset, one in shards),
-        )
+        self._origin = Origin.of(path, shards)
         scopes = self._scopes([one for _, one in shards], label_map)
         for one in sets:
-            self._notes.missing_shards.extend(one.missing)
+            self._report.missing_shards.extend(one.missing)
             require_content(one.paths)
         total = sum(shard_size(path) for _, path in shards)
         progress = self._ctx.progress_reporter
@@ -128,7 +122,7 @@ class TfDetectionApiBase(ReadDataset):
 
     def _is_meant_to_be_empty(self, subset: str, path: str) -> bool:
         """Our exporter notes in the label map which subsets have no images at all."""
-        return shard_size(path) == 0 and subset in self._notes.empty_subsets.get(
+        return shard_size(path) == 0 and subset in self._report.empty_subsets.get(
             os.path.dirname(os.path.abspath(path)), ()
         )
 
@@ -160,22 +154,13 @@ class TfDetectionApiBase(ReadDataset):
         readable = [one for one in rivals if _is_label_map(one)]
         if len(readable) == 1:
             return readable[0]
-        self._notes.ambiguous_label_maps.add(tuple(rivals))
+        self._report.ambiguous_label_maps.add(tuple(rivals))
         return None
 
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:
-        if source is None:
-            return None
-        try:
-            label_map, liberties = load_classes(source) if wanted else read_classes(source)
-        except LabelMapError as error:
-            if wanted or is_named_label_map(source):
-                raise
-            # Some other protobuf text, as OpenCV's graphs: no claim was made that it is a map.
-            self._notes.label_map_liberties.append(f"not used: {error}")
-            return None
-        self._notes.label_map_liberties.extend(liberties)
-        self._notes.note_empty_subsets(source)
+        label_map = load_classes_of(source, wanted, self._report.label_map_liberties.append)
+        if source is not None and label_map is not None:
+            self._report.note_empty_subsets(source)
         return label_map
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, done: int) -> None:
@@ -254,7 +239,7 @@ class TfDetectionApiBase(ReadDataset):
         size = record_size(found, row, on_disk)
         of_image = shard.subset, image_id
         item, first_length = self._images.get(of_image, (None, length))
-        self._notes.other_images += first_length != length
+        self._report.other_images += first_length != length
         if item is None:
             item_id = shard.ids.make(path, "" if path else _name_without_a_name(found, row))
             records = found.examples.records
@@ -267,11 +252,11 @@ class TfDetectionApiBase(ReadDataset):
             if image_id is not None:
                 self._images[of_image] = item, length
             if length and found.headers[row] is None and not raw_channels(length, size):
-                self._notes.note_no_image(records.shard, records.first + row)
+                self._report.note_no_image(records.shard, records.first + row)
         where = item.id, shard.subset
         report = functools.partial(self._report_box, found.examples, row, where)
         item.annotations += self._builder.build(row, more, size, report)
-        self._notes.see(found.oddities(row), more.unread_keys)
+        self._report.see(found.oddities(row), more.unread_keys)
 
     def _attributes(
         self, found: Detections, row: int, more: Detection, item_id: str, media: Any
@@ -300,18 +285,8 @@ class TfDetectionApiBase(ReadDataset):
 
     def _finish(self) -> None:
         """Put the classes in order, now that all are known, and say what was noticed."""
-        label_map, names, place = self._classes.finish()
-        in_order = place == list(range(len(place)))
-        samples: dict[type, Any] = {}
-        for item in self._items:
-            for one in item.annotations:
-                samples[type(one)] = one
-                if not in_order and getattr(one, "label", None) is not None:  # captions have none
-                    one.label = place[one.label]
-        self._ann_types = {one.type for one in samples.values()}
-        points = {place[label]: names for label, names in self._builder.keypoint_names.items()}
-        self._categories = make_categories(label_map, names, points, self._origin, self.FIRST_ID)
-        for sentence in self._notes.sentences(self._classes, self._builder):
+        self._set_categories(self._classes, self._builder.keypoint_names, self._origin)
+        for sentence in self._report.sentences(self._classes, self._builder):
             _log.warning(sentence)
         del self._builder, self._images  # the last batch, and what is looked up while reading
 
@@ -417,7 +392,7 @@ class CountedShardsBase(TfDetectionApiBase):
     def _note_length(self, shard: str, records: int) -> None:
         name = parse_file_name(shard)
         if name is not None and name.records != records:
-            self._notes.odd_lengths.append(
+            self._report.odd_lengths.append(
                 f"{shard} has {records} records where its name says {name.records}"
             )
 

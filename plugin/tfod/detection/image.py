@@ -21,6 +21,7 @@ from tfod.detection.image_header import (
     tiff_header,
     webp_header,
 )
+from tfod.tfrecord.image_names import split_extension
 
 __all__ = [
     "DEFAULT_EXTENSION",
@@ -153,3 +154,11 @@ def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
 
 _TRANSPOSED = {5: 1, 6: 4, 7: 3, 8: 2}  # what is left to do when rows and columns are exchanged
 _FLIPPED = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}
+
+
+def format_name(encoded: bytes | None, filename: str) -> str:
+    """``image/format``: what the bytes are; by the name where they do not say; '' without any."""
+    if not encoded:
+        return ""
+    extension = split_extension(filename)[1].lower()
+    return sniff_format(encoded[:16]) or FORMAT_OF_EXTENSION.get(extension, "")

@@ -5,6 +5,7 @@ A pixel belongs to a shape when its centre does.
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 import zlib
@@ -117,6 +118,8 @@ def turned(
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
 _NO_FILTER = 0
+_MOST_PIXELS = 1 << 28
+_WITHOUT_PALETTE_OR_OPACITY = {"P": "RGB", "PA": "RGB", "LA": "L"}
 
 
 def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
@@ -139,6 +142,27 @@ def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
         + (_BOX_NOTE if is_box else b"")
         + _chunk(b"IEND", b"")
     )
+
+
+def decode_mask_png(data: bytes | memoryview) -> np.ndarray:
+    """The mask in a PNG, bool of shape (height, width). Needs Pillow.
+
+    Raises:
+        ValueError: the bytes are no PNG image, or one of too many pixels; with the reason.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"{image.width}x{image.height} pixels are too many")
+            plain = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)
+            pixels = np.asarray(image.convert(plain) if plain else image)
+    except Exception as error:  # whatever Pillow raises for what is no image
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+    # TensorFlow decodes one channel; a fourth one would be opacity.
+    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
+    return np.asarray(drawn)
 
 
 def is_box_png(data: bytes | memoryview) -> bool:

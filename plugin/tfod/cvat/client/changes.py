@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
-from tfod.detection.boxes import PixelBox, enclosing_points
+from tfod.check.amounts import listed
+from tfod.check.cvat_shapes import CvatShape
+from tfod.cvat.shapes import KINDS, make_shape
+from tfod.detection.boxes import PixelBox
 
-_KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
 _Key = tuple[str, str, tuple[int, ...]]
 """Class, kind and rounded corners of a shape: what makes it the same as another on its frame."""
 
@@ -68,8 +69,7 @@ class Changes:
             for line in (head, *lines)
         )
         if self.others and not append:
-            counts = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common())
-            text += f"\nalso removed: {counts}"
+            text += f"\nalso removed: {listed(self.others)}"
         if self.tracks and not append:
             text += f"\ntracks that become single shapes, one a frame: {self.tracks}"
         return text
@@ -86,62 +86,46 @@ def key_of_tag(label: str) -> _Key:
 
 
 def rounded(corners: PixelBox) -> tuple[int, ...]:
-    """PixelBox in whole pixels. What a shard's numbers cannot hold of a hundredth is left out."""
+    """Corners in whole pixels. What a shard's numbers cannot hold of a hundredth is left out."""
     return tuple(math.floor(round(value, 2) + 0.5) for value in corners)
 
 
 def shapes_by_frame(
     annotations: Any, names: Mapping[int, str], frames: Iterable[int], changes: Changes
 ) -> dict[int, list[_Key]]:
-    """What the server has on each frame: shapes, tags, and tracks as what they show there.
+    """What the server has on each of these frames: shapes, tags, and tracks as they show there.
 
-    Args:
-        annotations: as the server's API has them.
-        names: classes by their numbers.
-        frames: numbers of the frames that there are.
-        changes: counts what a shard has no place for.
+    ``annotations`` are those of the server's API, ``names`` the classes by number; ``changes``
+    counts what a shard has no place for.
     """
     found: dict[int, list[_Key]] = defaultdict(list)
     there = sorted(frames)
     for shape in annotations["shapes"]:
-        if shape["type"] in _KINDS:
-            found[shape["frame"]].append(_key(names, shape["label_id"], shape["type"], shape))
+        if shape["type"] in KINDS:
+            name = names.get(shape["label_id"], "")
+            key = name, KINDS[shape["type"]], rounded(_corners(shape))
+            found[shape["frame"]].append(key)
         else:
             changes.others[shape["type"]] += 1
     for track in annotations["tracks"]:
         keyframes = sorted(track["shapes"], key=lambda one: (one["frame"], one["outside"]))
-        if not keyframes or keyframes[0]["type"] not in _KINDS:
+        if not keyframes or keyframes[0]["type"] not in KINDS:
             changes.others[f"{keyframes[0]['type'] if keyframes else 'empty'} track"] += 1
             continue
         changes.tracks += 1
         kind = keyframes[0]["type"]
         for frame, corners in _shown(keyframes, there):
             name = names.get(track["label_id"], "")
-            found[frame].append((name, _KINDS[kind], rounded(corners)))
+            found[frame].append((name, KINDS[kind], rounded(corners)))
     for tag in annotations["tags"]:
         found[tag["frame"]].append(key_of_tag(names.get(tag["label_id"], "")))
     return found
 
 
-def _key(names: Mapping[int, str], label: int, kind: str, shape: Any) -> _Key:
-    return names.get(label, ""), _KINDS[kind], rounded(_corners(shape))
-
-
 def _corners(shape: Any) -> PixelBox:
     """The enclosing box of a shape of the API."""
-    points = shape["points"]
-    if shape["type"] == "polygon":
-        return enclosing_points(points)
-    if shape["type"] == "mask":
-        left, top, right, bottom = points[-4:]
-        runs = tuple(int(one) for one in points[:-4])
-        return CvatShape(MASK, "", (left, top, right + 1, bottom + 1), runs=runs).corners
-    left, top, right, bottom = points
-    if shape["type"] == "ellipse":  # its centre, then the rightmost x and the topmost y
-        rx, ry = right - left, top - bottom
-        left, top, right, bottom = left - rx, top - ry, left + rx, top + ry
-    kind = _KINDS[shape["type"]]
-    return CvatShape(kind, "", (left, top, right, bottom), shape.get("rotation") or 0.0).corners
+    rotation = shape.get("rotation") or 0.0
+    return make_shape(shape["type"], shape["points"], rotation, label="").corners
 
 
 def _shown(keyframes: list[Any], frames: list[int]) -> Iterator[tuple[int, PixelBox]]:

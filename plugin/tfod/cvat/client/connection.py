@@ -62,7 +62,7 @@ def connect(arguments: argparse.Namespace) -> Iterator[Server]:
     try:
         config = sdk.Config(verify_ssl=not arguments.insecure)
         client = sdk.Client(url, logger=logger, config=config, check_server_version=False)
-    except Exception as error:  # older SDKs look for the server here, newer ones judge the URL
+    except Exception as error:  # older SDKs look for the server here, newer ones check the URL
         raise TfodError(f"{url}: {error}; look at --server-host") from None
     with client:
         server = Server(client)
@@ -74,11 +74,7 @@ def connect(arguments: argparse.Namespace) -> Iterator[Server]:
 
 
 def server_url(host: str | None, port: int | None) -> str:
-    """The server's address from host and port.
-
-    Raises:
-        TfodError: both name a port.
-    """
+    """The server's address from host and port. Raises TfodError: both name a port."""
     url = (host or _DEFAULT_HOST).rstrip("/")
     if port is None:
         return url

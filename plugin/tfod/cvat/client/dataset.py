@@ -16,8 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from tfod.check.cvat_shapes import MASK, CvatShape
-from tfod.cvat.client.shapes import ShapeBuilder
-from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
 from tfod.cvat.masks import decode_runs, run_lengths
 from tfod.detection.detection import Detection
@@ -51,14 +50,7 @@ def write_dataset(
 ) -> dict[str, Subset]:
     """Write a zip with the images and ``annotations/<subset>.json``.
 
-    Args:
-        records: in order.
-        live: the project.
-        builder: makes the shapes, and counts what does not come along.
-        path: of the zip.
-
-    Returns:
-        What is in each subset.
+    Returns what is in each subset; ``builder`` counts what does not come along.
 
     Raises:
         TfodError: a record has no image.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
@@ -9,7 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatTag
 
-_QUOTED = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Control characters and halves of surrogate pairs, which XML cannot hold at all."""
 
 
 class _Sink(Protocol):
@@ -17,12 +19,7 @@ class _Sink(Protocol):
 
 
 class DocumentWriter:
-    """Writes one frame after the other.
-
-    Args:
-        sink: takes the bytes.
-        name: of the task.
-    """
+    """Writes one frame of a task after the other."""
 
     def __init__(self, sink: _Sink, name: str) -> None:
         self._sink = sink
@@ -39,15 +36,7 @@ class DocumentWriter:
         shapes: Iterable[CvatShape],
         tags: Iterable[CvatTag] = (),
     ) -> None:
-        """Write a frame.
-
-        Args:
-            number: that it has in CVAT's XML.
-            name: exactly as the task has it.
-            size: height and width in pixels.
-            shapes: boxes and masks.
-            tags: classes of the whole image.
-        """
+        """Write a frame: its number in CVAT's XML, its name, height and width in pixels."""
         height, width = size
         frame = {"id": number, "name": name, "width": width, "height": height}
         parts = [f"<image{_attributes(frame)}>\n"]
@@ -84,18 +73,8 @@ def _shape_text(shape: CvatShape) -> str:
 
 
 def _attributes(named: Mapping[str, object]) -> str:
-    return "".join(
-        f" {name}={quoteattr(_plain(str(value)), _QUOTED)}" for name, value in named.items()
-    )
+    return "".join(f" {name}={quoteattr(_plain(str(value)))}" for name, value in named.items())
 
 
 def _plain(text: str) -> str:
-    """Without what XML cannot say at all: control characters and halves of surrogate pairs."""
-    if text.isprintable():
-        return text
-    return "".join(letter for letter in text if letter in "\t\n\r" or not _is_forbidden(letter))
-
-
-def _is_forbidden(letter: str) -> bool:
-    code = ord(letter)
-    return code < 0x20 or 0xD800 <= code <= 0xDFFF or code in (0xFFFE, 0xFFFF)
+    return text if text.isprintable() else _NOT_XML.sub("", text)

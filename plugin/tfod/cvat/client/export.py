@@ -6,11 +6,10 @@ import contextlib
 import functools
 import os
 import posixpath
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
@@ -20,9 +19,8 @@ from tfod.check.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
 from tfod.convert.documents import MEMBER
-from tfod.cvat.client.requests import Advance, progress_bar
-from tfod.cvat.client.writing import writing
-from tfod.cvat.frame_shards import Exported, FrameShards
+from tfod.cvat.client.requests import Advance, progress_bar, writing
+from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.storage.zip_directory import Entry
@@ -34,32 +32,10 @@ _LONGEST_IMAGE = 256 << 20
 _LIMITS = ArchiveLimits(entries=2_000_000, total_bytes=4 << 40, directory_bytes=512 << 20)
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """What is to be written.
-
-    Attributes:
-        with_images: the images too.
-        save_masks: a mask for each object.
-        num_shards: deal each subset into so many shards.
-        keep_empty: frames without an annotation too.
-    """
-
-    with_images: bool = False
-    save_masks: bool = False
-    num_shards: int = 1
-    keep_empty: bool = True
-
-
 def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
-    """Convert the server's zip.
+    """Convert the server's zip to one of shards, which appears complete or not at all.
 
     Frames stream through; the shards lie beside the zip until it is complete.
-
-    Args:
-        source: path of the zip of the server.
-        out: path of the zip to write; complete or not at all.
-        options: what is to be written.
 
     Raises:
         TfodError: the source is not what it should be, or the zip cannot be written.
@@ -82,14 +58,7 @@ def _write_shards(archive: _ServerZip, scratch: str, options: ExportOptions) -> 
             if isinstance(part, CvatMeta):  # the head comes first
                 meta = part
                 shards = stack.enter_context(
-                    FrameShards(
-                        scratch,
-                        meta.labels,
-                        meta.input_types,
-                        save_masks=options.save_masks,
-                        keep_empty=options.keep_empty,
-                        num_shards=options.num_shards,
-                    )
+                    FrameShards(scratch, meta.labels, meta.input_types, options)
                 )
             elif isinstance(part, CvatImage):
                 read = functools.partial(archive.read_image, part) if options.with_images else None
@@ -101,7 +70,7 @@ class _ServerZip:
     """The zip that the server has made, read under limits."""
 
     def __init__(self, path: str) -> None:
-        # Whatever a rule has against the zip is an error here: there is nobody to weigh it.
+        # Whatever a rule has against the zip is an error here.
         self._collector = Collector(Policy({}, {}), 10)
         name = f"the server's {FORMAT}"
         self._archive = Archive(path, name, self._collector, _LIMITS)
@@ -172,13 +141,13 @@ class _Counted:
 def _scratch(folder: str) -> Iterator[str]:
     """A hidden folder beside the file that is to come, where there is room if anywhere."""
     try:
-        path = tempfile.mkdtemp(prefix=".tfod-export-", dir=folder)
+        hidden = tempfile.TemporaryDirectory(
+            prefix=".tfod-export-", dir=folder, ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise TfodError(f"{folder}: cannot write there ({error.strerror})") from None
-    try:
+    with hidden as path:
         yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:

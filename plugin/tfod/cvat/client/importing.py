@@ -20,10 +20,9 @@ from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.document import DocumentWriter
-from tfod.cvat.client.requests import progress_bar
+from tfod.cvat.client.requests import progress_bar, writing
 from tfod.cvat.client.server import Server
-from tfod.cvat.client.shapes import ShapeBuilder
-from tfod.cvat.client.shard_zip import read_zip
+from tfod.cvat.client.shapes import ShapeBuilder, read_zip
 from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
 from tfod.cvat.client.upload import (
     ANNOTATION_FORMAT,
@@ -32,7 +31,6 @@ from tfod.cvat.client.upload import (
     require_format,
     upload,
 )
-from tfod.cvat.client.writing import writing
 from tfod.errors import TfodError
 
 Say = Callable[[str], object]
@@ -61,18 +59,11 @@ def import_zip(
 ) -> bool:
     """Import a zip.
 
-    Args:
-        server: where.
-        target: a task or a job, whose annotations change, or a project, which gets new tasks.
-        options: what is to be done.
-        tell: takes the report and the changes.
-        warn: takes what does not come along.
+    The annotations of a task or a job change; a project gets new tasks. ``tell`` takes the report
+    and the changes, ``warn`` what does not come along.
 
     Returns:
-        False when the check has found errors: nothing was touched, and the report was told.
-
-    Raises:
-        TfodError: it could not be done.
+        False when the check has found errors: nothing was touched, and ``tell`` got the report.
     """
     is_project = target.kind == PROJECT
     if options.append and is_project:
@@ -152,7 +143,8 @@ def _prepare_annotations(
     names = {label.number: name for name, label in live.labels.items()}
     annotations = server.get(f"{live.target.path}/annotations")
     with server.expected():
-        there = shapes_by_frame(annotations, names, live.numbers, changes)
+        numbers = [one.number for one in live.task.frames or () if one.number is not None]
+        there = shapes_by_frame(annotations, names, numbers, changes)
     del annotations
     builder = ShapeBuilder(live.labels)
     with (
@@ -187,19 +179,18 @@ def _convert(
     with progress_bar("converting", len(frames), "frames") as advance:
         for record in read_zip(options.path, options.label_map):
             detection = record.detection
-            place = matcher.place(detection.filename or "", record.where)
-            if live.numbers[place] not in live.own:
+            frame = frames[matcher.place(detection.filename or "", record.where)]
+            if frame.number is None or frame.number not in live.own:
                 others += 1
                 continue
             converted += 1
-            frame = frames[place]
             height, width = frame.height or detection.height, frame.width or detection.width
             if not height or not width:
                 raise TfodError(f"{record.where}: neither it nor its frame has a size")
             shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
             keys = [*map(key_of, shapes), *(key_of_tag(tag.label) for tag in tags)]
-            changes.compare(there.pop(live.numbers[place], ()), keys, options.append)
-            number = live.document_numbers[place]
+            changes.compare(there.pop(frame.number, ()), keys, options.append)
+            number = live.first + frame.number * live.step
             document.image(number, frame.name, (height, width), shapes, tags)
             advance(1)
     if not converted:

@@ -13,13 +13,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from tfod.cvat.client.server import Server, ServerError, answer_text, one_line
 from tfod.cvat.client.task import Target
-from tfod.cvat.client.writing import writing
+from tfod.errors import TfodError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0  # seconds between two questions
 _TRIES = 3
@@ -88,7 +88,7 @@ def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
         ServerError: it failed, with what the server says of that.
     """
     path = f"/api/requests/{quote(request_id, safe='')}"
-    with _patience(doing) as pause:
+    with _pauses(doing) as pause:
         while True:
             with server.expected():
                 found: dict[str, Any] = dict(server.get(path))
@@ -102,7 +102,7 @@ def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _patience(doing: str) -> Iterator[Callable[[Any], None]]:
+def _pauses(doing: str) -> Iterator[Callable[[Any], None]]:
     """A pause that grows, with a bar that shows how far the server is."""
     waiting, done = _FIRST_WAIT, 0.0
     with progress_bar(doing, 100, "%") as advance:
@@ -121,9 +121,9 @@ def _patience(doing: str) -> Iterator[Callable[[Any], None]]:
 
 def _legacy_export(server: Server, path: str, query: dict[str, str]) -> tuple[str, dict[str, str]]:
     """The same on old servers: the address, and the headers to fetch it with."""
-    # They let nobody export by cookie alone (CSRF).
+    # A cookie alone is not enough for an export there (CSRF).
     headers = server.token_header()
-    with _patience(f"{server.host} exports") as pause:
+    with _pauses(f"{server.host} exports") as pause:
         while True:
             answer = server.request("GET", path, query, headers)
             if answer.status == 201:
@@ -137,15 +137,10 @@ def wait_for_import(
 ) -> None:
     """Wait until the server has imported what was uploaded.
 
-    Args:
-        server: where.
-        request_id: that the server has given.
-        path: that old servers are asked at.
-        query: what they are to be told again.
-        method: how they are asked.
+    Old servers are asked for it at ``path``, with the query and the method of the upload.
 
     Raises:
-        ServerError: the import failed, with what the server says of that.
+        ServerError: the import failed, with the server's reason.
     """
     try:
         wait(server, request_id, f"{server.host} imports")
@@ -159,7 +154,7 @@ def wait_for_import(
             f"{server.host} has the file, but reports nothing about its import; look at the task "
             "before you repeat this"
         )
-    with _patience(f"{server.host} imports") as pause:
+    with _pauses(f"{server.host} imports") as pause:
         while True:
             # Not repeated when the answer is lost: behind a finished import, it begins another.
             answer = server.request(method, path, {**query, "rq_id": request_id})
@@ -192,9 +187,11 @@ def _fetch(server: Server, url: str, path: str, headers: dict[str, str]) -> None
     answer = server.request("GET", url, headers=headers, stream=True)
     length = answer.headers.get("Content-Length", "")
     total = int(length) if length.isdigit() else None
+    fix = "make room for the server's file, or name another folder in TMPDIR"
     with (
         contextlib.closing(answer),
-        _open(path) as file,
+        writing(os.path.dirname(path), fix),
+        open(path, "wb") as file,
         progress_bar("downloading", total, "B") as advance,
     ):
         while True:
@@ -202,26 +199,8 @@ def _fetch(server: Server, url: str, path: str, headers: dict[str, str]) -> None
                 data = answer.read(amt=_CHUNK, decode_content=False)
             if not data:
                 break
-            _write(file, data, path)
+            file.write(data)
             advance(len(data))
-        with _writing(path):
-            file.flush()
-
-
-def _open(path: str) -> Any:
-    with _writing(path):
-        return open(path, "wb")
-
-
-def _write(file: Any, data: bytes, path: str) -> None:
-    with _writing(path):
-        file.write(data)
-
-
-def _writing(path: str) -> AbstractContextManager[None]:
-    return writing(
-        os.path.dirname(path), "make room for the server's file, or name another folder in TMPDIR"
-    )
 
 
 def try_again(work: Callable[[], _Result]) -> _Result:
@@ -237,11 +216,7 @@ def try_again(work: Callable[[], _Result]) -> _Result:
 
 
 def request_id_of(answer: Any) -> str:
-    """The number of the request that an answer tells of.
-
-    Raises:
-        ServerError: it tells of none.
-    """
+    """The number of the request that an answer tells of. Raises ServerError: it tells of none."""
     try:
         return str(json.loads(answer.data)["rq_id"])
     except (ValueError, KeyError, TypeError):
@@ -259,10 +234,7 @@ Advance = Callable[[int], object]
 def progress_bar(description: str, total: int | None, unit: str) -> Iterator[Advance]:
     """A bar on standard error if that is a terminal, and tqdm is there.
 
-    Args:
-        description: what is being done.
-        total: how much there is to do, if that is known.
-        unit: of what; ``B`` for bytes, ``%`` for a share.
+    The unit is ``B`` for bytes, ``%`` for a share, or a noun.
     """
     options = bar_options()
     if options is None:
@@ -290,3 +262,16 @@ def bar_options() -> dict[str, Any] | None:
 
 def _ignore(_: int) -> None:
     pass
+
+
+@contextmanager
+def writing(where: str, fix: str) -> Iterator[None]:
+    """Turn what the system says against writing into one line.
+
+    Raises:
+        TfodError: it said something.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TfodError(f"{where}: cannot be written ({error.strerror}); {fix}") from None

@@ -1,4 +1,4 @@
-"""Requests to a CVAT server: bounded patience, and errors that read as one line.
+"""Requests to a CVAT server: timeouts, retries, and errors of one line.
 
 Answers are read as plain JSON: the models of cvat-sdk are those of one server version and refuse
 what another one answers.
@@ -46,7 +46,7 @@ class ServerError(TfodError):
 
 
 class Server:
-    """A CVAT server that somebody has logged in to.
+    """A CVAT server, after the login.
 
     Attributes:
         client: of cvat-sdk.
@@ -63,7 +63,7 @@ class Server:
         self.version = ""
         self.credentials: tuple[str, str] | None = None
         self.finishing = False
-        self._set_patience()
+        self._set_timeout_and_retries()
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON that the server has under a path below the host.
@@ -96,14 +96,9 @@ class Server:
     ) -> Any:
         """One request; the answer is urllib3's, and of a good status.
 
-        Args:
-            method: GET is repeated when it fails in passing, other methods only while there is
-                no connection at all.
-            path: below the host, or a whole URL of it.
-            parameters: of the query.
-            headers: more than those of the session.
-            body: sent as JSON.
-            stream: leave the answer's bytes to be read.
+        GET is repeated when it fails in passing, other methods only while there is no connection.
+        ``path`` is below the host, or a whole URL of it; ``body`` is sent as JSON; ``stream``
+        leaves the answer's bytes to be read.
         """
         url = path if "://" in path else self.host + path
         if parameters:
@@ -182,7 +177,7 @@ class Server:
         headers: dict[str, str] = make(api_client) if make else api_client.get_common_headers()
         return headers
 
-    def _set_patience(self) -> None:
+    def _set_timeout_and_retries(self) -> None:
         """Let urllib3 repeat what may be repeated, and wait for nothing without an end."""
         import urllib3
 
@@ -199,12 +194,12 @@ class Server:
         request = rest.request
 
         @functools.wraps(request)
-        def patient(method: str, url: str, *rest_of: Any, **options: Any) -> Any:
+        def with_timeout(method: str, url: str, *rest_of: Any, **options: Any) -> Any:
             self.finishing |= _FINISH in (options.get("headers") or {})
             options["_request_timeout"] = options.get("_request_timeout") or _TIMEOUT
             return request(method, url, *rest_of, **options)
 
-        rest.request = patient
+        rest.request = with_timeout
 
     def _api_error(self, error: Any) -> ServerError:
         status = int(error.status or 0)
@@ -246,17 +241,13 @@ def _tus_errors() -> tuple[type[Exception], ...]:
     return (exceptions.TusCommunicationError,)
 
 
-def _without_page(text: str) -> str:
-    return "" if text.lstrip()[:1] == "<" else text
-
-
 def answer_text(body: bytes | str | None) -> str:
     """What an answer says went wrong, in one line; '' where it says nothing to people."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     try:
         found = json.loads(text)
     except ValueError:
-        found = _without_page(text)
+        found = "" if text.lstrip()[:1] == "<" else text  # a page of HTML
     return one_line("; ".join(_texts(found)))
 
 

@@ -3,24 +3,87 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tfod.check.amounts import listed
 from tfod.check.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_xml import CvatTag
-from tfod.cvat.client.shard_zip import ZipRecord
+from tfod.cvat.attributes import fit_value, text_of
 from tfod.cvat.client.task import Label
 from tfod.cvat.detections import GROUP, OCCLUDED
-from tfod.cvat.masks import decode_png, encode_runs
+from tfod.cvat.masks import encode_runs, pillow
 from tfod.detection.boxes import PixelBox, corners_in_pixels
-from tfod.detection.masks import fills_its_box
+from tfod.detection.columns import Detections
+from tfod.detection.detection import Detection
+from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.masks import decode_mask_png, fills_its_box
 from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.tfrecord.label_files import LabelMapFinder
+from tfod.tfrecord.reader import read_record_batches
+from tfod.tfrecord.shard_search import find_shards
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
-_CHECKBOX, _NUMBER = "checkbox", "number"
+
+
+@dataclass(frozen=True)
+class ZipRecord:
+    """A record as a Detection, and how its shard names classes.
+
+    Attributes:
+        subset: that its shard belongs to.
+        where: shard and number, for messages.
+        detection: valid until the next record is asked for.
+        label_map: of its shard.
+    """
+
+    subset: str
+    where: str
+    detection: Detection
+    label_map: LabelMap | None
+
+    def class_name(self, text: str | None, label: int | None) -> str:
+        """The class that an object's text and id name: the text, or what the id is called.
+
+        Raises:
+            TfodError: they name none.
+        """
+        if text:
+            return text
+        item = self.label_map.find_id(label) if self.label_map and label is not None else None
+        if item is None:
+            raise TfodError(f"{self.where}: an object has no class; give it one, or leave it out")
+        return item.class_name
+
+    def class_names(self) -> list[str]:
+        """The classes of all objects."""
+        detection = self.detection
+        count = len(detection.boxes)
+        texts = detection.class_text or (None,) * count
+        labels = detection.class_label or (None,) * count
+        return [self.class_name(*pair) for pair in zip(texts, labels, strict=True)]
+
+
+def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
+    """Read all records of all shards in a zip that the checker has no errors against.
+
+    ``label_map`` is the file or name of one for all shards, in place of those in the zip.
+    """
+    named = load_label_map(label_map)[0] if label_map is not None else None
+    finder = LabelMapFinder()
+    for group in find_shards(path):
+        for shard in group.paths:
+            own, source = named, finder.find(shard)[0]
+            if own is None and source is not None:
+                own = read_label_map(source)[0]
+            for records in read_record_batches(shard):
+                found = Detections(ExampleBatch.of(records))
+                for number, detection in enumerate(found, records.first):
+                    yield ZipRecord(group.subset, f"{shard}, record {number}", detection, own)
 
 
 @dataclass
@@ -32,19 +95,14 @@ class NotCarried:
 
     def sentence(self) -> str:
         """One line about all of it; '' when everything came along."""
-        parts = [f"{count} {name}" for name, count in self.others.most_common()]
+        parts = [listed(self.others)] if self.others else []
         if self.attributes:
-            counts = ", ".join(f"{count} {name}" for name, count in self.attributes.most_common())
-            parts.append(f"attributes that the labels do not have: {counts}")
+            parts.append(f"attributes that the labels do not have: {listed(self.attributes)}")
         return f"not imported: {', '.join(parts)}" if parts else ""
 
 
 class ShapeBuilder:
-    """Makes the shapes of one record after the other.
-
-    Args:
-        labels: of the task.
-    """
+    """Makes the shapes of one record after the other, with the labels of a task."""
 
     def __init__(self, labels: Mapping[str, Label]) -> None:
         self._labels = labels
@@ -96,7 +154,7 @@ class ShapeBuilder:
             if column[number] is not None
         }
         occluded, group = values.pop(OCCLUDED, 0), 0
-        if GROUP not in label.input_types and isinstance(number_there := values.get(GROUP), int):
+        if GROUP not in label.attributes and isinstance(number_there := values.get(GROUP), int):
             group = number_there
             del values[GROUP]
         kind, extent = BOX, corners
@@ -121,28 +179,13 @@ class ShapeBuilder:
     def _attributes(self, label: Label, values: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = []
         for name, value in values.items():
-            text = attribute_text(label.input_types.get(name), value)
+            spec = label.attributes.get(name)
+            text = None if spec is None else text_of(fit_value(value, spec))
             if text is None:
                 self.not_carried.attributes[name] += 1
             else:
                 found.append((name, text))
         return found
-
-
-def attribute_text(input_type: str | None, value: Any) -> str | None:
-    """How CVAT writes the value of an attribute of a kind; None where it cannot."""
-    if input_type is None or isinstance(value, (list, dict)):
-        return None
-    if input_type == _CHECKBOX:
-        text = str(value).lower()
-        return {"0": "false", "1": "true", "0.0": "false", "1.0": "true"}.get(
-            text, text if text in ("true", "false") else None
-        )
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
@@ -157,7 +200,7 @@ def _mask(record: ZipRecord, number: int, size: tuple[int, int]) -> np.ndarray |
     detection = record.detection
     if detection.masks is not None:
         png = detection.masks[number]
-        mask = None if png is None else decode_png(bytes(png.data), record.where)
+        mask = None if png is None else _decode(png.data, record.where)
     elif detection.numerical_masks is not None:
         mask = np.asarray(detection.numerical_masks[number] > 0)
         mask = mask if mask.any() else None  # padding for an object without one
@@ -169,3 +212,13 @@ def _mask(record: ZipRecord, number: int, size: tuple[int, int]) -> np.ndarray |
             f"{size[1]}x{size[0]}; make the shard from the images that the task has"
         )
     return mask
+
+
+def _decode(data: bytes | memoryview, where: str) -> np.ndarray:
+    pillow()  # says so where it is not installed
+    try:
+        return decode_mask_png(data)
+    except ValueError as error:
+        raise TfodError(
+            f"{where}: a mask cannot be decoded ({error}); export the shard again"
+        ) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfod.check.task import Frame, Task
+from tfod.cvat.attributes import AttributeSpec
 from tfod.cvat.client.server import Server, ServerError
 from tfod.errors import TfodError
 
@@ -14,150 +15,6 @@ TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
 _VIDEO = "interpolation"
 _FLAT = "2d"
-
-
-@dataclass(frozen=True)
-class Label:
-    """A class of the task: its number there, and the kinds of its attributes by name."""
-
-    number: int
-    name: str
-    input_types: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LiveTask:
-    """What the server says.
-
-    Attributes:
-        target: what was asked for.
-        name: as people know it.
-        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
-            zip of the task's is known by them.
-        labels: by name.
-        numbers: of each frame in ``task.frames``: the one in the server's annotations.
-        document_numbers: and the one in CVAT's XML.
-        own: the former of those frames that annotations may come to.
-        deleted: names of frames that were deleted; they are not among the frames.
-        subset: of the task.
-    """
-
-    target: Target
-    name: str
-    task: Task
-    labels: Mapping[str, Label]
-    numbers: tuple[int, ...] = ()
-    document_numbers: tuple[int, ...] = ()
-    own: frozenset[int] = frozenset()
-    deleted: tuple[str, ...] = ()
-    subset: str = ""
-
-
-@dataclass(frozen=True)
-class _Numbered:
-    """A frame with its number in the annotations and in CVAT's XML."""
-
-    frame: Frame
-    number: int
-    document_number: int
-    deleted: bool
-
-
-def fetch_task(server: Server, target: Target) -> LiveTask:
-    """Ask the server for labels and frames.
-
-    Raises:
-        TfodError: there is no such thing, or it has no images.
-    """
-    with server.expected():
-        return _fetch(server, target)
-
-
-def _fetch(server: Server, target: Target) -> LiveTask:
-    about: Any = target.retrieve(server)
-    if about.get("dimension", _FLAT) not in (_FLAT, None):
-        raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
-    found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
-    labels = {one.name: one for one in map(_label, found) if one is not None}
-    if target.kind == PROJECT:
-        # An import makes new tasks: the frames of those that are there do not matter.
-        task = Task(labels=frozenset(labels), new_tasks=True)
-        return LiveTask(target, str(about.get("name") or target), task, labels)
-    numbered = list(_frames(server, target, about))
-    own = [one for one in numbered if not one.deleted]
-    # Of equal names the last counts: the job's own.
-    kept = [*(_other_frames(server, about, numbered) if target.kind == JOB else ()), *own]
-    return LiveTask(
-        target=target,
-        name=str(about.get("name") or target),
-        task=Task(
-            labels=frozenset(labels),
-            frames=tuple(one.frame for one in kept),
-            video=about.get("mode") == _VIDEO,
-        ),
-        labels=labels,
-        numbers=tuple(one.number for one in kept),
-        document_numbers=tuple(one.document_number for one in kept),
-        own=frozenset(one.number for one in own),
-        deleted=tuple(one.frame.name for one in numbered if one.deleted),
-        subset=str(about.get("subset") or ""),
-    )
-
-
-def _other_frames(server: Server, job: Any, numbered: Iterable[_Numbered]) -> list[_Numbered]:
-    """The frames of a job's task that are not the job's; none where the user may not see them."""
-    numbers = {one.number for one in numbered}
-    try:
-        frames = list(_frames(server, Target(TASK, job["task_id"]), job))
-    except ServerError as error:
-        if error.status in (403, 404):
-            return []
-        raise
-    return [one for one in frames if one.number not in numbers and not one.deleted]
-
-
-def _label(found: Any) -> Label | None:
-    """None for a part of a skeleton, which no shape of its own can have."""
-    if found.get("parent_id") is not None:
-        return None
-    types = {one["name"]: one.get("input_type", "") for one in found.get("attributes", ())}
-    return Label(found["id"], found["name"], types)
-
-
-def _frames(server: Server, target: Target, about: Any) -> Iterator[_Numbered]:
-    """The frames of a task or a job, in order.
-
-    In a job, numbers count from the beginning of its task.
-    """
-    meta = server.get(f"{target.path}/data/meta")
-    step = _step(meta.get("frame_filter") or "")
-    first = about.get("start_frame", 0) if target.kind == JOB else 0
-    # Where the task's frame 0 is in the document: the meta of a job begins with the job.
-    origin = meta["start_frame"] - first * step
-    deleted = set(meta.get("deleted_frames") or ())
-    images: list[Any] = meta["frames"]
-    included = meta.get("included_frames")
-    count = int(meta.get("size") or len(images))
-    numbers = list(range(first, first + count))
-    if included is not None:
-        numbers = sorted((number - origin) // step for number in included)
-    is_video = about.get("mode") == _VIDEO
-    for number in numbers:
-        document_number = origin + number * step
-        if is_video:
-            image = images[0]
-            name = f"frame_{document_number:06d}"
-        else:
-            # A job of chosen frames, as ground truth, lists its whole range with placeholders.
-            image = images[number - first]
-            name = image["name"]
-        size = image.get("height") or None, image.get("width") or None
-        yield _Numbered(Frame(name, number, *size), number, document_number, number in deleted)
-
-
-def _step(frame_filter: str) -> int:
-    key, _, value = frame_filter.partition("=")
-    return max(1, int(value)) if key.strip() == "step" and value.strip().isdigit() else 1
 
 
 @dataclass(frozen=True)
@@ -176,11 +33,7 @@ class Target:
         return f"/api/{self.kind}s/{self.number}"
 
     def retrieve(self, server: Server) -> dict[str, object]:
-        """What the server says of it.
-
-        Raises:
-            TfodError: it is not there, or not for us.
-        """
+        """What the server says of it. Raises TfodError: it is not there, or not for us."""
         try:
             found = server.get(self.path)
         except ServerError as error:
@@ -195,3 +48,139 @@ class Target:
             if about["id"] != self.number:
                 raise ValueError(f"{self} has the number {about['id']}")
             return about
+
+
+@dataclass(frozen=True)
+class Label:
+    """A class of the task: its number there, and its attributes by name."""
+
+    number: int
+    name: str
+    attributes: Mapping[str, AttributeSpec] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LiveTask:
+    """What the server says.
+
+    Attributes:
+        target: what was asked for.
+        name: of the task.
+        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
+            zip of the task's is known by them.
+        labels: by name.
+        own: numbers of the frames that annotations may come to.
+        deleted: names of frames that were deleted; they are not among the frames.
+        first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
+    """
+
+    target: Target
+    name: str
+    task: Task
+    labels: Mapping[str, Label]
+    own: frozenset[int] = frozenset()
+    deleted: tuple[str, ...] = ()
+    first: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """The frames of a task or a job; in a job, too, numbers count from the task's beginning."""
+
+    frames: tuple[Frame, ...]
+    deleted: tuple[Frame, ...]
+    first: int
+    step: int
+
+
+def fetch_task(server: Server, target: Target) -> LiveTask:
+    """Ask the server for labels and frames.
+
+    Raises:
+        TfodError: there is no such thing, or it has no images.
+    """
+    with server.expected():
+        return _fetch(server, target)
+
+
+def _fetch(server: Server, target: Target) -> LiveTask:
+    about: Any = target.retrieve(server)
+    if about.get("dimension", _FLAT) not in (_FLAT, None):
+        raise TfodError(f"{target} has {about['dimension']} data; only images have boxes")
+    name = str(about.get("name") or target)
+    found = server.list("/api/labels", **{f"{target.kind}_id": target.number})
+    labels = {one.name: one for one in map(_label, found) if one is not None}
+    if target.kind == PROJECT:
+        # An import makes new tasks: the frames of those that are there do not matter.
+        return LiveTask(target, name, Task(labels=frozenset(labels), new_tasks=True), labels)
+    own = _fetch_frames(server, target, about)
+    others = _other_frames(server, about, own) if target.kind == JOB else ()
+    return LiveTask(
+        target=target,
+        name=name,
+        task=Task(
+            labels=frozenset(labels),
+            frames=(*others, *own.frames),  # of equal names the last counts: the job's own
+            video=about.get("mode") == _VIDEO,
+        ),
+        labels=labels,
+        own=frozenset(one.number for one in own.frames if one.number is not None),
+        deleted=tuple(one.name for one in own.deleted),
+        first=own.first,
+        step=own.step,
+    )
+
+
+def _other_frames(server: Server, job: Any, own: _Frames) -> list[Frame]:
+    """The frames of a job's task that are not the job's; none where the user may not see them."""
+    numbers = {one.number for one in (*own.frames, *own.deleted)}
+    try:
+        frames = _fetch_frames(server, Target(TASK, job["task_id"]), job).frames
+    except ServerError as error:
+        if error.status in (403, 404):
+            return []
+        raise
+    return [one for one in frames if one.number not in numbers]
+
+
+def _label(found: Any) -> Label | None:
+    """None for a part of a skeleton, which no shape of its own can have."""
+    if found.get("parent_id") is not None:
+        return None
+    specs = {one["name"]: AttributeSpec.of(one) for one in found.get("attributes", ())}
+    return Label(found["id"], found["name"], specs)
+
+
+def _fetch_frames(server: Server, target: Target, about: Any) -> _Frames:
+    meta = server.get(f"{target.path}/data/meta")
+    step = _step(meta.get("frame_filter") or "")
+    first = about.get("start_frame", 0) if target.kind == JOB else 0
+    # Where the task's frame 0 is in the document: the meta of a job begins with the job.
+    origin = meta["start_frame"] - first * step
+    deleted = set(meta.get("deleted_frames") or ())
+    images: list[Any] = meta["frames"]
+    included = meta.get("included_frames")
+    count = int(meta.get("size") or len(images))
+    numbers = list(range(first, first + count))
+    if included is not None:
+        numbers = sorted((number - origin) // step for number in included)
+    is_video = about.get("mode") == _VIDEO
+    frames = []
+    for number in numbers:
+        # A job of chosen frames, as ground truth, lists its whole range with placeholders.
+        image = images[0 if is_video else number - first]
+        name = f"frame_{origin + number * step:06d}" if is_video else image["name"]
+        size = image.get("height") or None, image.get("width") or None
+        frames.append(Frame(name, number, *size))
+    return _Frames(
+        frames=tuple(one for one in frames if one.number not in deleted),
+        deleted=tuple(one for one in frames if one.number in deleted),
+        first=origin,
+        step=step,
+    )
+
+
+def _step(frame_filter: str) -> int:
+    key, _, value = frame_filter.partition("=")
+    return max(1, int(value)) if key.strip() == "step" and value.strip().isdigit() else 1

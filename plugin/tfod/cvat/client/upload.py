@@ -56,7 +56,7 @@ def upload(
     """Upload a file, and wait until the server has imported it.
 
     Raises:
-        TfodError: it was not imported, with what the server says of that, or nobody knows.
+        TfodError: it was not imported, with the server's reason, or that is not known.
     """
     is_dataset = target.kind == PROJECT
     url = f"{target.path}/{'dataset' if is_dataset else 'annotations'}"
@@ -81,36 +81,25 @@ def _send(server: Server, url: str, path: Path, query: dict[str, str]) -> Any:
 
     def send() -> Any:
         server.finishing = False
-        with server.errors():
-            return Uploader(server.client).upload_file(
-                url,
-                path,
-                query_params=dict(query),
-                meta={"filename": query["filename"]},
-                pbar=_bar(),
-            )
+        try:
+            with server.errors():
+                return Uploader(server.client).upload_file(
+                    url,
+                    path,
+                    query_params=dict(query),
+                    meta={"filename": query["filename"]},
+                    pbar=_bar(),
+                )
+        except ServerError as error:
+            # After a refusal it is certain that nothing has begun.
+            if not server.finishing or 400 <= error.status < 500:
+                raise
+            raise TfodError(
+                f"{error}; the file was uploaded, and the server may import it: look at the task "
+                "before you repeat this"
+            ) from None
 
-    try:
-        return try_again(lambda: _only_before_the_end(server, send))
-    except _UnknownOutcomeError as error:
-        raise TfodError(str(error)) from None
-
-
-class _UnknownOutcomeError(Exception):
-    """The request that ends an upload was sent, and no answer to it has come."""
-
-
-def _only_before_the_end(server: Server, send: Any) -> Any:
-    try:
-        return send()
-    except ServerError as error:
-        # Of a refusal it is certain that nothing has begun.
-        if not server.finishing or 400 <= error.status < 500:
-            raise
-        raise _UnknownOutcomeError(
-            f"{error}; the file was uploaded, and the server may import it: look at the task "
-            "before you repeat this"
-        ) from None
+    return try_again(send)
 
 
 def _bar() -> Any:

@@ -1,7 +1,12 @@
-"""The formats as CVAT's registry wants them: plain functions with the signatures that it calls."""
+"""The formats as CVAT's registry wants them: plain functions with the signatures that it calls.
+
+Annotations of a task go out as a zip of shards, an uploaded zip comes in. May import ``datumaro``,
+``check`` and what is below them, and the modules of ``cvat`` that the client shares.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 VERSION = "1.0"
@@ -15,36 +20,29 @@ def register(registry: Any) -> None:
     Args:
         registry: the module ``cvat.apps.dataset_manager.formats.registry``.
     """
-    for name, export in ((BOXES, _export_boxes), (MASKS, _export_masks)):
+    for name, save_masks in ((BOXES, False), (MASKS, True)):
         display_name = f"{name} {VERSION}"
         if display_name not in registry.EXPORT_FORMATS:
-            registry.exporter(name=name, ext="ZIP", version=VERSION)(export)
+            registry.exporter(name=name, ext="ZIP", version=VERSION)(_exporter(save_masks))
         if display_name not in registry.IMPORT_FORMATS:
             registry.importer(name=name, ext="ZIP", version=VERSION)(_import)
 
 
-def _export_boxes(
-    dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
-) -> None:
-    from tfod.cvat.server.export import export_zip
+def _exporter(save_masks: bool) -> Callable[..., None]:
+    def export(
+        dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
+    ) -> None:
+        from tfod.cvat.server.export import export_zip
 
-    export_zip(dst_file, temp_dir, instance_data, save_images=save_images, save_masks=False)
+        export_zip(
+            dst_file, temp_dir, instance_data, save_images=save_images, save_masks=save_masks
+        )
 
-
-def _export_masks(
-    dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
-) -> None:
-    from tfod.cvat.server.export import export_zip
-
-    export_zip(dst_file, temp_dir, instance_data, save_images=save_images, save_masks=True)
+    return export
 
 
 def _import(
-    src_file: Any,
-    temp_dir: str,
-    instance_data: Any,
-    load_data_callback: Any = None,
-    **options: Any,
+    src_file: Any, temp_dir: str, instance_data: Any, load_data_callback: Any = None, **options: Any
 ) -> None:
     # Of both formats: what a shard holds decides.
     from tfod.cvat.server.importer import import_zip

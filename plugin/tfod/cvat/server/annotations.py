@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tfod.check.amounts import listed
+from tfod.cvat.attributes import AttributeSpec, fit_value, storable
 from tfod.cvat.detections import GROUP
-from tfod.cvat.server.instance import AttributeSpec, Instance
+from tfod.cvat.server.instance import Instance
 from tfod.datumaro.compat import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.boxes import enclosing_pixels
@@ -25,14 +24,12 @@ _OF_CVAT = ("rotation", "keyframe", "outside", "source", _TRACK)
 # What CVAT has a field for, and takes out of the attributes whatever the label has.
 _FIELDS = ("occluded", "score")
 # Of CVAT's tables.
-_LONGEST_NAME, _LONGEST_TEXT = 64, 4096
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_NAME = 64
 _MOST_OUTLINES = 100
 _FIRST_GROUP = 1_000_000  # beyond those of a record's keypoints
-_TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 
 
-class Fitter:
+class AnnotationConverter:
     """Fits one image after the other; counts what did not."""
 
     def __init__(self, instance: Instance, labels: Any, to_polygons: bool) -> None:
@@ -113,12 +110,12 @@ class Fitter:
             elif spec is not None:
                 fit = fit_value(value, spec)
             elif self._instance.takes_new_attributes and len(name) <= _LONGEST_NAME:
-                fit = _storable(value)
+                fit = storable(value)
             else:
                 fit = None
             if fit is not None:
                 fitting[name] = fit
-            elif name != _TRACK:  # of the task that was exported, and nobody's loss
+            elif name != _TRACK:  # a number of the task that was exported, of no use here
                 self.left_out[name] += 1
         return fitting
 
@@ -126,32 +123,14 @@ class Fitter:
         """What was left out, counted."""
         losses = []
         if self.left_out:
-            counts = ", ".join(f"{count} {name}" for name, count in self.left_out.most_common())
-            losses.append(f"attributes that the labels lack or do not allow: {counts}")
+            losses.append(
+                f"attributes that the labels lack or do not allow: {listed(self.left_out)}"
+            )
         if self.captions:
             losses.append(f"captions of images, which CVAT does not have: {self.captions}")
         if self.empty_masks:
             losses.append(f"{self.empty_masks} masks without a pixel became their boxes")
         return losses
-
-
-def fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
-    """A value as CVAT stores it for such an attribute; None when it is none of its values."""
-    text = _text(value)
-    if text is None:
-        return None
-    if spec.input_type == "checkbox":
-        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
-    if spec.input_type == "number":
-        return _number(value, spec)
-    if spec.input_type == "text" or not spec.values or text in spec.values:
-        return text
-    for synonyms in ({text.lower()}, _TRUE, _FALSE):
-        if text.lower() in synonyms:
-            for choice in spec.values:
-                if choice.lower() in synonyms:
-                    return choice
-    return None
 
 
 def _require_size(mask: BoxedMask, item: Any) -> None:
@@ -171,38 +150,3 @@ def _is_field_value(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, int, float)):
         return False
     return 0 <= value <= 1 if name == "score" else value in (0, 1)
-
-
-def _storable(value: Any) -> bool | int | float | str | None:
-    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
-    if isinstance(value, float):
-        return shortest(value) if math.isfinite(value) else None
-    return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    kept = _storable(value)
-    if isinstance(kept, float) and kept.is_integer():
-        return str(int(kept))
-    return None if kept is None else str(kept)
-
-
-def _number(value: Any, spec: AttributeSpec) -> int | float | None:
-    """A number within the label's limits: the least, the largest, the step."""
-    with contextlib.suppress(ValueError, OverflowError):
-        number = shortest(float(value))
-        limits = [float(one) for one in spec.values[:2]]
-        if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
-            return int(number) if number.is_integer() else number
-    return None
-
-
-def shortest(value: float) -> float:
-    """12.34 for the float32 next to it: shards hold numbers so, and people typed the former."""
-    with np.errstate(over="ignore"):  # beyond float32 it was none
-        single = np.float32(value)
-    return float(str(single)) if np.isfinite(single) and float(single) == value else value

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import errno
 import functools
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.frame_shards import Exported, FrameShards
+from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.cvat.shapes import convert_frame
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
@@ -21,13 +19,6 @@ from tfod.errors import TfodError, in_plain_words
 _log = logging.getLogger("tfod.cvat")
 _OPTION = "TFOD_CVAT_EMPTY_FRAMES"
 _PROJECT = "project"
-
-
-class EmptyFrames(enum.Enum):
-    """What becomes of frames without an annotation."""
-
-    KEEP = "keep"
-    DROP = "drop"
 
 
 def export_zip(
@@ -54,16 +45,13 @@ def export_zip(
 
     readable = getattr(bindings, "CvatExportError", errors.DatasetExportError)
     try:
-        empty_frames = _empty_frames()
+        options = ExportOptions(
+            with_images=save_images, save_masks=save_masks, keep_empty=_keeps_empty_frames()
+        )
         with bindings.GetCVATDataExtractor(
             instance_data, include_images=save_images, convert_annotations=convert_frame
         ) as extractor:
-            exported = _write(
-                *(extractor, temp_dir, instance_data),
-                save_images=save_images,
-                save_masks=save_masks,
-                keep_empty=empty_frames is EmptyFrames.KEEP,
-            )
+            exported = _write(extractor, temp_dir, instance_data, options)
         make_zip_archive(temp_dir, dst_file)
     except (TfodError, errors.DatumaroError, OSError) as error:
         raise readable(_message(error, temp_dir)) from error
@@ -73,20 +61,12 @@ def export_zip(
         _log.warning("TFRecord: %s", "; ".join(losses))
 
 
-def _write(
-    extractor: Any,
-    folder: str,
-    instance_data: Any,
-    *,
-    save_images: bool,
-    save_masks: bool,
-    keep_empty: bool,
-) -> Exported:
+def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptions) -> Exported:
     meta = instance_data.meta[instance_data.META_FIELD]
     labels = [label for _, label in meta["labels"]]
     # Old servers forget a task's subset in its items.
     subset = None if instance_data.META_FIELD == _PROJECT else str(meta["subset"])
-    encoder = ImageEncoder(save_media=save_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
+    encoder = ImageEncoder(options.with_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
     with FrameShards(
         folder,
         # Parts of skeletons have a parent, and are not classes.
@@ -96,12 +76,13 @@ def _write(
             for label in labels
             for _, one in label["attributes"]
         },
-        save_masks=save_masks,
-        keep_empty=keep_empty,
+        options,
     ) as shards:
         for item in extractor:
             (image,) = item.annotations
-            read = functools.partial(encoder.encoded, item, item.media) if save_images else None
+            read = None
+            if options.with_images:
+                read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
         return shards.finish([subset] if subset else list(extractor.subsets()))
 
@@ -117,15 +98,8 @@ def _message(error: Exception, temp_dir: str) -> str:
     return text.replace(os.path.join(temp_dir, ""), "")
 
 
-def _empty_frames() -> EmptyFrames:
-    value = os.environ.get(_OPTION) or EmptyFrames.KEEP.value
-    try:
-        return EmptyFrames(value)
-    except ValueError:
-        raise TfodError(
-            f"{_OPTION} is {value!r}; set it to {' or '.join(_values())} on the server"
-        ) from None
-
-
-def _values() -> Iterator[str]:
-    return (one.value for one in EmptyFrames)
+def _keeps_empty_frames() -> bool:
+    value = os.environ.get(_OPTION) or "keep"
+    if value not in ("keep", "drop"):
+        raise TfodError(f"{_OPTION} is {value!r}; set it to keep or drop on the server")
+    return value == "keep"

@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from tfod.check.amounts import listed
 from tfod.check.archive_contents import unpack_shards
 from tfod.check.frames import Matcher
-from tfod.cvat.server.annotations import Fitter
+from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
 from tfod.datumaro import compat
 from tfod.datumaro.activation import register
-from tfod.datumaro.export_annotations import counts
 from tfod.datumaro.reader import TfDetectionApiBase
 from tfod.detection.image import (
     DEFAULT_EXTENSION,
@@ -75,7 +75,7 @@ def _require_nothing_lost(instance_data: Any, instance: Instance) -> None:
     lost = shapes_lost(instance_data)
     if lost:
         raise RefusedError(
-            f"it would delete {counts(lost)}, which TFRecord cannot hold",
+            f"it would delete {listed(lost)}, which TFRecord cannot hold",
             f"If that is meant, delete them in the {instance.noun} first",
             "To keep them, import with import_mode=append (CVAT 2.65 and later)",
         )
@@ -97,11 +97,11 @@ def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> An
         )
     _use_display_names(dataset, instance)
     labels = dataset.categories()[compat.AnnotationType.label]
-    fitter = Fitter(instance, labels, to_polygons)
+    converter = AnnotationConverter(instance, labels, to_polygons)
     for item in list(dataset):  # on the 0.3 line put() is lost during the first walk
         attributes = {name: one for name, one in item.attributes.items() if name != _FRAME}
-        dataset.put(item.wrap(annotations=fitter.fit(item), attributes=attributes))
-    for loss in fitter.losses():
+        dataset.put(item.wrap(annotations=converter.fit(item), attributes=attributes))
+    for loss in converter.losses():
         _log.warning("TFRecord: %s", loss)
     _leave_out_unused_labels(dataset, instance)
     return dataset

@@ -10,22 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfod.check.task import Frame, Task
+from tfod.cvat.attributes import AttributeSpec
 
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
-
-
-@dataclass(frozen=True)
-class AttributeSpec:
-    """An attribute that a label has.
-
-    Attributes:
-        input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
-        values: what may be chosen.
-    """
-
-    input_type: str
-    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def describe_instance(instance_data: Any) -> Instance:
         ),
         own_frames=frozenset(own),
         attributes={
-            label["name"]: {one["name"]: _spec(one) for _, one in label["attributes"]}
+            label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
             for label in labels
         },
         takes_new_attributes=bool(instance_data.soft_attribute_import),
@@ -90,12 +78,6 @@ def _other_frames(job_data: Any) -> dict[int, Any]:
     task_data = TaskData(job_data.data, job_data.db_instance.segment.task)
     own = job_data.frame_info
     return {number: info for number, info in task_data.frame_info.items() if number not in own}
-
-
-def _spec(attribute: Mapping[str, Any]) -> AttributeSpec:
-    values = attribute.get("values") or ()
-    choices = values.split("\n") if isinstance(values, str) else values
-    return AttributeSpec(str(attribute["input_type"]), tuple(str(one) for one in choices))
 
 
 _log = logging.getLogger("tfod.cvat")

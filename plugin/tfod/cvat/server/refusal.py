@@ -82,13 +82,13 @@ def refusal(report: Report, instance: Instance) -> RefusedError:
             by_code.setdefault(finding.code, []).append(finding)
     # What the user will know first: labels and names; then damage in the order of the zip.
     order = sorted(by_code, key=lambda code: (code not in _SENTENCES, code))
-    told = [
+    sentences = [
         _SENTENCES.get(code, _plain_sentences)(
             by_code[code], report.counts.by_code[code], report, instance
         )
         for code in order[:_CAUSES_SHOWN]
     ]
-    (cause, *details), *others = told
+    (cause, *details), *others = sentences
     for other, *more in others:
         details += [f"Also: {other}", *more]
     rest = len(order) - _CAUSES_SHOWN

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tfod.check.amounts import listed
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
-from tfod.datumaro.export_annotations import counts
 from tfod.datumaro.exporter import NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
@@ -136,9 +136,9 @@ class ImageClassificationExporter(ShardExporter):
     def _losses(self) -> list[str]:
         losses = []
         if +self._not_written:
-            losses.append("not written, a record has one label: " + counts(+self._not_written))
+            losses.append("not written, a record has one label: " + listed(+self._not_written))
         if self._attributes:
-            losses.append("attributes not written: " + counts(self._attributes))
+            losses.append("attributes not written: " + listed(self._attributes))
         if self._without_label:
             losses.append(f"without a label, written as {NO_CLASS}: {self._without_label}")
         return losses

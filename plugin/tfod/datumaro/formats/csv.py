@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tfod.check.amounts import listed
 from tfod.convert.detection_csv import (
     COLUMNS,
     CsvBox,
@@ -23,15 +24,15 @@ from tfod.convert.detection_csv import (
     read_detection_csv,
 )
 from tfod.datumaro import compat
-from tfod.datumaro.categories import ExportClasses, Origin, make_categories
-from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.categories import ExportClasses, Origin
+from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder
 from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.images import file_size, media_size
-from tfod.datumaro.importer import ReadDataset, ShardImporter, import_errors
+from tfod.datumaro.importer import ReadDataset, ShardImporter, import_errors, load_classes_of
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.image import DEFAULT_EXTENSION
-from tfod.detection.label_map import LabelMap, load_label_map
-from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
+from tfod.detection.label_map import LabelMap
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
@@ -39,7 +40,7 @@ from tfod.tfrecord.image_names import (
     safe_relative_path,
     split_extension,
 )
-from tfod.tfrecord.label_files import find_label_map, is_named_label_map
+from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_names import SPLITS, stem_of_subset, subset_of_stem
 from tfod.tfrecord.shard_search import files_below, find_shards
 
@@ -95,15 +96,15 @@ class TfDetectionCsvBase(ReadDataset):
         names = {box.class_name for one in tables for pic in one.images for box in pic.boxes}
         by_name = LabelMap.from_names(sorted(names))
         sources = [label_map or _label_map_beside(one) for _, one in files]
-        maps = {source: _load(source, label_map) or by_name for source in sources}
+        maps = {
+            source: load_classes_of(source, label_map, _log.warning) or by_name
+            for source in sources
+        }
         scopes = [self._classes.add_label_map(maps[source]) for source in sources]
         for (subset, one), table, scope in zip(files, tables, scopes, strict=True):
             self._add_items(subset, one, table, scope)
-        origin = Origin(
-            os.path.abspath(path),
-            tuple((os.path.abspath(one), subset) for subset, one in files),
-        )
-        self._finish(origin)
+        self._set_categories(self._classes, {}, Origin.of(path, files))
+        self._warn_of_oddities()
 
     def _read_csv(self, subset: str, path: str) -> DetectionCsv:
         def report(error: CsvError, row: int) -> None:
@@ -152,26 +153,20 @@ class TfDetectionCsvBase(ReadDataset):
 
     def _media(self, image: CsvImage, path: str, on_disk: str | None) -> Any:
         """The image; its own size counts, as generate_tfrecord.py has it."""
-        told = None
+        stated = None
         if image.height and image.width:
-            told = image.height, image.width
+            stated = image.height, image.width
         if on_disk is None:
             extension = split_extension(path)[1] or DEFAULT_EXTENSION
-            return None if told is None else compat.image_without_data(extension, told)
+            return None if stated is None else compat.image_without_data(extension, stated)
         size = file_size(on_disk)
-        if size and told and size != told:
+        if size and stated and size != stated:
             self._other_sizes.append(
-                f"{image.filename} is {size[1]} x {size[0]}, not {told[1]} x {told[0]}"
+                f"{image.filename} is {size[1]} x {size[0]}, not {stated[1]} x {stated[0]}"
             )
-        return compat.image_from_file(on_disk, size or told)
+        return compat.image_from_file(on_disk, size or stated)
 
-    def _finish(self, origin: Origin) -> None:
-        label_map, names, place = self._classes.finish()
-        for item in self._items:
-            for one in item.annotations:
-                one.label = place[one.label]
-        self._ann_types = {compat.AnnotationType.bbox}
-        self._categories = make_categories(label_map, names, {}, origin)
+    def _warn_of_oddities(self) -> None:
         if self._other_columns:
             _log.warning(
                 "%s: columns that are not read: %s", self.NAME, ", ".join(self._other_columns)
@@ -193,21 +188,6 @@ def _label_map_beside(path: str) -> str | None:
     if rivals:
         _log.warning("several label maps, none is used: %s", ", ".join(rivals))
     return source
-
-
-def _load(source: str | None, wanted: str | None) -> LabelMap | None:
-    if source is None:
-        return None
-    try:
-        label_map, liberties = load_label_map(source)
-    except LabelMapError as error:
-        if wanted or is_named_label_map(source):
-            raise
-        _log.warning("not used: %s", error)  # some other protobuf text
-        return None
-    for liberty in liberties:
-        _log.warning(liberty)
-    return label_map
 
 
 class TfDetectionCsvImporter(ShardImporter):
@@ -317,7 +297,7 @@ class TfDetectionCsvExporter(ShardExporter):
         lost = +self._lost
         losses = self._objects.losses()
         if lost:
-            losses.append("not written, the CSV has no column for them: " + counts(lost))
+            losses.append("not written, the CSV has no column for them: " + listed(lost))
         return losses
 
 

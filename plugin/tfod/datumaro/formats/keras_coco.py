@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tfod.check.amounts import listed
 from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole_number
 from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder, counts
+from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder
 from tfod.datumaro.exporter import (
     EMPTY_VALUES,
     NO_CLASS,
@@ -39,7 +40,7 @@ class KerasCocoBase(CountedShardsBase):
     """Shards of the recipe. The records of an image become one item, wherever they are."""
 
     NAME = "tf_keras_coco"
-    ROLES: ClassVar[FieldMapping | None] = KERAS_COCO
+    FIELD_MAPPING: ClassVar[FieldMapping | None] = KERAS_COCO
 
 
 class KerasCocoImporter(ShardImporter):
@@ -49,7 +50,7 @@ class KerasCocoImporter(ShardImporter):
 
     @classmethod
     def detect(cls, context: Any) -> Any:
-        """Take what has the recipe's features in their kinds."""
+        """Take what has the recipe's features with their dtypes."""
         example = first_example(context.root_path)
         if example is None or not is_keras_coco(example):
             context.fail("there must be TFRecord shards with the features of the Keras recipe")
@@ -59,7 +60,7 @@ class KerasCocoImporter(ShardImporter):
 class KerasCocoExporter(ShardExporter):
     """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map.
 
-    Images are always written: a record without one is none here. What is still as a COCO file
+    Images are always written: a record needs one. What is still as a COCO file
     has it gets its area, box and class id exactly.
     """
 
@@ -116,9 +117,11 @@ class KerasCocoExporter(ShardExporter):
         of_class = None if one.label is None else self._classes.of(one.label)
         box, area = _x_y_width_height(one), _area(one)
         if self._source is not None:
-            said = self._source.find(subset, _object_number(one))
-            if said is not None and said.is_still(of_class.text if of_class else None, one.corners):
-                box, area = said.box, said.area
+            stated = self._source.find(subset, _object_number(one))
+            if stated is not None and stated.is_still(
+                of_class.text if of_class else None, one.corners
+            ):
+                box, area = stated.box, stated.area
         label = NO_CLASS if of_class is None else of_class.label
         return Annotation(self._numbers.of_object(one), label, box, area)
 
@@ -143,9 +146,9 @@ class KerasCocoExporter(ShardExporter):
                 f"images without an object, for which there is no record: {self._without_objects}"
             )
         if +self._not_written:
-            losses.append("not written: " + counts(+self._not_written))
+            losses.append("not written: " + listed(+self._not_written))
         if self._attributes:
-            losses.append("attributes not written: " + counts(self._attributes))
+            losses.append("attributes not written: " + listed(self._attributes))
         if self._without_class:
             losses.append(f"without a class, written as category {NO_CLASS}: {self._without_class}")
         return losses
@@ -167,7 +170,7 @@ class _Numbers:
         builder = ObjectBuilder(classes, False, lambda reason: None)
         for item in dataset:
             self._keeps_images &= _is_new(seen, ("image", item.subset, _image_number(item)))
-            with contextlib.suppress(TfodError):  # said when the item is written
+            with contextlib.suppress(TfodError):  # stated when the item is written
                 for one in builder.objects(item.annotations)[0]:
                     number = _object_number(one)
                     has_ids |= number > 0
@@ -212,9 +215,9 @@ def _x_y_width_height(one: ExportedObject) -> tuple[float, float, float, float]:
 
 def _area(one: ExportedObject) -> float:
     """COCO's: of the outline where there is one, unless an attribute says it."""
-    said = one.attributes.get("area")
-    if said is not None and _is_number(said):
-        return float(said)
+    stated = one.attributes.get("area")
+    if stated is not None and _is_number(stated):
+        return float(stated)
     if one.outlines:
         return float(sum(part.get_area() for part in one.outlines))
     if one.shape is not None and one.shape.type.name != "bbox":

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from tfod.datumaro.export_annotations import counts
+from tfod.check.amounts import listed
 from tfod.datumaro.exporter import EMPTY_VALUES, count_image_attributes
 from tfod.detection import keys
 from tfod.detection.detection import Detection
@@ -97,7 +97,7 @@ class RoboflowLayout:
         lost = +self._lost + Counter({"masks": unsaved_masks})
         if not lost:
             return []
-        return ["not written, Roboflow's records have no place for them: " + counts(lost)]
+        return ["not written, Roboflow's records have no place for them: " + listed(lost)]
 
     def _count_lost(self, detection: Detection) -> None:
         lost = self._lost

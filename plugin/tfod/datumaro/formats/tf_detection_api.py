@@ -14,13 +14,13 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ExportedObjects, ObjectBuilder
 from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
 from tfod.datumaro.formats.roboflow import RoboflowLayout
-from tfod.datumaro.images import format_name, media_size
+from tfod.datumaro.images import media_size
 from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.image import QUARTER, UPRIGHT, read_image_header
+from tfod.detection.image import QUARTER, UPRIGHT, format_name, read_image_header
 from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
