@@ -57,8 +57,8 @@ class ExportedObjects(NamedTuple):
     """The objects of one image, as the fields of a Detection."""
 
     boxes: np.ndarray
-    class_text: list[str]
-    class_label: list[int]
+    class_text: list[str] | None
+    class_label: list[int] | None
     masks: list[PngMask | None] | None
     keypoints: Keypoints | None
     attributes: dict[str, list[AttributeValue]]

@@ -165,7 +165,7 @@ def wait_for_import(
 
 def _has_no_requests(server: Server) -> bool:
     """Whether the server is old enough for the old way, by its word and by its deeds."""
-    if not server.is_before(_REQUESTS_ALONE):
+    if server.version_numbers is None or server.version_numbers >= _REQUESTS_ALONE:
         return False
     try:
         server.get("/api/requests", page_size=1)

@@ -112,15 +112,11 @@ class Server:
                 _parse_response=not stream,
             )
 
-    def is_before(self, version: tuple[int, int]) -> bool:
-        """Whether the server is older; False where it does not say how old it is."""
+    @property
+    def version_numbers(self) -> tuple[int, int] | None:
+        """For example ``(2, 73)``; None where the server does not say."""
         known = re.match(r"(\d+)\.(\d+)", self.version)
-        return known is not None and (int(known[1]), int(known[2])) < version
-
-    def is_from(self, version: tuple[int, int]) -> bool:
-        """Whether the server is this old or newer; False where it does not say."""
-        known = re.match(r"\d+\.\d+", self.version)
-        return known is not None and not self.is_before(version)
+        return None if known is None else (int(known[1]), int(known[2]))
 
     @contextmanager
     def expected(self) -> Iterator[None]:
@@ -273,16 +269,14 @@ def _texts(found: Any) -> Iterator[str]:
 
 def _cause(error: BaseException) -> BaseException:
     """The system's own error below those of the libraries."""
-    seen = 0
-    while seen < 10:
+    for _ in range(10):
         below = getattr(error, "reason", None)
         if not isinstance(below, BaseException):
-            below = error.__cause__ or error.__context__
-            if below is None and error.args and isinstance(error.args[-1], BaseException):
-                below = error.args[-1]
-        if below is None:
+            last = error.args[-1] if error.args else None
+            below = error.__cause__ or error.__context__ or last
+        if not isinstance(below, BaseException):
             break
-        error, seen = below, seen + 1
+        error = below
     return error
 
 

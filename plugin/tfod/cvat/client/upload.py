@@ -29,7 +29,7 @@ def require_append(server: Server) -> None:
     Raises:
         TfodError: it is too old, or does not say how old it is.
     """
-    if not server.is_from(_APPEND_SINCE):
+    if server.version_numbers is None or server.version_numbers < _APPEND_SINCE:
         raise TfodError(
             f"{server.host} is CVAT {server.version or 'of an unknown version'} and cannot append "
             "(2.65 and later can); it would replace what is there: use --mode replace, if that is "

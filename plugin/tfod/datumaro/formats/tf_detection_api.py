@@ -183,6 +183,10 @@ class TfDetectionApiExporter(ShardExporter):
                 "give it an image or a size"
             )
         objects = self._objects.build(item.annotations, size or (1, 1))
+        if self._options.label_key is LabelKey.ID:
+            objects = objects._replace(class_text=None)
+        elif self._options.label_key is LabelKey.TEXT:
+            objects = objects._replace(class_label=None)
         attributes = dict(item.attributes)
         filename = source_id = self._images.filename(item, media, encoded)
         objects, size = self._turned_back(objects, size, encoded, filename)
@@ -197,16 +201,7 @@ class TfDetectionApiExporter(ShardExporter):
             height=size[0] if size else None,
             width=size[1] if size else None,
             encoded=encoded or b"",
-            boxes=objects.boxes,
-            class_text=objects.class_text if self._options.label_key is not LabelKey.ID else None,
-            class_label=objects.class_label
-            if self._options.label_key is not LabelKey.TEXT
-            else None,
-            masks=objects.masks,
-            keypoints=objects.keypoints,
-            attributes=objects.attributes,
-            image_labels=objects.image_labels,
-            captions=objects.captions,
+            **objects._asdict(),
             image_attributes=image_attributes,
             image_extra=attributes,
         )
