@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tfod.cli.command_line import split_arguments
 from tfod.cli.main import main
-from tfod.cli.runner_options import split_arguments
 
 
 @pytest.mark.parametrize(

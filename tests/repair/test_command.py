@@ -215,7 +215,7 @@ def test_several_zips_are_repaired_one_by_one(
         (["-o", "in"], "is a part of the source"),
         (["-o", "in", "--overwrite"], "is a part of the source"),
         (["-o", "there"], "there/train.tfrecord is there already; pass --overwrite"),
-        (["-o", "new", "--report", "there/train.tfrecord"], "--report there/train.tfrecord is"),
+        (["-o", "new", "--report", "there/train.tfrecord"], "there/train.tfrecord is"),
         (["-o", "new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
         (["-o", "new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
         (["-o", "new", "--max-record-bytes", "600000"], "raise --max-record-bytes"),
@@ -324,7 +324,7 @@ def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path)
     process = start(arguments, preexec_fn=limit)
     said, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, said, err.count("\n")) == (2, "", 1)
-    assert "tfod-repair-report: cannot be written (File too large)" in err
+    assert "report.json: cannot be written (File too large)" in err
     assert os.listdir(tmp_path) == ["in"]
 
 

@@ -317,7 +317,7 @@ def test_what_it_writes_and_says(
     assert run(source, "-o", sheet) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{sheet}: 2 records, 4 boxes\n"
-    assert printed.err == "tfod: 1 damage passed over; tfod check says which\n"
+    assert printed.err == "tfod: 1 damaged record skipped; tfod check lists them\n"
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>" if ending == "html" else b"\x89PNG")
     assert run(source, "-o", sheet) == 2 and "pass --overwrite" in capsys.readouterr().err

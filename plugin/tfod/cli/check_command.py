@@ -19,12 +19,17 @@ from tfod.check.receivers import RECEIVERS
 from tfod.check.report import Report
 from tfod.check.rules.registry import require_rule_names
 from tfod.check.sources import Inventory, take_inventory
-from tfod.cli.console import print_text
-from tfod.cli.runner_options import add_runner_options, runner_of
+from tfod.cli.command_line import (
+    add_label_map,
+    add_number,
+    add_runner_options,
+    print_text,
+    runner_of,
+    whole_file,
+)
 from tfod.cvat.client.connection import add_connection_options, connect
 from tfod.cvat.client.task import KINDS, Target, fetch_task
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
 if TYPE_CHECKING:
@@ -68,17 +73,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with "
         "a feature_description); without it that of --for, or the one that fits best",
     )
-    expected.add_argument(
-        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
-    )
+    add_label_map(expected)
     expected.add_argument("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     expected.add_argument("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
     for kind in KINDS:
-        expected.add_argument(
+        add_number(
+            expected,
             f"--cvat-{kind}",
-            type=_count,
+            f"labels and frames of this {kind} as they are on the server now",
             metavar="ID",
-            help=f"labels and frames of this {kind} as they are on the server now",
         )
     expected.add_argument("--images", metavar="DIR", help="the images that the shards are about")
     expected.add_argument(
@@ -100,37 +103,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="tfod",
         help="tensorflow: check every record with tf.io.parse_example, too",
     )
-    how.add_argument("--jobs", type=_count, metavar="N", help="processes (default: all cores)")
-    how.add_argument(
-        "--max-record-bytes",
-        type=_count,
-        default=256 << 20,
-        metavar="N",
-        help="larger records are not read (default: 256 MiB)",
+    add_number(how, "--jobs", "processes (default: all cores)")
+    add_number(
+        how, "--max-record-bytes", "larger records are not read (default: 256 MiB)", 256 << 20
     )
-    how.add_argument(
+    add_number(
+        how,
         "--max-archive-bytes",
-        type=_count,
-        default=ArchiveLimits.total_bytes,
-        metavar="N",
-        help="a zip may unpack to so many bytes (default: 64 GiB)",
+        "a zip may unpack to so many bytes (default: 64 GiB)",
+        ArchiveLimits.total_bytes,
     )
-    how.add_argument(
+    add_number(
+        how,
         "--max-archive-entries",
-        type=_count,
-        default=ArchiveLimits.entries,
-        metavar="N",
-        help="a zip may have so many entries (default: 100000)",
+        "a zip may have so many entries (default: 100000)",
+        ArchiveLimits.entries,
     )
     how.add_argument(
         "--no-sha256", action="store_true", help="do not hash the sources for the report"
     )
-    how.add_argument(
+    add_number(
+        how,
         "--remote-timeout",
-        type=_count,
-        default=int(REMOTE_TIMEOUT),
+        "stop waiting for a silent server after so long (default: 60)",
+        int(REMOTE_TIMEOUT),
         metavar="SECONDS",
-        help="give a server up that is silent for so long (default: 60)",
     )
     add_runner_options(parser)
     _add_output(parser)
@@ -142,20 +139,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("what comes out")
     output.add_argument("--format", choices=("text", "json", "html", "junit"), default="text")
     output.add_argument("--output", metavar="FILE", help="write the report here")
-    output.add_argument(
-        "--max-findings",
-        type=_count,
-        default=1000,
-        metavar="N",
-        help="list at most so many; all are counted (default: 1000)",
+    add_number(
+        output, "--max-findings", "list at most so many; all are counted (default: 1000)", 1000
     )
-    output.add_argument(
-        "--samples",
-        type=_count_or_none,
-        default=12,
-        metavar="N",
-        help="images in the HTML report (default: 12)",
-    )
+    add_number(output, "--samples", "images in the HTML report (default: 12)", 12, least=0)
     output.add_argument(
         "--severity",
         action="append",
@@ -168,19 +155,6 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    number = _count_or_none(text)
-    if not number:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
-
-
-def _count_or_none(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
 def _most_decoded(text: str) -> int | None:
     try:
         return read_most_decoded(text)
@@ -191,13 +165,13 @@ def _most_decoded(text: str) -> int | None:
 def _run(arguments: argparse.Namespace) -> int:
     set_remote_timeout(arguments.remote_timeout)
     options = _options(arguments)
-    # The file is opened first: nobody wants to hear at the end that it cannot be written.
+    # The file is opened first: that it cannot be written must show before the work.
     with (
         take_inventory(arguments.sources, options.label_map is not None) as inventory,
         _output(arguments.output, inventory) as write,
     ):
-        is_told = options.runner is None and sys.stderr.isatty()
-        with _progress_bar(inventory) if is_told else nullcontext() as progress:
+        has_bar = options.runner is None and sys.stderr.isatty()
+        with _progress_bar(inventory) if has_bar else nullcontext() as progress:
             report = check(inventory, options, progress)
         write(_rendered(report, options, arguments, inventory))
     return EXIT_VALID if report.valid else EXIT_FINDINGS
@@ -213,18 +187,12 @@ def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], 
         with open(path, "wb") as stream:
             yield lambda text: stream.write(text.encode("utf-8", "replace"))
     else:
-        folder, name = os.path.split(os.path.realpath(path))
-        file = AtomicFile(folder, "tfod-report")
-        try:
+        with whole_file(path, overwrite=True) as file:
             yield lambda text: file.write(text.encode("utf-8", "replace"))
-            file.publish(name)
-        except BaseException:
-            file.discard()
-            raise
 
 
 def _refuse_sources(path: str | None, inventory: Inventory) -> None:
-    """Nobody wants a shard replaced by its report."""
+    """A shard must not be replaced by its report."""
     if path is None or not os.path.isfile(path):
         return
     for location in inventory.locations:

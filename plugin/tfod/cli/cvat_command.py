@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 
-from tfod.cli.console import print_text
+from tfod.cli.command_line import add_number, print_line, print_note, whole_number
 from tfod.cvat.client.connection import add_connection_options, connect
 from tfod.cvat.client.task import KINDS, Target
 from tfod.errors import TfodError
@@ -44,9 +43,7 @@ def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--save-masks", action="store_true", help="an instance mask for each object, as PNG"
     )
-    parser.add_argument(
-        "--num-shards", type=_count, default=1, metavar="N", help="shards of each subset"
-    )
+    add_number(parser, "--num-shards", "shards of each subset", 1)
     parser.add_argument(
         "--empty-frames",
         choices=(KEEP, DROP),
@@ -83,13 +80,9 @@ def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=KINDS, help="what ID is the number of")
-    parser.add_argument("number", metavar="ID", type=_count, help="as in its page's address")
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
+    parser.add_argument(
+        "number", metavar="ID", type=whole_number(1), help="as in its page's address"
+    )
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -114,9 +107,9 @@ def _export(arguments: argparse.Namespace) -> int:
             target.retrieve(server)
             export_dataset(server, target, FORMAT, source, options.with_images)
         exported = convert_export(source, out, options)
-    _tell(f"{out}: {exported.summary()}")
+    print_line(f"{out}: {exported.summary()}")
     for sentence in exported.notes():
-        _say(sentence)
+        print_note(sentence)
     return EXIT_OK
 
 
@@ -132,13 +125,7 @@ def _import(arguments: argparse.Namespace) -> int:
         label_map=arguments.label_map,
     )
     with connect(arguments) as server:
-        done = import_zip(server, Target(arguments.kind, arguments.number), options, _tell, _say)
+        done = import_zip(
+            server, Target(arguments.kind, arguments.number), options, print_line, print_note
+        )
     return EXIT_OK if done else EXIT_FINDINGS
-
-
-def _tell(text: str) -> None:
-    print_text(text + "\n")
-
-
-def _say(sentence: str) -> None:
-    print(f"tfod: {sentence}", file=sys.stderr)

@@ -10,8 +10,9 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Any
 
-from tfod.cli.runner_options import split_arguments
+from tfod.cli.command_line import split_arguments
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.urls import require_local
 from tfod.version import __version__
@@ -37,7 +38,7 @@ EXIT_INTERRUPTED = 130
 
 
 class _Version(argparse.Action):
-    """Shows the version, and who takes records apart."""
+    """Shows the version, and whether the kernel is compiled."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from tfod.kernel import WHY_NOT_COMPILED
@@ -47,13 +48,23 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves itself in the result, so that errors show the usage of the command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if not hasattr(found, "parser"):  # that of a subcommand comes first
+            found.parser = self
+        return found, unknown
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Build the parser of all subcommands, or of the one that is typed and those beside it."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
     )
-    said = "show program's version number and exit"
-    parser.add_argument("--version", action=_Version, nargs=0, help=said)
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = [_MODULES[command]] if command in _MODULES else _MODULES.values()
     for name in dict.fromkeys(wanted):
@@ -74,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         is_for_runner = getattr(options, "runner", None) is not None
         hint = "; Beam's own options stand behind --" if is_for_runner else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.runner_arguments = for_runner
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
@@ -94,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tfod: {error}", file=sys.stderr)
         return EXIT_FAILED
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as in: tfod describe x | head
+        # The reader of our output has seen enough, as in: tfod describe x | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except OSError as error:

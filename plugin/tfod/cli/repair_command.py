@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,10 +18,10 @@ from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts
 from tfod.check.rules.registry import all_rules, require_rule_names
 from tfod.check.rules.repairs import INEVITABLE
+from tfod.cli.command_line import add_label_map, add_number, print_line, whole_file
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.changes import Change
-from tfod.tfrecord.storage.publishing import AtomicFile
 
 EXIT_REPAIRED = 0
 EXIT_LEFT = 1
@@ -36,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "repair",
         help="fix what can be fixed without guessing, into another folder",
-        description="Rewrite shards without the defects that `tfod check` finds and that can be "
+        description="Write shards anew without the defects that `tfod check` finds and that can be "
         "fixed without guessing; the source is never touched. Exit status 0: nothing is left; "
         "1: something is left that only a person can decide; 2: the repair could not run.",
     )
@@ -49,9 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise"
     )
-    parser.add_argument(
-        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
-    )
+    add_label_map(parser)
     parser.add_argument(
         "--only", type=_codes, metavar="CODES", help="rules or families to fix, as BOX,LAB008"
     )
@@ -68,19 +65,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             help=f"columns that the writer of the boxes mixed up {when}; xmin=ymin,ymin=xmin says "
             "that what is stored under ymin is xmin; tfod check names them (BOX013)",
         )
-    parser.add_argument(
+    add_number(
+        parser,
         "--max-dropped",
-        type=_share,
-        default=Options.max_dropped,
+        "refuse to remove more than this share of the objects or records (default: 5)",
+        round(Options.max_dropped * 100),
+        least=0,
+        most=100,
         metavar="PERCENT",
-        help="refuse to remove more than this share of the objects or records (default: 5)",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--max-record-bytes",
-        type=_count,
-        default=Options.max_record_bytes,
-        metavar="N",
-        help="a larger record ends the repair (default: 256 MiB)",
+        "a larger record ends the repair (default: 256 MiB)",
+        Options.max_record_bytes,
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace files of FOLDER, and the report"
@@ -92,23 +90,11 @@ def _codes(text: str) -> frozenset[str]:
     return frozenset(code.strip().upper() for code in text.split(","))
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
-    return int(text)
-
-
 def _columns(text: str, *, in_pixels: bool) -> ColumnOrder:
     try:
         return ColumnOrder.parse(text, in_pixels)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _share(text: str) -> float:
-    if not text.isascii() or not text.isdigit() or int(text) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percent from 0 to 100")
-    return int(text) / 100
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.dry_run else arguments.output
     with _report(arguments) as (write, close):
         outcome = repair(arguments.source, output, options, write, close)
-    print("\n".join(_text(outcome)))
+    print_line("\n".join(_text(outcome)))
     if outcome.refused:
         return EXIT_REFUSED
     return EXIT_REPAIRED if outcome.remaining.valid else EXIT_LEFT
@@ -147,7 +133,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         overwrite=arguments.overwrite,
         report=arguments.report,
         columns=arguments.columns,
-        max_dropped=arguments.max_dropped,
+        max_dropped=arguments.max_dropped / 100,
     )
 
 
@@ -159,30 +145,22 @@ def _report(
     arguments: argparse.Namespace,
 ) -> Iterator[tuple[Callable[[str], object] | None, Callable[[Outcome], object]]]:
     """The report file, which takes changes as they are made; whole or not at all."""
-    path = arguments.report
-    if path is None:
+    if arguments.report is None:
         yield None, lambda _: None
         return
-    if os.path.lexists(path) and not (arguments.overwrite and os.path.isfile(path)):
-        raise TfodError(f"--report {path} is there already; pass --overwrite, or another name")
-    folder, name = os.path.split(os.path.realpath(path))
-    file = AtomicFile(folder, "tfod-repair-report")
-    before = ["\n"]
-
-    def write(line: str) -> None:
-        file.write(f"{before[0]}{line}".encode())
-        before[0] = ",\n"
-
-    def close(outcome: Outcome) -> None:
-        file.write(_rest_of_report(outcome))
-        file.complete()  # where a full disk shows, before the result is published
-
-    try:
+    with whole_file(arguments.report, overwrite=arguments.overwrite) as file:
         file.write(f'{{"repair_report_version": {_REPORT_VERSION},\n"changes": ['.encode())
+        before = ["\n"]
+
+        def write(line: str) -> None:
+            file.write(f"{before[0]}{line}".encode())
+            before[0] = ",\n"
+
+        def close(outcome: Outcome) -> None:
+            file.write(_rest_of_report(outcome))
+            file.complete()  # where a full disk shows, before the result is published
+
         yield write, close
-        file.publish(name)
-    finally:
-        file.discard()
 
 
 def _rest_of_report(outcome: Outcome) -> bytes:
@@ -239,17 +217,22 @@ def _text(outcome: Outcome) -> Iterator[str]:
 
 def _examples(listed: list[tuple[Place, Change]], count: int) -> Iterator[str]:
     for place, change in listed:
-        parts = [visible(place.shard)] if place.shard else []
-        parts += [] if place.record is None else [f"record {place.record}"]
-        parts += [] if place.offset is None else [f"byte {place.offset}"]
-        yield f"  {', '.join(parts)}:"
+        parts = [visible(place.shard), *_numbers(place)]
+        yield f"  {', '.join(part for part in parts if part)}:"
         yield f"    {visible(change.what)}"
     if count > len(listed):
         yield f"  and {count - len(listed):,} more"
 
 
+def _numbers(place: Place) -> Iterator[str]:
+    if place.record is not None:
+        yield f"record {place.record}"
+    if place.offset is not None:
+        yield f"byte {place.offset}"
+
+
 def _left(outcome: Outcome) -> Iterator[str]:
-    """What only a person can decide, as the check says it of the result."""
+    """What only a person can decide, as the check reports it of the result."""
     groups = group_findings(outcome.remaining)
     if outcome.remaining.valid:
         yield "\nNothing is left to decide."

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfod.check.amounts import plural
-from tfod.cli.console import print_text
-from tfod.cli.runner_options import add_runner_options, runner_of
+from tfod.cli.command_line import (
+    add_number,
+    add_runner_options,
+    print_line,
+    print_note,
+    runner_of,
+    whole_number,
+)
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import ShardLayout, parse_count, parse_size
 
 EXIT_OK = 0
 _MOST_LISTED = 10
+_LARGEST_SEED = (1 << 32) - 1
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,10 +43,14 @@ def _add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_sources(parser)
     _add_output(parser)
     _add_layout(parser, "as many as there are", "as it is")
-    parser.add_argument(
-        "--shuffle", type=_seed, metavar="SEED", help="put the records of each subset in an order "
-        "that this number decides",
-    )  # fmt: skip
+    add_number(
+        parser,
+        "--shuffle",
+        "put the records of each subset in an order that this number decides",
+        least=0,
+        most=_LARGEST_SEED,
+        metavar="SEED",
+    )
     add_runner_options(parser)
     parser.set_defaults(run=_reshard)
 
@@ -85,7 +95,10 @@ def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(more=())
     _add_output(parser)
     parser.add_argument(
-        "--seed", type=_seed, default=0, help="another one splits otherwise (default: 0)"
+        "--seed",
+        type=whole_number(0, _LARGEST_SEED),
+        default=0,
+        help="another one splits otherwise (default: 0)",
     )
     _add_layout(parser, "1", "none")
     parser.set_defaults(run=_split)
@@ -153,12 +166,6 @@ def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
     return parsed
 
 
-def _seed(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {(1 << 32) - 1}")
-    return int(text)
-
-
 def _layout(options: argparse.Namespace) -> ShardLayout:
     compression = Compression(options.compression) if options.compression else None
     return ShardLayout(options.num_shards, options.shard_size, compression)
@@ -176,9 +183,9 @@ def _reshard(options: argparse.Namespace) -> int:
         runner=runner_of(options),
     )
     _tell_subsets(done.records)
-    _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")
+    print_line(f"{plural(len(done.paths), 'shard')} in {options.output}")
     for name in done.label_maps:
-        _tell(f"label map copied: {name}")
+        print_line(f"label map copied: {name}")
     return _end(done.notes)
 
 
@@ -194,24 +201,26 @@ def _merge(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
     )
     _tell_subsets(done.records)
-    _tell(
+    print_line(
         f"{plural(len(done.paths), 'shard')} in {options.output}, {plural(done.classes, 'class')}"
     )
-    _tell(f"{plural(done.rewritten, 'record')} got other class ids")
+    print_line(f"{plural(done.rewritten, 'record')} got other class ids")
     if done.dropped:
-        _tell(f"{plural(done.dropped, 'record')} left out: same image, same annotations")
+        print_line(f"{plural(done.dropped, 'record')} left out: same image, same annotations")
     for count, what in (
         (done.equal_images - done.dropped, "the image of an earlier record"),
         (done.equal_names, "the file name of an earlier record of its subset"),
     ):
         if count:
-            _say(f"{plural(count, 'record')} written with {what}")
+            print_note(f"{plural(count, 'record')} written with {what}")
     for one in done.equal[:_MOST_LISTED]:
         what = "same image" if one.same_image else "same file name"
-        _say(f"{what}{', left out' if one.dropped else ''}: {one.second}; first in {one.first}")
+        print_note(
+            f"{what}{', left out' if one.dropped else ''}: {one.second}; first in {one.first}"
+        )
     more = done.equal_images + done.equal_names - _MOST_LISTED
     if more > 0:
-        _say(f"and {more:,} more of these")
+        print_note(f"and {more:,} more of these")
     return _end(done.notes)
 
 
@@ -230,13 +239,13 @@ def _split(options: argparse.Namespace) -> int:
     rows = [("", *done.parts), ("records", *map(str, done.records))]
     boxes = done.boxes.T.tolist()
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
-    _tell(_table(rows))
+    print_line(_table(rows))
     if done.equal_images:
-        _tell(
+        print_line(
             f"{plural(done.equal_images, 'record')} with the image of another one, "
             "kept in the same subset"
         )
-    _tell(f"{plural(len(done.paths), 'shard')} in {options.output}")
+    print_line(f"{plural(len(done.paths), 'shard')} in {options.output}")
     return _end(done.notes)
 
 
@@ -258,7 +267,7 @@ def _index(options: argparse.Namespace) -> int:
     for path, count in write_indexes(
         [*options.sources, *options.more], options.output, overwrite=options.overwrite
     ).items():
-        _tell(f"{path}: {plural(count, 'record')}")
+        print_line(f"{path}: {plural(count, 'record')}")
     return EXIT_OK
 
 
@@ -276,18 +285,10 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def _tell_subsets(records: Mapping[str, int]) -> None:
     for subset, count in records.items():
-        _tell(f"{subset}: {plural(count, 'record')}")
+        print_line(f"{subset}: {plural(count, 'record')}")
 
 
 def _end(notes: Iterable[str]) -> int:
     for note in notes:
-        _say(note)
+        print_note(note)
     return EXIT_OK
-
-
-def _tell(text: str) -> None:
-    print_text(text + "\n")
-
-
-def _say(sentence: str) -> None:
-    print(f"tfod: {sentence}", file=sys.stderr)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
-from collections.abc import Sequence
 
 from tfod.check.amounts import plural
 from tfod.check.profiles.file import load_profile
 from tfod.check.reporters.drawing import can_show
 from tfod.check.reporters.escaping import visible
 from tfod.check.sources import take_inventory
+from tfod.cli.command_line import add_label_map, add_number, print_line, print_note, whole_file
 from tfod.errors import TfodError
-from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
+from tfod.shards.sheet import Choice, chosen_tiles, paint_sheet, render_page
 from tfod.shards.sheet.choice import Seen
-from tfod.tfrecord.storage.publishing import AtomicFile
 
 _ENDINGS = (".png", ".html")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
@@ -43,34 +41,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a .png, or a .html that is one file (default: sheet.png)",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--first", type=_count, metavar="N", help="the first N records (default: 24)"
-    )
+    add_number(which, "--first", "the first N records (default: 24)", most=_MOST)
     which.add_argument(
         "--records", type=_numbers, metavar="LIST", help="records by number: 3,7-9 (one shard)"
     )
-    which.add_argument("--random", type=_count, metavar="N", help="N records at random")
+    add_number(which, "--random", "N records at random", most=_MOST)
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of --random (default: 0)")
     parser.add_argument(
         "--class", dest="class_name", metavar="NAME", help="only records with this class"
     )
-    parser.add_argument(
-        "--label-map", metavar="FILE|NAME", help="a label map for all shards; beside them otherwise"
-    )
+    add_label_map(parser)
     parser.add_argument(
         "--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise"
     )
-    parser.add_argument(
-        "--columns", type=_count, default=4, metavar="N", help="beside each other (default: 4)"
-    )
+    add_number(parser, "--columns", "beside each other (default: 4)", 4, most=_MOST)
     parser.add_argument("--overwrite", action="store_true", help="replace a FILE that is there")
     parser.set_defaults(run=run)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_MOST:,}")
-    return int(text)
 
 
 def _numbers(text: str) -> frozenset[int]:
@@ -94,20 +80,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         TfodError: there is nothing to show, or the sheet cannot be written.
     """
-    path = os.path.realpath(options.output)
-    ending = os.path.splitext(path)[1].lower()
+    ending = os.path.splitext(options.output)[1].lower()
     if ending not in _ENDINGS:
         raise TfodError(f"-o {options.output}: a sheet ends in .png or .html")
-    if os.path.lexists(path) and not (options.overwrite and os.path.isfile(path)):
-        raise TfodError(f"{options.output} is there already; pass --overwrite, or another name")
     choice = Choice(
         options.first or 24, options.records, options.random, options.seed, options.class_name
     )
     seen = Seen()
-    folder, name = os.path.split(path)
-    # Begun first: nobody wants to hear at the end that it cannot be written.
-    file = AtomicFile(folder, "tfod-sheet")
-    try:
+    with whole_file(options.output, overwrite=options.overwrite) as file:
         with take_inventory([options.source]) as inventory:
             profile = load_profile(options.profile) if options.profile else None
             tiles = list(chosen_tiles(inventory, choice, options.label_map, seen, profile))
@@ -118,25 +98,16 @@ def run(options: argparse.Namespace) -> int:
         else:
             title = os.path.basename(os.path.normpath(options.source)) or options.source
             file.write(render_page(tiles, title, options.columns).encode("utf-8", "replace"))
-        file.publish(name)
-    finally:
-        file.discard()
-    _tell(options.output, tiles, seen, in_image=ending == ".png")
-    return 0
-
-
-def _tell(path: str, tiles: Sequence[Tile], seen: Seen, *, in_image: bool) -> None:
     boxes = sum(len(tile.sample.boxes) for tile in tiles)
-    print(f"{path}: {plural(len(tiles), 'record')}, {plural(boxes, 'box')}")
+    print_line(f"{options.output}: {plural(len(tiles), 'record')}, {plural(boxes, 'box')}")
     if seen.unreadable:
-        what = plural(seen.unreadable, "damage")
-        print(f"tfod: {what} passed over; tfod check says which", file=sys.stderr)
-    if in_image:
+        print_note(f"{plural(seen.unreadable, 'damaged record')} skipped; tfod check lists them")
+    if ending == ".png":
         names = dict.fromkeys(visible(name) for tile in tiles for name in tile.sample.classes)
         lacking = [name for name in names if not can_show(name)][:_MOST_NAMES]
         if lacking:
-            print(
-                f"tfod: no font here has all letters of {', '.join(lacking)}; "
-                "install one, or write a .html",
-                file=sys.stderr,
+            print_note(
+                f"no font here has all letters of {', '.join(lacking)}; "
+                "install one, or write a .html"
             )
+    return 0

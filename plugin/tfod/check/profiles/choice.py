@@ -1,9 +1,10 @@
-"""Which ready profile fits a shard, judged from some of its records, with the reason."""
+"""Which ready profile fits a shard by some of its records, with the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -53,10 +54,10 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
     images = sum(one.get(keys.ENCODED) == (Kind.BYTES, True) for one in samples)
     most_have = 2 * images >= len(samples)
     preferred = _WITH_IMAGES if most_have else _WITHOUT_IMAGES
-    exact = [_Fit.of(READY[name], samples) for name in _EXACTLY]
-    fits = [_Fit.of(READY[name], samples) for name in preferred]
+    exact = [_Fit(READY[name], samples) for name in _EXACTLY]
+    fits = [_Fit(READY[name], samples) for name in preferred]
     # Keys of images may be there without images, as in Datumaro's own test data.
-    rest = [_Fit.of(READY[name], samples) for name in _WITH_IMAGES if name not in preferred]
+    rest = [_Fit(READY[name], samples) for name in _WITH_IMAGES if name not in preferred]
     for fit in (*exact, *fits, *rest):
         if fit.is_whole:
             return fit.profile, fit.reason(images)
@@ -67,58 +68,52 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
 
 @dataclass(frozen=True)
 class _Fit:
-    """How well a profile fits.
-
-    Attributes:
-        required: the features it requires.
-        missing: of them, those that more than half of the records lack.
-        is_together: at least half of the records have all required features.
-        against: keys that speak against it and are there.
-        present: how many of its features are there in any record.
-        has_box: all its box keys are there, and at least half of the records have any of its
-            features: shards beside a table of another kind do not make it one of detection.
-        has_others: there are keys that mean nothing to it or to the OD API.
-    """
+    """How well a profile fits the records."""
 
     profile: Profile
-    required: tuple[str, ...]
-    missing: tuple[str, ...]
-    is_together: bool
-    against: tuple[str, ...]
-    present: int
-    has_box: bool
-    has_others: bool
+    samples: Sequence[Sample]
 
-    @classmethod
-    def of(cls, profile: Profile, samples: Sequence[Sample]) -> _Fit:
-        features = profile.features
-        asked = [(key, spec.kind) for key, spec in features.items() if spec.required]
-        together = [all(_has(one, key, kind) for key, kind in asked) for one in samples]
-        counts = {key: sum(_has(one, key, kind) for one in samples) for key, kind in asked}
-        box = profile.field_mapping.box
-        alike = sum(not features.keys().isdisjoint(one) for one in samples)
-        return cls(
-            profile=profile,
-            required=tuple(counts),
-            missing=tuple(key for key, count in counts.items() if 2 * count < len(samples)),
-            is_together=2 * sum(together) >= len(samples),
-            against=tuple(
-                key for key in profile.speaks_against if any(key in one for one in samples)
-            ),
-            present=sum(
-                any(_has(one, key, spec.kind) for one in samples) for key, spec in features.items()
-            ),
-            has_box=bool(box)
-            and 2 * alike >= len(samples)
-            and all(any(key in one for one in samples) for key in box),
-            has_others=any(
-                key not in features and not _is_known(key) for one in samples for key in one
-            ),
+    def _is_common(self, found: Iterable[bool]) -> bool:
+        """Whether it is so of at least half of the records."""
+        return 2 * sum(found) >= len(self.samples)
+
+    @cached_property
+    def required(self) -> list[str]:
+        """Keys of the features that it requires."""
+        return [key for key, spec in self.profile.features.items() if spec.required]
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """Those that more than half of the records lack."""
+        return [
+            key
+            for key in self.required
+            if not self._is_common(self._has(one, key) for one in self.samples)
+        ]
+
+    @cached_property
+    def against(self) -> list[str]:
+        """Keys that speak against it and are there."""
+        there = {key for one in self.samples for key in one}
+        return [key for key in self.profile.speaks_against if key in there]
+
+    @cached_property
+    def has_box(self) -> bool:
+        """Whether all its box keys are there, and half of the records have any of its features.
+
+        Shards beside a table of another kind do not make it one of detection.
+        """
+        box, features = self.profile.field_mapping.box, self.profile.features.keys()
+        return (
+            bool(box)
+            and self._is_common(not features.isdisjoint(one) for one in self.samples)
+            and all(any(key in one for one in self.samples) for key in box)
         )
 
     @property
     def is_whole(self) -> bool:
-        return self.is_together and not self.against and self.is_likely
+        together = (all(self._has(one, key) for key in self.required) for one in self.samples)
+        return self._is_common(together) and not self.against and self.is_likely
 
     @property
     def is_near(self) -> bool:
@@ -127,22 +122,33 @@ class _Fit:
     @property
     def is_likely(self) -> bool:
         """Records without objects are those of a detection dataset if they hold nothing else."""
-        return not self.profile.field_mapping.box or self.has_box or not self.has_others
+        if not self.profile.field_mapping.box or self.has_box:
+            return True
+        known = self.profile.features.keys() | _KNOWN
+        return all(
+            key in known or key.startswith(keys.ATTRIBUTE_PREFIX)
+            for one in self.samples
+            for key in one
+        )
 
     @property
     def lacks(self) -> int:
         return len(self.missing) + len(self.against)
 
+    def _has(self, sample: Sample, key: str) -> bool:
+        """Whether a record has a feature, of the right kind."""
+        return sample.get(key, (None, False))[0] is self.profile.features[key].kind
+
     def reason(self, images: int) -> str:
         """Why it fits, for the report; ``images`` is how many records have one."""
+        features, count = self.profile.features, len(self.required)
+        present = sum(any(self._has(one, key) for one in self.samples) for key in features)
         without = "" if self.profile.images else f"{'few' if images else 'no'} images, and "
-        if len(self.required) <= _MOST_NAMES:
-            what = _enumerated(self.required)
-        else:
-            what = f"all {len(self.required)} required features"
+        all_of_them = f"all {count} required features"
+        what = _enumerated(self.required) if count <= _MOST_NAMES else all_of_them
         return (
-            f"best fit: {without}{what} {_are(len(self.required))} there, with "
-            f"{self.present} of its {len(self.profile.features)} features"
+            f"best fit: {without}{what} {_are(count)} there, with {present} of its "
+            f"{len(features)} features"
         )
 
     def shortfall(self) -> str:
@@ -150,16 +156,8 @@ class _Fit:
         if self.missing:
             return f"nearest: {_enumerated(self.missing)} {_are(len(self.missing))} missing"
         if self.against:
-            return f"nearest: {_enumerated(self.against)} would not be there"
+            return f"nearest: {_enumerated(self.against)} {_are(len(self.against))} unexpected"
         return f"nearest: few records have all of {_enumerated(self.required)}"
-
-
-def _is_known(key: str) -> bool:
-    return key in _KNOWN or key.startswith(keys.ATTRIBUTE_PREFIX)
-
-
-def _has(sample: Sample, key: str, kind: Kind) -> bool:
-    return sample.get(key, (None, False))[0] is kind
 
 
 def _are(count: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfod.check.profiles.profile import READY, Policy
 from tfod.check.receivers import RECEIVERS
@@ -37,7 +37,7 @@ def _table_lines(rules: list[Rule]) -> Iterator[str]:
 
 
 def full_text(rule: Rule) -> str:
-    """All that is told about a rule, in 80 columns."""
+    """All that is known about a rule, in 80 columns."""
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
     parts = [("Why", rule.why), ("Fix", rule.fix), ("Source", rule.source)]
     if rule.code in REPAIRS:
@@ -59,23 +59,19 @@ def full_text(rule: Rule) -> str:
 
 
 def profile_changes(rule: Rule) -> list[tuple[str, str]]:
-    """The ready profiles that judge a rule otherwise, and how: a severity, or ``off``."""
-    found = []
-    for profile in READY.values():
-        severity = Policy(profile.severities).severity(rule)
-        if severity is not rule.severity:
-            found.append((profile.name, severity.value if severity else "off"))
-    return found
+    """The ready profiles that give a rule another severity, and which, or ``off``."""
+    return _changes(rule, {one.name: Policy(one.severities) for one in READY.values()})
 
 
 def receiver_changes(rule: Rule) -> list[tuple[str, str]]:
-    """The receivers that judge a rule otherwise, and how; to CVAT where no task is known."""
-    found = []
-    for receiver in RECEIVERS.values():
-        severity = Policy(receiver=receiver.severities(None)).severity(rule)
-        if severity is not rule.severity:
-            found.append((receiver.name, severity.value if severity else "off"))
-    return found
+    """The receivers that do, likewise; CVAT's where no task is known."""
+    policies = {one.name: Policy(receiver=one.severities(None)) for one in RECEIVERS.values()}
+    return _changes(rule, policies)
+
+
+def _changes(rule: Rule, policies: Mapping[str, Policy]) -> list[tuple[str, str]]:
+    found = [(name, policy.severity(rule)) for name, policy in policies.items()]
+    return [(name, one.value if one else "off") for name, one in found if one is not rule.severity]
 
 
 def markdown_pages(rules: Iterable[Rule]) -> dict[str, str]:

@@ -1,0 +1,150 @@
+"""What several commands share: types and groups of options, and where their output goes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfod.errors import TfodError
+from tfod.tfrecord.storage.publishing import AtomicFile
+
+if TYPE_CHECKING:
+    from tfod.beam import Runner
+
+_OPTION = "--runner"
+
+
+def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int]:
+    """A type for argparse: a number in digits, from ``least`` to ``most``."""
+    bounds = f"from {least:,} to {most:,}" if most is not None else f"of {least} or more"
+
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {bounds}")
+        return number
+
+    return parse
+
+
+def add_number(
+    parser: argparse._ActionsContainer,
+    name: str,
+    text: str,
+    default: int | None = None,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    metavar: str = "N",
+) -> None:
+    """Add an option that takes a whole number."""
+    kind = whole_number(least, most)
+    parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
+
+
+def add_label_map(parser: argparse._ActionsContainer) -> None:
+    """Add ``--label-map`` to a command that reads shards."""
+    text = "a label map for all shards; those beside them otherwise"
+    parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
+
+
+def add_runner_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--runner`` to a command."""
+    group = parser.add_argument_group("on Apache Beam")
+    group.add_argument(
+        _OPTION,
+        metavar="NAME",
+        help="let this Beam runner do the work: DirectRunner, PortableRunner, FlinkRunner, "
+        "SparkRunner, DataflowRunner, DaskRunner or PySparkRunner; what stands behind -- at the "
+        "end are Beam's own options (docs/beam.md)",
+    )
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into ours and Beam's, which stands behind the first bare ``--``.
+
+    Without ``--runner`` all of it is ours, and ``--`` means what argparse makes of it.
+    """
+    ours = list(arguments)
+    if "--" not in ours:
+        return ours, []
+    end = ours.index("--")
+    if not any(_is_ours(one.partition("=")[0]) for one in ours[:end]):
+        return ours, []
+    return ours[:end], ours[end + 1 :]
+
+
+def _is_ours(option: str) -> bool:
+    """Whether it is ``--runner``, or as much of it as argparse takes for it."""
+    return option.startswith("--ru") and _OPTION.startswith(option)
+
+
+def runner_of(arguments: argparse.Namespace) -> Runner | None:
+    """The runner that a command is to use; None when the work is to be done by this process.
+
+    Raises:
+        TfodError: the runner is unknown, Beam is not installed, or ``--jobs`` is given too.
+    """
+    if arguments.runner is None:
+        return None
+    if getattr(arguments, "jobs", None) is not None:
+        raise TfodError(
+            f"--jobs and {_OPTION} exclude each other; write: {_OPTION} {arguments.runner} … "
+            f"-- --direct_running_mode multi_processing --direct_num_workers {arguments.jobs}"
+        )
+    if not hasattr(os, "killpg"):
+        raise TfodError(f"{_OPTION} needs Linux or macOS; leave it out")
+    from tfod.beam import Runner
+
+    return Runner(arguments.runner, tuple(arguments.runner_arguments))
+
+
+# Output
+
+
+def print_text(text: str) -> None:
+    """Write to standard output as UTF-8, whatever the locale says: JSON, XML and HTML are that."""
+    if sys.stdout is None:
+        raise TfodError("standard output is closed; use --output")
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    binary.write(text.encode("utf-8", "replace"))
+    binary.flush()
+
+
+def print_line(text: str) -> None:
+    """Write a line to standard output."""
+    print_text(text + "\n")
+
+
+def print_note(text: str) -> None:
+    """Write a line about the run to standard error."""
+    print(f"tfod: {text}", file=sys.stderr)
+
+
+@contextmanager
+def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
+    """A file that appears when all of it is written, or not at all.
+
+    It is begun at once, so that an error comes first and not after the work.
+
+    Raises:
+        TfodError: it exists and ``overwrite`` is False, or it is not a file.
+    """
+    is_other = os.path.exists(path) and not os.path.isfile(path)
+    if is_other or (os.path.lexists(path) and not overwrite):
+        raise TfodError(f"{path} is there already; pass --overwrite, or another name")
+    folder, name = os.path.split(os.path.realpath(path))
+    file = AtomicFile(folder, name[:40])  # whose own name is longer, and may not be too long
+    try:
+        yield file
+        file.publish(name)
+    finally:
+        file.discard()

@@ -1,0 +1,65 @@
+"""The check of what was made, before it gets its names."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfod.check.amounts import plural
+from tfod.check.finding import Severity
+from tfod.errors import TfodError
+
+if TYPE_CHECKING:
+    from tfod.shards.create.output import CompleteShard
+
+_MOST_ERRORS = 10
+
+
+class InvalidError(TfodError):
+    """What was made would be INVALID; the text has an error a line, each with its source."""
+
+
+def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
+    """Check shards as ``tfod check --for training`` would.
+
+    Args:
+        shards: complete, under names of their own.
+        label_map: the text of their label map.
+
+    Raises:
+        InvalidError: they are INVALID.
+    """
+    from tfod.check.check import Options, check
+    from tfod.check.profiles.profile import READY
+    from tfod.check.receivers import TRAINING
+    from tfod.check.sources import Location, inventory_of
+
+    if not shards:
+        return
+    with tempfile.TemporaryDirectory(prefix="tfod-create-") as folder:
+        path = os.path.join(folder, "label_map.pbtxt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(label_map)
+        options = Options(
+            profile=READY["tf_detection_api"],
+            receiver=TRAINING,
+            label_map=path,
+            max_findings=_MOST_ERRORS,
+            jobs=os.cpu_count() or 1,
+            hash_sources=False,
+        )
+        report = check(inventory_of([Location(one.path, one.aside) for one in shards]), options)
+    if report.valid:
+        return
+    sources = {one.path: one.source for one in shards}
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    count = report.counts.by_severity[Severity.ERROR]
+    lines = [f"nothing is written: it would be INVALID, {plural(count, 'error')}"]
+    for one in errors:
+        where = ", ".join(part for part in (sources.get(one.shard), one.item) if part)
+        lines.append(f"  {where or 'the label map'}: {one.message} ({one.code}). {one.fix}")
+    if count > len(errors):
+        lines.append(f"  and {count - len(errors):,} more")
+    raise InvalidError("\n".join(lines))
