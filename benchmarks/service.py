@@ -2,7 +2,7 @@
 
     python benchmarks/service.py [--seconds 10] [--clients 50]
 
-Both run on waitress with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
+Both run on gunicorn with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
 asks. The service stores each upload and queues it, and its worker checks meanwhile. Ends by
 telling how long the queue took.
 """
@@ -24,20 +24,13 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.tfrecord.writer import write_records
 
 _BOUNDARY = "tfod-benchmark"
 _THREADS = 64
-_ECHO = """
-import sys
-from flask import Flask, request
-from waitress import serve
-app = Flask("echo")
-app.post("/")(lambda: request.get_data())
-serve(app, host="127.0.0.1", port=int(sys.argv[1]), threads=int(sys.argv[2]))
-"""
 _POST = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "multipart/form-data; boundary={boundary}"
@@ -149,9 +142,21 @@ def _form(folder: Path) -> bytes:
     return head.encode() + packed.getvalue() + f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
+def echo() -> Any:
+    """A plain Flask app."""
+    from flask import Flask, request
+
+    app = Flask("echo")
+    app.post("/")(lambda: request.get_data())
+    return app
+
+
 @contextmanager
 def _echo() -> Iterator[str]:
-    with _process([sys.executable, "-c", _ECHO, str(port := _free_port()), str(_THREADS)]):
+    port = _free_port()
+    options = ["--bind", f"127.0.0.1:{port}", "--threads", str(_THREADS), "--no-control-socket"]
+    command = [sys.executable, "-m", "gunicorn", "--chdir", str(Path(__file__).parent), *options]
+    with _process([*command, "service:echo()"]):
         _wait_for(port)
         yield f"http://127.0.0.1:{port}/"
 

@@ -9,7 +9,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -274,30 +273,6 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a Redis server of our own."""
-    program = shutil.which("redis-server")
-    require("Redis", program is not None)
-    port = free_port()
-    folder = tmp_path_factory.mktemp("redis")
-    command = [str(program), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-    server = subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + REMOTE_TIMEOUT
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < end
-                time.sleep(0.05)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"

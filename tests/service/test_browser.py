@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator import uploads
+from tfod_validator import data_folder
 from tfod_validator.check_upload import run_check
 from tfod_validator.jobs import Store
 from tfod_validator.settings import Settings
-from tfod_validator.validation import Outcome
+from tfod_validator.validation import Result
 
 from tests.commands import require
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard, with_boxes
@@ -132,10 +132,10 @@ class Worker:
         total = self.store.find(key).bytes_total
         assert self.store.renew(key, "test", time.time() + 600, (int(total * part), records))
 
-    def end(self, key: str, outcome: Outcome | None = None) -> None:
+    def end(self, key: str, outcome: Result | None = None) -> None:
         found = self.store.find(key)
         assert found is not None
-        folder = uploads.folder_of(self.settings, key)
+        folder = data_folder.folder_of(self.settings, key)
         made = outcome or run_check(folder, found.request, self.settings.limits, lambda *_: None)
         assert self.store.finish(key, "test", made)
 
@@ -352,7 +352,7 @@ def test_a_check_that_fails_says_why(waiting: Service, open_page: Any) -> None:
     page, worker = open_page(), Worker(waiting)
     key = worker.begin(upload(page, waiting.url, ("label_map.pbtxt", LABEL_MAP)))
     problem = {"title": "x", "status": 422, "detail": f"Too many {ATTACK}.", "limit": "max_records"}
-    worker.end(key, Outcome({}, None, failure=problem))
+    worker.end(key, Result({}, None, failure=problem))
     page.get_by_role("heading", name="The check could not be done").wait_for()
     text = page.locator("main").inner_text()
     assert ATTACK in text and "max_records" in text
@@ -547,7 +547,7 @@ def test_no_page_has_violations_or_scrolls_sideways(
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     judge("finished")
     key = worker.begin(upload(page, waiting.url, ("a.zip", b"x")))
-    worker.end(key, Outcome({}, None, failure={"title": "x", "status": 422, "detail": "No."}))
+    worker.end(key, Result({}, None, failure={"title": "x", "status": 422, "detail": "No."}))
     page.get_by_role("heading", name="The check could not be done").wait_for()
     judge("failed")
     for path in ("/", "/rules", "/docs", "/nothing"):

@@ -10,8 +10,8 @@ import requests
 
 from tests.service.conftest import Service
 from tests.service.heavy import record_of
+from tests.service.sockets import answer_on
 from tests.service.test_api import problem
-from tests.service.test_web_server import answer_on
 
 
 def connect(service: Service, text: str | bytes) -> socket.socket:
@@ -47,7 +47,7 @@ def test_two_lengths(service: Service) -> None:
 
 def test_long_heads(service: Service) -> None:
     assert ask(service, "GET /", "X: " + "a" * 1_000_000).status == 431
-    assert ask(service, "GET /?" + "a" * 100_000).status == 431
+    assert ask(service, "GET /?" + "a" * 100_000).status == 414
 
 
 @pytest.mark.parametrize(

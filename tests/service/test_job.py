@@ -17,7 +17,7 @@ from tfod_validator import sandbox
 from tfod_validator.check_upload import run_check
 from tfod_validator.sandbox import RetryError, StoppedError, run_in_sandbox
 from tfod_validator.settings import Limits
-from tfod_validator.validation import BODY, REPORTS, Outcome, Request, UploadedFile
+from tfod_validator.validation import BODY, REPORTS, Request, Result, UploadedFile
 
 from tests.records import encode, image
 from tests.service.conftest import LABEL_MAP, shard_of
@@ -34,9 +34,7 @@ def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
     return Request(tuple(found), **more)
 
 
-def check(
-    folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any
-) -> Outcome:
+def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any) -> Result:
     told: list[tuple[int, int]] = []
     request = request_of(folder, files, **more)
     outcome = run_check(folder, request, limits or Limits(), lambda *done: told.append(done))

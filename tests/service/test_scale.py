@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.commands import free_port, require
+from tests.commands import free_port
 from tests.records import encode, image
 from tests.service.conftest import REMOTE_TIMEOUT, Service, new_database, running_service
 from tests.service.heavy import framed, long_body, record_of, slow_shard, wait_for
+from tests.service.sockets import answer_on
 from tests.service.test_api import problem
-from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
 _MANY = 40
@@ -32,11 +30,11 @@ _MANY = 40
 
 @pytest.fixture(scope="module")
 def scaled(
-    tmp_path_factory: pytest.TempPathFactory, postgresql_server: str, redis: str
+    tmp_path_factory: pytest.TempPathFactory, postgresql_server: str
 ) -> Iterator[tuple[Service, Service]]:
     """A service of two web processes, and workers elsewhere that share its data folder."""
     data = tmp_path_factory.mktemp("scaled")
-    environment = {"TFOD_DATABASE_URL": new_database(postgresql_server), "TFOD_REDIS_URL": redis}
+    environment = {"TFOD_DATABASE_URL": new_database(postgresql_server)}
     with ExitStack() as stack:
         start = stack.enter_context
         web = start(running_service(data, "--web", "2", "--workers", "0", environment=environment))
@@ -101,51 +99,6 @@ def is_main(pid: int, service: Service) -> bool:
     """Whether the supervisor has started a process itself."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     return int(stat.split()[1]) == service.process.pid
-
-
-def test_the_queue_forgets_everything(scaled: tuple[Service, Service], redis: str) -> None:
-    web, _ = scaled
-    keys = upload_many(web, slow_shard(2_000), 12)
-    address = redis.removeprefix("redis://").partition("/")[0].split(":")
-    with socket.create_connection((address[0], int(address[1])), 30) as server:
-        server.sendall(b"FLUSHALL\r\n")
-        assert server.recv(100) == b"+OK\r\n"
-    all_finish(web, keys)
-
-
-class OwnRedis:
-    """A Redis server that can be stopped."""
-
-    def __init__(self) -> None:
-        program = shutil.which("redis-server")
-        require("Redis", program is not None)
-        self.port = free_port()
-        self._command = [str(program), "--port", str(self.port), "--bind", "127.0.0.1"]
-
-    @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        command = [*self._command, "--save", ""]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-            try:
-                yield server
-            finally:
-                server.send_signal(signal.SIGCONT)
-                server.terminate()
-
-
-def test_the_queue_is_away(start_service: Start) -> None:
-    server = OwnRedis()
-    with server.running():
-        running = start_service(TFOD_REDIS_URL=f"redis://127.0.0.1:{server.port}/0")
-        assert running.upload({"file": ("a", record_of())}).json()["state"] == "finished"
-    response = running.upload({"file": ("a", record_of())}, wait=0)  # kept, though nobody is woken
-    assert response.status_code == 202
-    wait_for(lambda: running.get("/readyz").status_code == 503, running)
-    assert running.get("/readyz").json()["checks"]["queue"] == "failing"
-    with server.running():
-        all_finish(running, [response.json()["id"]])
-        wait_for(lambda: running.get("/readyz").status_code == 200, running)
-        assert running.stop() == 0
 
 
 def test_the_database_is_away(start_service: Start, postgresql: str) -> None:

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 import requests
-from tfod_validator import check_worker, sandbox, uploads
+from tfod_validator import data_folder, sandbox
 from tfod_validator.check_upload import run_check
-from tfod_validator.check_worker import Worker
 from tfod_validator.jobs import Store
 from tfod_validator.settings import Settings
 from tfod_validator.validation import REPORTS, FilesAwayError, Request, UploadedFile
+from tfod_validator.worker import Worker
 
 from tests.service.conftest import REMOTE_TIMEOUT, Service, running_service
 from tests.service.heavy import record_of, slow_shard, wait_for
+from tests.service.sockets import answer_on
 from tests.service.test_api import problem
 from tests.service.test_limits import send
-from tests.service.test_web_server import answer_on
 
 Start = Callable[..., Service]
 _WORKER = "tfod_validator.worker"
@@ -85,7 +85,7 @@ def attempts_of(service: Service, key: str) -> int:
 def attempts_in(settings: Settings, key: str) -> int:
     store = Store(settings)
     found = store.find(key)
-    store.close()
+
     assert found is not None
     return found.attempts
 
@@ -98,7 +98,7 @@ def leftovers(data: Path) -> list[Path]:
 def tidy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do at once what workers do when files have been there for a while."""
     for name in ("_ABANDONED_AFTER", "_ORPHANED_AFTER"):
-        monkeypatch.setattr(check_worker, name, 0.0)
+        monkeypatch.setattr("tfod_validator.worker." + name, 0.0)
     Worker(Settings(data=data)).clean()
 
 
@@ -166,7 +166,7 @@ class TestFilesThatAreNotThere:
 
     def test_another_worker_does_it(self, start_service: Start) -> None:
         settings, store, key = self.begin(start_service)
-        folder = uploads.folder_of(settings, key)
+        folder = data_folder.folder_of(settings, key)
         hidden = folder.rename(settings.data / "hidden")
         self.work(settings)
         found = store.find(key)
@@ -180,7 +180,7 @@ class TestFilesThatAreNotThere:
     @pytest.mark.parametrize("damage", ["no folder", "no file", "short file"])
     def test_there_is_never_a_verdict(self, start_service: Start, damage: str) -> None:
         settings, store, key = self.begin(start_service)
-        folder = uploads.folder_of(settings, key)
+        folder = data_folder.folder_of(settings, key)
         (file,) = folder.iterdir()
         if damage == "no folder":
             shutil.rmtree(folder)
@@ -209,13 +209,13 @@ def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: s
     web = start_service("--workers", "0", **servers)
     key = begin(web, record_of())
     assert web.get("/readyz").json()["checks"] == {
-        **dict.fromkeys(("database", "queue", "disk", "folder"), "ok"),
+        **dict.fromkeys(("database", "disk", "folder"), "ok"),
         "workers": "failing",
     }
     lost = start_service("--web", "0", "--workers", "1", data="elsewhere", **servers)
     mark = (web.data / "mark").read_text().strip()
     wait_for(lambda: any(f"write {mark} into" in line for line in lost.lines), lost)
-    assert attempts_in(Settings(web.data, postgresql), key) == 0
+    assert attempts_in(Settings(web.data, database_url=postgresql), key) == 0
     assert web.get("/readyz").json()["checks"]["workers"] == "failing"
     other = start_service("--workers", "0", data="third", **servers)
     assert other.get("/readyz").json()["checks"]["folder"] == "failing"
@@ -236,14 +236,13 @@ def test_a_check_that_takes_its_worker_along(
     key = begin(idle, record_of())
     idle.stop()
     store = Store(Settings(data=idle.data))
-    for _ in range(2):
-        assert store.claim("a worker that is gone", time.time() - 1, 4) is not None
-        assert store.recover(3, {}) == [key]
-    assert store.claim("another", time.time() - 1, 4) is not None
+    for _ in range(3):
+        found = store.claim("a worker that is gone", time.time() - 1, 4)
+        assert found is not None and found.id == key
     running = start_service()
-    found = running.wait_until_over(key)
-    assert (found["state"], found["failure"]["status"]) == ("failed", 500)
-    assert "begun 3 times" in found["failure"]["detail"]
+    over = running.wait_until_over(key)
+    assert (over["state"], over["failure"]["status"]) == ("failed", 500)
+    assert "begun 3 times" in over["failure"]["detail"]
     tidy(running.data, monkeypatch)
     wait_for(lambda: leftovers(running.data) == [], running)
 
@@ -367,13 +366,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(small_disk: Path) -> None:
     with running_service(small_disk / "data", "--min-free-bytes", str(1 << 20)) as running:
         url = f"{running.url}/api/v1/validations?filename=a.tfrecord"
-        length = {"file": ("a.tfrecord", bytes(9 << 20))}
+        length = {"file": ("a.tfrecord", bytes(12 << 20))}
         assert problem(running.upload(length), 507)["limit"] == "min_free_bytes"
-        for size in (7, 20):  # the first arrives, and has no room as a file
+        for size in (12, 20):  # their lengths are not known before they have arrived
             body = (bytes(1 << 20) for _ in range(size))
             problem(requests.post(url, data=body, timeout=60), 507)
             wait_for(lambda: leftovers(running.data) == [], running)
-        with send(running, "Transfer-Encoding: chunked", b"b00000\r\n" + bytes(11 << 20)) as slow:
+        with send(running, "Transfer-Encoding: chunked", b"c00000\r\n" + bytes(12 << 20)) as slow:
             assert answer_on(slow).status == 507  # though it sends nothing more
         wait_for(lambda: shutil.disk_usage(small_disk).free > 8 << 20, running)
         filler = small_disk / "filler"

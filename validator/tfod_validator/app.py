@@ -9,61 +9,52 @@ import time
 
 from flask import Flask, Response, g, request
 
-from tfod_validator import error_handlers, metrics, security
-from tfod_validator.api import api
-from tfod_validator.gate import make_gate
-from tfod_validator.health import health
+from tfod_validator import api, health, metrics, pages, problems, security
+from tfod_validator.data_folder import settle_mark
 from tfod_validator.jobs import Store
-from tfod_validator.pages import pages
-from tfod_validator.queue import Queue
 from tfod_validator.settings import Settings
-from tfod_validator.uploads import settle_mark
+from tfod_validator.uploads import Arriving
 
 _access = logging.getLogger("tfod.access")
 _MAX_FORM_BYTES = 64 << 10
 _MAX_FORM_PARTS = 20
-"""Of forms without files; those with files are read by form.py."""
+"""Of forms without files; those with files are read by uploads.py."""
 
 
-def create_app(settings: Settings) -> Flask:
-    """The application, with its tables created and its queue connected.
+def create_app(settings: Settings, draining: threading.Event | None = None) -> Flask:
+    """The application, with its tables created.
 
-    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.store``, ``tfod.queue``,
-    ``tfod.mark`` (of the data folder),
-    ``tfod.draining`` (an event that is set when the service is stopped), ``tfod.streams`` and
-    ``tfod.waiting`` (how many may), and ``tfod.gate``, which judges a request by its head.
+    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.store``, ``tfod.mark`` (of
+    the data folder), ``tfod.arriving`` (uploads), ``tfod.draining`` (an event that is set when the
+    service is stopped), and ``tfod.streams`` and ``tfod.waiting`` (how many may).
     """
-    app = Flask(__name__)
-    limits = settings.limits
+    app = api.OpenAPI(settings)
     app.config.update(
-        MAX_CONTENT_LENGTH=limits.max_body_bytes,
+        MAX_CONTENT_LENGTH=settings.limits.max_body_bytes,
         MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
         MAX_FORM_PARTS=_MAX_FORM_PARTS,
     )
     store = Store(settings)
     store.create_tables()
-    mark = settle_mark(settings, store, takes_uploads=True)
+    streams = min(settings.limits.max_event_streams, max(1, settings.threads // 4))
     app.extensions.update(
         {
             "tfod.settings": settings,
             "tfod.store": store,
-            "tfod.mark": mark,
-            "tfod.queue": Queue(settings),
-            "tfod.draining": threading.Event(),
-            "tfod.streams": threading.BoundedSemaphore(
-                min(limits.max_event_streams, max(1, settings.threads // 4))
-            ),
+            "tfod.mark": settle_mark(settings, store, takes_uploads=True),
+            "tfod.arriving": Arriving(),
+            "tfod.draining": draining or threading.Event(),
+            "tfod.streams": threading.BoundedSemaphore(streams),
             "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 2)),
         }
     )
     app.before_request(_begin)
     app.after_request(_note)
     security.register(app, settings)
-    error_handlers.register(app)
-    app.register_blueprint(api)
-    app.register_blueprint(health)
-    app.register_blueprint(pages)
-    app.extensions["tfod.gate"] = make_gate(app, settings)
+    problems.register(app)
+    app.register_api(api.api)
+    app.register_api(health.health)
+    app.register_blueprint(pages.pages)
     return app
 
 

@@ -25,22 +25,20 @@ from tfod.check.sources import Inventory, Location, inventory_of
 from tfod.check.task import Task, load_task
 from tfod.errors import TfodError
 
-from tfod_validator.problems import problem_document
 from tfod_validator.settings import Limits
 from tfod_validator.validation import (
     BODY,
     IMAGE,
     REPORTS,
     FilesAwayError,
-    Outcome,
     Request,
+    Result,
     UploadedFile,
+    failed,
 )
 
 Progress = Callable[[int, int], None]
-"""Told of all bytes and records that were read so far."""
-
-
+"""Called with all bytes and records that were read so far."""
 _UNREADABLE = "TFR013"
 
 
@@ -48,14 +46,14 @@ class _TooManyRecordsError(Exception):
     """The limit is reached."""
 
 
-def run_check(folder: Path, request: Request, limits: Limits, progress: Progress) -> Outcome:
-    """Check an upload. What cannot be checked is an outcome, too.
+def run_check(folder: Path, request: Request, limits: Limits, progress: Progress) -> Result:
+    """Check an upload. What cannot be checked is a result, too.
 
     Args:
         folder: where the files are.
         request: what they are, and how to check them.
         limits: of the service.
-        progress: is told how far the check is.
+        progress: is called as the check goes on.
 
     Raises:
         FilesAwayError: the files are not there; that says nothing about the upload.
@@ -75,11 +73,11 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     if _UNREADABLE in report.counts.by_code:
         raise FilesAwayError
     _require_files(folder, request)
-    return _outcome(folder.name, report, inventory, options.profile, limits)
+    return _result(folder.name, report, inventory, options.profile, limits)
 
 
 def _require_files(folder: Path, request: Request) -> None:
-    """Whoever took the files in has written them to the disk before the check was queued."""
+    """The files were written to the disk before the check was queued."""
     for one in request.files:
         try:
             size = (folder / one.stored).stat().st_size
@@ -87,11 +85,6 @@ def _require_files(folder: Path, request: Request) -> None:
             raise FilesAwayError from None
         if size != one.bytes:
             raise FilesAwayError
-
-
-def failed(status: int, detail: str, **more: Any) -> Outcome:
-    """The outcome of a check that could not be done."""
-    return Outcome({}, None, failure=problem_document(status, detail, **more))
 
 
 def _options(folder: Path, request: Request, limits: Limits) -> Options:
@@ -163,9 +156,9 @@ def _counting(progress: Progress, most_records: int) -> Progress:
     return count
 
 
-def _outcome(
+def _result(
     key: str, report: Report, inventory: Inventory, profile: Profile | None, limits: Limits
-) -> Outcome:
+) -> Result:
     """The report in every format, and its images."""
     as_json = render_json(report).encode("utf-8", "replace")
     most = limits.max_report_bytes
@@ -187,7 +180,7 @@ def _outcome(
     }
     for number, sample in enumerate(samples):
         documents[IMAGE.format(number)] = draw_image(sample)
-    return Outcome(
+    return Result(
         documents=documents,
         valid=report.valid,
         records=report.counts.records,

@@ -1,9 +1,7 @@
-"""What the service remembers: validations with their states, and the documents of finished ones.
+"""The database: validations with their states, and the documents of finished ones.
 
-The database is the truth: what is to be done is found and claimed here. A queue only says that
-there is something.
-
-Times are seconds since the epoch.
+It is the queue, too. A worker claims a validation for as long as its lease; when the lease ends
+before it is renewed, another worker may claim it. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from tfod_validator.validation import (
     FINISHED,
     QUEUED,
     RUNNING,
-    Outcome,
     Request,
+    Result,
     State,
     Validation,
 )
@@ -124,21 +122,14 @@ class Store:
         """Create what is missing; several processes may do so at the same time."""
         with self._writing() as connection:
             if not self._is_sqlite:
-                # An advisory lock, since CREATE TABLE IF NOT EXISTS is no atom in PostgreSQL.
+                # An advisory lock, since CREATE TABLE IF NOT EXISTS is not atomic in PostgreSQL.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
             _tables.create_all(connection)
-            known = {one["name"] for one in sql.inspect(connection).get_columns("validations")}
-            if "owner" not in known:  # a database of before there were owners
-                connection.execute(sql.text("ALTER TABLE validations ADD COLUMN owner VARCHAR(64)"))
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._engine.dispose()
-
-    def ping(self) -> None:
+    def ping(self) -> bool:
         """Ask the database for an answer."""
         with self._reading.connect() as connection:
-            connection.execute(sql.select(sql.literal(1)))
+            return connection.scalar(sql.select(sql.literal(1))) == 1
 
     def add(
         self,
@@ -163,7 +154,7 @@ class Store:
                     bytes_total=bytes_total,
                 )
             )
-            return _only(_select(connection, _validations.c.id == key))
+            return next(_select(connection, _validations.c.id == key))
 
     def find(self, key: str) -> Validation | None:
         """A validation that has not expired."""
@@ -199,141 +190,87 @@ class Store:
         """Take the next validation that may run; None if there is none.
 
         Of the clients that wait, the one of which the fewest run is next; then the one that had
-        no turn for the longest time.
+        no turn for the longest time. A validation whose lease has ended waits, too.
 
         Args:
             holder: who takes it.
             lease: until when it is taken, unless :meth:`renew` is called.
             most_running: how many of one client may run at the same time.
         """
-        table = _validations
-        now = time.time()
+        table, now = _validations, time.time()
+        next_client = _next_client(holder, most_running, now)
+        with self._reading.connect() as connection:
+            if connection.scalar(next_client) is None:
+                return None
         with self._writing() as connection:
             if not self._is_sqlite:
-                # What runs is counted, and taken, by one after the other.
+                # Two claims at the same moment would both count what runs of a client.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
-            client = connection.scalar(_next_client(holder, most_running, now))
-            if client is None:
-                return None
-            first = sql.select(table.c.id).where(_waits(holder, now) & (table.c.client == client))
-            key = connection.scalar(first.order_by(table.c.created).limit(1))
-            assert key is not None
+            client = connection.scalar(next_client)
+            of_client = sql.select(table.c.id).where(
+                _waits(holder, now) & (table.c.client == client)
+            )
+            first = of_client.order_by(table.c.created).limit(1).with_for_update(skip_locked=True)
+            key = connection.scalar(first)
+            changes = {"state": RUNNING, "started": now, "holder": holder, "lease": lease}
+            attempts = table.c.attempts + 1
             connection.execute(
                 table.update()
                 .where(table.c.id == key)
-                .values(
-                    state=RUNNING,
-                    started=now,
-                    attempts=table.c.attempts + 1,
-                    holder=holder,
-                    lease=lease,
-                    bytes_done=0,
-                    records_done=0,
-                )
+                .values(**changes, attempts=attempts, bytes_done=0, records_done=0)
             )
-            return _only(_select(connection, table.c.id == key))
-
-    def has_work(self, holder: str, most_running: int) -> bool:
-        """Whether there is a validation that :meth:`claim` would take."""
-        with self._reading.connect() as connection:
-            found = connection.scalar(_next_client(holder, most_running, time.time()))
-            return found is not None
+            return next(_select(connection, table.c.id == key), None)
 
     def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:
-        """Go on with a validation; False if it is no longer the holder's.
+        """Go on with a validation, so many bytes and records; False if another has it now."""
+        return self._change(key, holder, lease=lease, bytes_done=done[0], records_done=done[1])
 
-        Args:
-            key: which.
-            holder: who has it.
-            lease: until when.
-            done: bytes and records that were read.
+    def release(self, key: str, holder: str, *, counts: bool, until: float | None = None) -> bool:
+        """Let a validation wait again, until some time for other workers only.
+
+        ``counts`` says whether it was an attempt. Returns False if another worker has it now.
         """
-        with self._writing() as connection:
-            changed = connection.execute(
-                _validations.update()
-                .where(_held(key, holder))
-                .values(lease=lease, bytes_done=done[0], records_done=done[1])
-            )
-            return bool(changed.rowcount)
+        attempts = _validations.c.attempts - (0 if counts else 1)
+        kept = holder if until else None
+        return self._change(key, holder, state=QUEUED, attempts=attempts, holder=kept, lease=until)
 
-    def finish(self, key: str, holder: str, outcome: Outcome) -> bool:
-        """Keep what a check came to; False if the validation is no longer the holder's."""
-        packed = [
+    def finish(self, key: str, holder: str, result: Result) -> bool:
+        """Keep the result of a check; False if another worker has the validation now."""
+        documents = [
             {"validation": key, "name": name, "content": zlib.compress(content, 6)}
-            for name, content in outcome.documents.items()
+            for name, content in result.documents.items()
         ]
-        failure = None if outcome.failure is None else json.dumps(outcome.failure)
+        return self._change(
+            key,
+            holder,
+            documents,
+            state=FINISHED if result.failure is None else FAILED,
+            ended=time.time(),
+            holder=None,
+            lease=None,
+            bytes_done=_validations.c.bytes_total,
+            records_done=result.records,
+            valid=result.valid,
+            failure=None if result.failure is None else json.dumps(result.failure),
+            images=json.dumps(list(result.images)),
+        )
+
+    def _change(
+        self,
+        key: str,
+        by: str,
+        documents: Sequence[Mapping[str, Any]] = (),
+        **values: Any,
+    ) -> bool:
+        """Change a validation that runs, and whose holder asks; False if that is not so."""
+        held = (_validations.c.id == key) & (_validations.c.state == RUNNING)
         with self._writing() as connection:
             changed = connection.execute(
-                _validations.update()
-                .where(_held(key, holder))
-                .values(
-                    state=FINISHED if outcome.failure is None else FAILED,
-                    ended=time.time(),
-                    holder=None,
-                    lease=None,
-                    bytes_done=_validations.c.bytes_total,
-                    records_done=outcome.records,
-                    valid=outcome.valid,
-                    failure=failure,
-                    images=json.dumps(list(outcome.images)),
-                )
+                _validations.update().where(held & (_validations.c.holder == by)).values(**values)
             )
-            if changed.rowcount and packed:
-                connection.execute(_documents.insert(), packed)
+            if changed.rowcount and documents:
+                connection.execute(_documents.insert(), documents)
             return bool(changed.rowcount)
-
-    def give_back(self, key: str, holder: str) -> bool:
-        """Let a validation that was begun wait again; False if it is no longer the holder's."""
-        with self._writing() as connection:
-            changed = connection.execute(
-                _validations.update()
-                .where(_held(key, holder))
-                .values(
-                    state=QUEUED,
-                    holder=None,
-                    lease=None,
-                    attempts=_validations.c.attempts - 1,
-                )
-            )
-            return bool(changed.rowcount)
-
-    def put_off(self, key: str, holder: str, until: float) -> bool:
-        """Let a validation that was begun in vain wait again: until then for others alone."""
-        with self._writing() as connection:
-            changed = connection.execute(
-                _validations.update().where(_held(key, holder)).values(state=QUEUED, lease=until)
-            )
-            return bool(changed.rowcount)
-
-    def recover(self, most_attempts: int, failure: Mapping[str, Any]) -> list[str]:
-        """Let validations wait again whose holders are gone; returns which.
-
-        Args:
-            most_attempts: what was begun so often has failed.
-            failure: the problem document of those.
-        """
-        table = _validations
-        lost = (table.c.state == RUNNING) & (table.c.lease < time.time())
-        with self._writing() as connection:
-            connection.execute(
-                table.update()
-                .where(lost & (table.c.attempts >= most_attempts))
-                .values(
-                    state=FAILED,
-                    ended=time.time(),
-                    holder=None,
-                    lease=None,
-                    failure=json.dumps(failure),
-                )
-            )
-            again = connection.execute(
-                table.update()
-                .where(lost)
-                .values(state=QUEUED, holder=None, lease=None)
-                .returning(table.c.id)
-            )
-            return [row.id for row in again]
 
     def delete(self, key: str) -> bool:
         """Forget a validation and its documents; False if there is none."""
@@ -422,45 +359,37 @@ class Store:
 
 def _next_client(holder: str, most_running: int, now: float) -> sql.Select[tuple[str]]:
     """The client whose turn it is."""
-    table, all_of_it = _validations, _validations.alias()
+    table, others = _validations, _validations.alias()
     waiting = (
         sql.select(table.c.client, sql.func.min(table.c.created).label("first"))
         .where(_waits(holder, now))
         .group_by(table.c.client)
         .subquery()
     )
-    his = all_of_it.c.client == waiting.c.client
-    runs = sql.select(sql.func.count()).where(his & (all_of_it.c.state == RUNNING))
-    last = sql.select(sql.func.coalesce(sql.func.max(all_of_it.c.started), 0.0)).where(his)
-    running, last_turn = runs.scalar_subquery(), last.scalar_subquery()
+    same = others.c.client == waiting.c.client
+    runs = same & (others.c.state == RUNNING) & (others.c.lease >= now)
+    running = sql.select(sql.func.count()).where(runs).scalar_subquery()
+    last_turn = sql.func.coalesce(sql.func.max(others.c.started), 0.0)
     return (
         sql.select(waiting.c.client)
         .where(running < most_running)
-        .order_by(running, last_turn, waiting.c.first)
+        .order_by(running, sql.select(last_turn).where(same).scalar_subquery(), waiting.c.first)
         .limit(1)
     )
 
 
 def _waits(holder: str, now: float) -> sql.ColumnElement[bool]:
-    """What a holder may take: not what it has put off a moment ago."""
-    table = _validations
-    is_put_off = (table.c.holder == holder) & (table.c.lease > now)
-    is_free = sql.or_(table.c.holder.is_(None), ~is_put_off)
-    return (table.c.state == QUEUED) & (table.c.expires > now) & is_free
-
-
-def _held(key: str, holder: str) -> sql.ColumnElement[bool]:
-    table = _validations
-    return (table.c.id == key) & (table.c.state == RUNNING) & (table.c.holder == holder)
+    """What a worker may take: what is queued, or held by a worker that is gone."""
+    columns = _validations.c
+    ended = columns.lease.is_(None) | (columns.lease < now)
+    is_free = (columns.state == QUEUED) & (ended | (columns.holder != holder))
+    is_lost = (columns.state == RUNNING) & ended
+    return (columns.expires > now) & (is_free | is_lost)
 
 
 def _select(connection: Connection, wanted: sql.ColumnElement[bool]) -> Iterator[Validation]:
     for row in connection.execute(sql.select(_validations).where(wanted)):
         yield _validation(row)
-
-
-def _only(found: Iterator[Validation]) -> Validation:
-    return next(found)
 
 
 def _validation(row: Row[Any]) -> Validation:

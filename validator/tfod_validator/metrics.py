@@ -1,4 +1,4 @@
-"""What Prometheus is told. Processes share what they count through files."""
+"""Metrics for Prometheus. Processes share what they count through files."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ templates, and their control characters are spelled out.
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +15,6 @@ from urllib.parse import urlsplit
 from flask import (
     Blueprint,
     Response,
-    current_app,
     jsonify,
     redirect,
     render_template,
@@ -24,6 +24,7 @@ from flask import (
 )
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from pydantic import ValidationError
 from tfod.check.amounts import plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
@@ -35,9 +36,8 @@ from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator import api_docs, intake, openapi, security, uploads
-from tfod_validator.current import current_settings, current_store
-from tfod_validator.problems import ProblemError
+from tfod_validator import api, data_folder, security, uploads
+from tfod_validator.problems import ProblemError, invalid_parameter
 from tfod_validator.validation import BODY, FAILED, FINISHED, QUEUED, Validation
 
 pages = Blueprint("pages", __name__)
@@ -46,17 +46,25 @@ _MOST_RECENT = 10
 
 @pages.record_once
 def _prepare(state: BlueprintSetupState) -> None:
-    """Teach the app's templates to show texts safely, and what our pages have in common."""
+    """Let templates show texts safely, and know what all pages have in common."""
     environment = state.app.jinja_env
     environment.finalize = lambda value: visible(value) if type(value) is str else value
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update(
-        size=size, plural=plural, called=_called, standing=_standing, moment=_moment, spans=_spans
+        size=size,
+        plural=plural,
+        called=_called,
+        standing=_standing,
+        moment=_moment,
+        spans=_spans,
+        type=_type,
+        example=_example,
+        anchor=_anchor,
     )
     state.app.context_processor(
         lambda: {
             "version": __version__,
-            "signed_in": bool(current_settings().tokens) and security.is_signed_in(),
+            "signed_in": bool(security.signed_in_token()),
         }
     )
 
@@ -64,10 +72,10 @@ def _prepare(state: BlueprintSetupState) -> None:
 @pages.get("/")
 def index() -> str:
     """Where files are dropped."""
-    found = [current_store().find(key) for key in session.get("recent", ())]
+    found = [security.current_store().find(key) for key in session.get("recent", ())]
     return render_template(
         "index.html",
-        limits=current_settings().limits,
+        limits=security.current_settings().limits,
         receivers=RECEIVERS.values(),
         profiles=READY.values(),
         recent=[one for one in found if one is not None],
@@ -77,7 +85,11 @@ def index() -> str:
 @pages.post("/validations")
 def accept() -> AnyResponse:
     """Take files in, from the page's script or from the plain form."""
-    validation = intake.accept(request, owner=security.current_browser(make=True))
+    try:
+        parameters = uploads.UploadParameters(**request.args)
+    except ValidationError as error:
+        raise invalid_parameter(error) from None
+    validation = uploads.accept(request, parameters, owner=security.current_browser(make=True))
     recent = [key for key in session.get("recent", ()) if key != validation.id]
     session["recent"] = [validation.id, *recent][:_MOST_RECENT]
     session.permanent = True
@@ -97,7 +109,7 @@ def report(key: str) -> str:
     head, sections = "", ""
     if one.state == FINISHED:
         # It was rendered by the check, with every text in it escaped.
-        body = (current_store().document(key, BODY) or b"").decode("utf-8")
+        body = (security.current_store().document(key, BODY) or b"").decode("utf-8")
         head, _, sections = body.partition(AFTER_HEAD)
     return render_template(
         "report.html",
@@ -115,8 +127,8 @@ def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
     one = _find(key)
     security.require_owner(one)
-    current_store().delete(one.id)
-    uploads.remove(current_settings(), one.id)
+    security.current_store().delete(one.id)
+    data_folder.remove(security.current_settings(), one.id)
     session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
     return redirect(url_for("pages.index"), 303)
 
@@ -138,20 +150,22 @@ def rules() -> str:
 
 @pages.get("/docs")
 def docs() -> str:
-    """How the HTTP API is used."""
-    spec = openapi.describe_api(current_app)
+    """How the HTTP API is used: its description, laid out."""
+    spec = api.describe_api()
+    groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            groups.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
     base = url_for("pages.index", _external=True).rstrip("/")
-    return render_template(
-        "docs.html", docs=api_docs.describe(spec, base, url_for("health.openapi"))
-    )
+    return render_template("docs.html", info=spec["info"], groups=groups, base=base)
 
 
 @pages.route("/sign-in", methods=["GET", "POST"])
 def sign_in() -> Any:
     """Ask for a token, where tokens are needed."""
-    tokens = current_settings().tokens
+    tokens = security.current_settings().tokens
     if not tokens:
-        raise ProblemError(404, "This service asks for no token; nobody needs to sign in.")
+        raise ProblemError(404, "This service needs no token; there is nothing to sign in to.")
     target = _local(request.args.get("next", ""))
     if request.method == "GET":
         return render_template("sign_in.html", wrong=False, next=target)
@@ -160,8 +174,7 @@ def sign_in() -> Any:
     token = request.form.get("token", "").strip()
     if not security.is_known_token(token, tokens):
         return render_template("sign_in.html", wrong=True, next=target), 403
-    session["token"] = security.token_mark(token)
-    session.permanent = True
+    security.sign_in(token)
     return redirect(target, 303)
 
 
@@ -183,7 +196,7 @@ def report_style() -> AnyResponse:
 
 
 def _find(key: str) -> Validation:
-    one = current_store().find(key)
+    one = security.current_store().find(key)
     if one is None:
         raise ProblemError(
             404, "There is no such report: it was deleted, its time is over, or the link is wrong."
@@ -230,3 +243,34 @@ def _spans(text: str) -> Markup:
         Markup('<span class="code">{}</span>').format(part) if number % 2 else part
         for number, part in enumerate(parts)
     )
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A schema of a parameter in a word or two."""
+    if "enum" in schema:
+        return " | ".join(str(one) for one in schema["enum"] if one)
+    if schema.get("type") == "array":
+        return f"array of {_type(schema['items'])}"
+    return "file" if schema.get("format") == "binary" else str(schema.get("type", "anything"))
+
+
+def _example(operation: dict[str, Any], method: str, address: str) -> str:
+    """A call with curl, for a shell."""
+    parts = ["curl"]
+    if method not in ("GET", "POST"):
+        parts.append(f"-X {method}")
+    types = {name for one in operation["responses"].values() for name in one.get("content", {})}
+    if "text/event-stream" in types:
+        parts.append("--no-buffer")
+    if "image/jpeg" in types:
+        parts.append("-o image.jpg")
+    if "requestBody" in operation:
+        parts.append("-F file=@anno.zip")
+    for name, value in (("code", "BOX003"), ("number", "0"), ("key", "$key")):
+        address = address.replace(f"{{{name}}}", value)
+    return f'{" ".join(parts)} "{address}"'
+
+
+def _anchor(text: str) -> str:
+    """The id of something on a page."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

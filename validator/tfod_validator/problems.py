@@ -1,16 +1,34 @@
-"""Problem details (RFC 9457): what a client is told instead of what it asked for."""
+"""Errors as problem details (RFC 9457), or as a page for browsers."""
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
+from flask import Flask, Response, render_template, request
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.exceptions import HTTPException
+
+from tfod_validator.validation import problem_document
+
 CONTENT_TYPE = "application/problem+json"
+_log = logging.getLogger("tfod.service")
+_IN_PATHS = frozenset(("key", "number", "code"))
+_DETAILS = {
+    400: "The request cannot be understood.",
+    404: "There is nothing at this address; see /openapi.json, or /docs.",
+    405: "This address does not know that method; the header Allow names those it knows.",
+    413: "The form has more parts, or longer texts, than belong here.",
+    415: "The service does not take this type of content.",
+    500: "The service has made a mistake; its log has more under the request's number.",
+}
 
 
 class ProblemError(Exception):
-    """What a client is told instead of what it asked for."""
+    """An answer in place of the one that was asked for."""
 
     def __init__(
         self,
@@ -31,17 +49,74 @@ class ProblemError(Exception):
             more: other members of the document.
         """
         super().__init__(detail)
-        self.status = status
-        self.detail = detail
         self.headers = dict(headers or {})
-        self.more = ({"limit": limit} if limit else {}) | more
-
-    def document(self) -> dict[str, Any]:
-        """The problem as JSON."""
-        return problem_document(self.status, self.detail, **self.more)
+        self.document = problem_document(
+            status, detail, **({"limit": limit} if limit else {}), **more
+        )
 
 
-def problem_document(status: int, detail: str, **more: Any) -> dict[str, Any]:
-    """A problem as JSON."""
-    title = HTTPStatus(status).phrase
-    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+def invalid_parameter(error: ValidationError) -> ProblemError:
+    """What is wrong with the parameters of a request, or with its address."""
+    first = error.errors()[0]
+    name = str(first["loc"][0])[:80]
+    if name in _IN_PATHS:
+        return ProblemError(404, _DETAILS[404])
+    if first["type"] == "extra_forbidden":
+        detail = f"{name} is not a parameter here; see /docs."
+    else:
+        detail = f"{name}={str(first['input'])[:80]}: {first['msg']}."
+    return ProblemError(400, detail, parameter=name)
+
+
+def register(app: Flask) -> None:
+    """Let the app answer all errors in this way."""
+
+    @app.errorhandler(ProblemError)
+    def _problem(error: ProblemError) -> Response:
+        return _answer(error)
+
+    @app.errorhandler(HTTPException)
+    def _http(error: HTTPException) -> Response:
+        original = error.get_response()
+        if error.code is None or error.code < 400:
+            return original  # type: ignore[return-value]
+        most = app.extensions["tfod.settings"].limits.max_body_bytes
+        is_chunked = request.content_length is None
+        if error.code == 413 and (is_chunked or (request.content_length or 0) > most):
+            detail = f"A request may have {most:,} bytes; send less, or in parts."
+            return _answer(ProblemError(413, detail, limit="max_body_bytes"))
+        detail = _DETAILS.get(error.code) or error.description or ""
+        headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
+        return _answer(ProblemError(error.code, detail, headers=headers))
+
+    @app.errorhandler(SQLAlchemyError)
+    def _database(error: SQLAlchemyError) -> Response:
+        _log.exception("the database does not answer")
+        if "disk is full" in str(error):  # in SQLite's words
+            return _answer(ProblemError(507, "The service's disk is full; try again later."))
+        detail = "The database does not answer; try again in a moment."
+        return _answer(ProblemError(503, detail, headers={"Retry-After": "5"}))
+
+    @app.errorhandler(Exception)
+    def _other(_: Exception) -> Response:
+        _log.exception("a request failed")
+        return _answer(ProblemError(500, _DETAILS[500]))
+
+
+def _answer(problem: ProblemError) -> Response:
+    if _wants_page():
+        page = render_template("error.html", problem=problem.document)
+        response = Response(page, mimetype="text/html")
+    else:
+        response = Response(json.dumps(problem.document, ensure_ascii=False) + "\n")
+        response.content_type = CONTENT_TYPE
+    response.status_code = problem.document["status"]
+    response.headers.update(problem.headers)
+    return response
+
+
+def _wants_page() -> bool:
+    """Whether a person looks at the answer: browsers ask for pages by name."""
+    if request.path.startswith("/api/"):
+        return False
+    return "text/html" in [name for name, _ in request.accept_mimetypes]

@@ -1,8 +1,9 @@
 """Runs a check in a process of its own, under limits that the system enforces.
 
 The process is forked from one that has imported what a check needs and does nothing else, so that
-it begins in milliseconds. It may use so much memory and time; it ends with whoever began it; and
-it tells its progress and its outcome through a pipe, as JSON and bytes that are not unpickled.
+it begins in milliseconds. It may use so much memory and time; it ends with the process that began
+it; and it sends its progress and its result through a pipe, as JSON and bytes that are not
+unpickled.
 """
 
 from __future__ import annotations
@@ -21,33 +22,32 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from tfod_validator.problems import problem_document
 from tfod_validator.settings import Limits
-from tfod_validator.validation import FilesAwayError, Outcome, Request
+from tfod_validator.validation import FilesAwayError, Request, Result, failed
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
-_TELL_EVERY = 0.2
+_SEND_EVERY = 0.2
 _LOOK_EVERY = 0.5
 _IMPORTED_LATER = (
     *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
     *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "lxml.etree", "jinja2"),
 )
 _NICENESS = 10
-"""Whoever waits for a page goes before those who wait for a check."""
+"""Pages go before checks."""
 _KILLED = (
     "The system has killed the check's process (SIGKILL) each time it was begun, most likely since "
-    "the machine has not enough memory; check the upload in parts, or tell those who run the "
+    "the machine has not enough memory; check the upload in parts, or ask those who run the "
     "service."
 )
 _AWAY = (
     "The service does not find, or cannot read, the files of this upload on its disk any more; "
-    "upload again, or tell those who run the service."
+    "upload again, or ask those who run the service."
 )
 _AWAY_SECONDS = 30.0
 """A network's file system may show a new folder so late to a machine that has looked before."""
 OnProgress = Callable[[int, int], bool]
-"""Told of bytes and records that were read so far, and often besides; False ends the check."""
+"""Called with the bytes and records that were read so far, often; False ends the check."""
 
 
 class CheckError(Exception):
@@ -71,7 +71,7 @@ class RetryError(Exception):
 
 
 class StoppedError(Exception):
-    """The check was ended, since nobody wants its outcome."""
+    """The check was ended, since its result is not wanted."""
 
 
 def prepare() -> None:
@@ -81,7 +81,7 @@ def prepare() -> None:
 
 def run_in_sandbox(
     folder: Path, request: Request, limits: Limits, on_progress: OnProgress
-) -> Outcome:
+) -> Result:
     """Check an upload in a process of its own.
 
     Raises:
@@ -105,7 +105,7 @@ def run_in_sandbox(
 
 def _listen(
     process: BaseProcess, pipe: Connection, limits: Limits, on_progress: OnProgress
-) -> Outcome:
+) -> Result:
     end = time.monotonic() + limits.max_check_seconds
     done = (0, 0)
     while True:
@@ -122,8 +122,8 @@ def _listen(
                 raise RetryError(_AWAY, limits.max_attempts, _AWAY_SECONDS)
             if "error" in message:
                 raise CheckError(message["error"])
-            if "outcome" in message:
-                return _receive(pipe, message["outcome"])
+            if "result" in message:
+                return _receive(pipe, message["result"])
         except (EOFError, OSError):
             process.join()
             if process.exitcode == -signal.SIGKILL:
@@ -132,67 +132,63 @@ def _listen(
         done = (message["bytes"], message["records"])
 
 
-def _receive(pipe: Connection, message: dict[str, object]) -> Outcome:
+def _receive(pipe: Connection, message: dict[str, object]) -> Result:
     names = message.pop("documents")
     assert isinstance(names, list)
     documents = {name: pipe.recv_bytes(_LONGEST_MESSAGE) for name in names}
-    return Outcome(documents=documents, **message)  # type: ignore[arg-type]
+    return Result(documents=documents, **message)  # type: ignore[arg-type]
 
 
-def _too_slow(limits: Limits) -> Outcome:
+def _too_slow(limits: Limits) -> Result:
     detail = (
         f"The check took longer than the {limits.max_check_seconds:,} seconds allowed; check the "
         "upload in parts, or without decoding its images."
     )
-    return _failed(422, detail, limit="max_check_seconds")
+    return failed(422, detail, limit="max_check_seconds")
 
 
-def _too_large(limits: Limits) -> Outcome:
+def _too_large(limits: Limits) -> Result:
     detail = (
         f"The check needed more than the {limits.max_check_bytes >> 20:,} MiB of memory allowed; "
         "check the upload in parts."
     )
-    return _failed(422, detail, limit="max_check_bytes")
+    return failed(422, detail, limit="max_check_bytes")
 
 
-def _died(exit_code: int, limits: Limits) -> Outcome:
-    """What is said of a process that ended without an outcome."""
+def _died(exit_code: int, limits: Limits) -> Result:
+    """What is said of a process that ended without an result."""
     if exit_code == -signal.SIGXCPU:
         return _too_slow(limits)
     if exit_code < 0:
         how = f"was ended by {signal.Signals(-exit_code).name}"
     else:
         how = f"ended with exit status {exit_code}"
-    return _failed(500, f"The check's process {how}; upload again to try again.")
-
-
-def _failed(status: int, detail: str, **more: str) -> Outcome:
-    return Outcome({}, None, failure=problem_document(status, detail, **more))
+    return failed(500, f"The check's process {how}; upload again to try again.")
 
 
 def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> None:
     """What the process does."""
     limits = Limits(**json.loads(limits_text))
     for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)  # whoever began it decides
+        signal.signal(one, signal.SIG_IGN)  # the worker decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(_NICENESS)
     _limit_resources(limits)
-    told = 0.0
+    sent = 0.0
 
-    def tell(read: int, records: int) -> None:
-        nonlocal told
+    def send_progress(read: int, records: int) -> None:
+        nonlocal sent
         now = time.monotonic()
-        if now - told >= _TELL_EVERY:
-            told = now
+        if now - sent >= _SEND_EVERY:
+            sent = now
             _send_json(pipe, {"bytes": read, "records": records})
 
     try:
         from tfod_validator.check_upload import run_check
 
-        outcome = run_check(Path(folder), Request.from_text(request), limits, tell)
+        result = run_check(Path(folder), Request.from_text(request), limits, send_progress)
     except MemoryError:
-        outcome = _too_large(limits)
+        result = _too_large(limits)
     except FilesAwayError:
         _send_json(pipe, {"away": True})
         return
@@ -201,7 +197,7 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
     except Exception as error:
         _send_json(pipe, {"error": _where(error)})
         return
-    _send(pipe, outcome)
+    _send(pipe, result)
 
 
 def _where(error: Exception) -> str:
@@ -210,10 +206,10 @@ def _where(error: Exception) -> str:
     return f"{type(error).__name__}\n" + "".join(traceback.format_list(frames))
 
 
-def _send(pipe: Connection, outcome: Outcome) -> None:
-    message = {**vars(outcome), "documents": list(outcome.documents)}
-    _send_json(pipe, {"outcome": message})
-    for content in outcome.documents.values():
+def _send(pipe: Connection, result: Result) -> None:
+    message = {**vars(result), "documents": list(result.documents)}
+    _send_json(pipe, {"result": message})
+    for content in result.documents.values():
         pipe.send_bytes(content)
 
 

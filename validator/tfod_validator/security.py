@@ -1,4 +1,4 @@
-"""Who may do what: tokens, requests that other sites make browsers send, and headers."""
+"""Access: tokens, requests that other sites make browsers send, owners of reports, and headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,16 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Response, current_app, redirect, request, session, url_for
 from werkzeug.middleware.proxy_fix import ProxyFix
-from werkzeug.wrappers import Request as WsgiRequest
 
-from tfod_validator.current import current_settings, current_store
+from tfod_validator.jobs import Store
 from tfod_validator.problems import ProblemError
 from tfod_validator.settings import Settings
 from tfod_validator.validation import Validation
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+_MAX_OTHER_BYTES = 64 << 10
+"""Requests that are not uploads have short bodies, or none."""
+_TAKE_UPLOADS = frozenset(("api.create", "pages.accept"))
 _OPEN_ENDPOINTS = frozenset(
     ("static", "health.live", "health.ready", "pages.sign_in", "pages.report_style")
 )
@@ -45,7 +46,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-MARK = "token"
+_COOKIE_MARK = "token"
 """Where the cookie holds the mark of a token."""
 
 
@@ -64,27 +65,6 @@ def register(app: Flask, settings: Settings) -> None:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
             app.wsgi_app, x_for=count, x_proto=count, x_host=count
         )
-
-
-def refusal(given: WsgiRequest, tokens: tuple[str, ...], signed_in: bool) -> ProblemError | None:
-    """Why a request is refused, from its head alone.
-
-    Args:
-        given: the request; its body is not looked at.
-        tokens: that are accepted; without any all requests are.
-        signed_in: whether its cookie says that a token was given before.
-    """
-    if given.method not in _SAFE_METHODS and _is_of_other_site(given):
-        return ProblemError(403, "Another site has made the browser send this; nothing was done.")
-    if not tokens or signed_in:
-        return None
-    if is_known_token(bearer_token(given), tokens):
-        return None
-    return ProblemError(
-        401,
-        "A token is needed: send the header 'Authorization: Bearer TOKEN'.",
-        headers={"WWW-Authenticate": 'Bearer realm="tfod"'},
-    )
 
 
 def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
@@ -106,11 +86,9 @@ def is_known_host(host: str, known: tuple[str, ...]) -> bool:
 
 
 def current_client() -> str:
-    """Who asks: by the token, or else by the address; as a hash, since it is kept."""
-    tokens = current_settings().tokens
-    given, mark = bearer_token(request), str(session.get(MARK, ""))
-    signed_in = [one for one in tokens if hmac.compare_digest(mark, token_mark(one))]
-    token = given if is_known_token(given, tokens) else "".join(signed_in[:1])
+    """The client: a token, or else an address; as a hash, since it is kept."""
+    given = bearer_token()
+    token = given if is_known_token(given, current_settings().tokens) else signed_in_token()
     return _hashed(
         f"token {token}" if token else f"address {network_of(request.remote_addr or '')}"
     )
@@ -180,9 +158,9 @@ def network_of(address: str) -> str:
     return address if parsed.version == 4 else str(ipaddress.IPv6Network((int(parsed), 64), False))
 
 
-def bearer_token(given: WsgiRequest) -> str:
+def bearer_token() -> str:
     """The token of the header Authorization; an empty text without one."""
-    scheme, _, token = given.headers.get("Authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
@@ -191,58 +169,69 @@ def new_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def is_signed_in() -> bool:
-    """Whether the cookie of this request says that a token was given before."""
-    return has_mark(current_app, session)
-
-
-def has_mark(app: Flask, cookie: Mapping[str, Any]) -> bool:
-    """Whether a cookie holds the mark of a token that is still accepted."""
-    mark = str(cookie.get(MARK, ""))
-    tokens = app.extensions["tfod.settings"].tokens
-    same = [hmac.compare_digest(mark, _mark(app, one)) for one in tokens]
-    return any(same)
-
-
 def token_mark(token: str) -> str:
     """What a cookie holds in place of a token."""
-    return _mark(current_app, token)
-
-
-def _mark(app: Flask, token: str) -> str:
-    key = str(app.config["SECRET_KEY"]).encode()
+    key = str(current_app.config["SECRET_KEY"]).encode()
     return hmac.new(key, token.encode(), "sha256").hexdigest()
 
 
-def needs_token(endpoint: str | None) -> bool:
-    """Whether a view is for those alone who have a token, where there are tokens."""
-    return endpoint not in _OPEN_ENDPOINTS
+def signed_in_token() -> str:
+    """The token whose mark the cookie of this request holds; an empty text without one."""
+    mark = str(session.get(_COOKIE_MARK, ""))
+    same = [one for one in current_settings().tokens if hmac.compare_digest(mark, token_mark(one))]
+    return "".join(same[:1])
+
+
+def sign_in(token: str) -> None:
+    """Keep the mark of a token in the cookie."""
+    session[_COOKIE_MARK] = token_mark(token)
+    session.permanent = True
+
+
+def current_settings() -> Settings:
+    """The settings of the app that answers the current request."""
+    settings: Settings = current_app.extensions["tfod.settings"]
+    return settings
+
+
+def current_store() -> Store:
+    """The database of the app that answers the current request."""
+    store: Store = current_app.extensions["tfod.store"]
+    return store
 
 
 def _refuse() -> Any:
+    """Refuse a request by its head, before its body is read."""
     settings = current_settings()
+    endpoint = request.endpoint or ""
     if settings.hosts and not is_known_host(request.host, settings.hosts):
-        raise ProblemError(400, "The service does not go by this name; see the option --hosts.")
-    tokens = settings.tokens if needs_token(request.endpoint) else ()
-    problem = refusal(request, tokens, bool(tokens) and is_signed_in())
-    if problem is None:
-        return None
-    wants_page = request.endpoint is not None and request.endpoint.startswith("pages.")
-    if problem.status == 401 and wants_page and request.method == "GET":
-        return redirect(url_for("pages.sign_in", next=request.full_path.rstrip("?")))
-    raise problem
+        raise ProblemError(400, "The service is not called by this name; see the option --hosts.")
+    if request.method not in _SAFE_METHODS and _is_of_other_site():
+        raise ProblemError(403, "Another site made the browser send this; nothing was done.")
+    tokens = () if endpoint in _OPEN_ENDPOINTS else settings.tokens
+    if tokens and not is_known_token(bearer_token(), tokens) and not signed_in_token():
+        if endpoint.startswith("pages.") and request.method == "GET":
+            return redirect(url_for("pages.sign_in", next=request.full_path.rstrip("?")))
+        detail = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
+        headers = {"WWW-Authenticate": 'Bearer realm="tfod"'}
+        raise ProblemError(401, detail, headers=headers)
+    is_chunked = "Transfer-Encoding" in request.headers
+    is_long = is_chunked or (request.content_length or 0) > _MAX_OTHER_BYTES
+    if is_long and endpoint not in _TAKE_UPLOADS:
+        raise ProblemError(413, "A body here is short; uploads go to /api/v1/validations.")
+    return None
 
 
-def _is_of_other_site(given: WsgiRequest) -> bool:
-    """Whether a page of another site is behind a request.
+def _is_of_other_site() -> bool:
+    """Whether a page of another site is behind the request.
 
     Browsers say so in Sec-Fetch-Site, older ones in Origin; other clients send neither.
     """
-    site = given.headers.get("Sec-Fetch-Site")
+    site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
         return site not in ("same-origin", "none")
-    origin = given.headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc != given.host
+    origin = request.headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc != request.host
 
 
 def _add_headers(response: Response) -> Response:

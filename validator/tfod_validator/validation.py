@@ -1,10 +1,11 @@
-"""A validation: what was uploaded, how far its check is, and what it came to."""
+"""A validation: what was uploaded, how far its check is, and its result."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Literal
 
 from tfod.check.decoding import MOST_DECODED
@@ -27,6 +28,12 @@ BODY = "body.html"
 """Name of the document that is the report as a part of a page."""
 IMAGE = "image-{}.jpg"
 """Names of the images of findings, by their numbers."""
+
+
+def problem_document(status: int, detail: str, **more: Any) -> dict[str, Any]:
+    """Problem details (RFC 9457) as JSON."""
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
 
 
 def short_id(key: str) -> str:
@@ -137,12 +144,12 @@ class FilesAwayError(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a check came to: a report in several documents, or a failure.
+class Result:
+    """The result of a check: a report in several documents, or a failure.
 
     Attributes:
         documents: content by name.
-        valid: the verdict; None for a failure.
+        valid: whether the upload is valid; None for a failure.
         records: how many were read.
         images: what the images among the documents show.
         failure: a problem document.
@@ -153,3 +160,8 @@ class Outcome:
     records: int = 0
     images: Sequence[Mapping[str, Any]] = ()
     failure: Mapping[str, Any] | None = None
+
+
+def failed(status: int, detail: str, **more: Any) -> Result:
+    """The result of a check that could not be done."""
+    return Result({}, None, failure=problem_document(status, detail, **more))
