@@ -124,6 +124,27 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 2
 
 
+@pytest.mark.parametrize("command", ["describe", "repair", "create csv", "cvat import"])
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {
+        "create csv": ["--csv_input=a", "--image_dir=b", "--output_path=c"],
+        "cvat import": ["task", "1", "a.zip"],
+    }
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command.split(), *given.get(command, ["x"]), "--wrong"])
+    said = capsys.readouterr().err
+    assert caught.value.code == 2 and said.startswith(f"usage: tfod {command} ")
+    assert said.endswith(f"tfod {command}: error: unrecognized arguments: --wrong\n")
+
+
+def test_help_into_a_pipe_that_is_closed_is_no_error() -> None:
+    command = f"{sys.executable} -m tfod.cli.main check --help | head -n 0; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("chosen", ["", "0"])
 def test_version_says_which_kernel(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     monkeypatch.setenv("TFOD_KERNEL", chosen)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfod.errors import TfodError
-from tfod.tfrecord.storage.publishing import AtomicFile
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
+    from tfod.tfrecord.storage.publishing import AtomicFile
 
 _OPTION = "--runner"
 
@@ -138,6 +138,8 @@ def whole_file(path: str, *, overwrite: bool) -> Iterator[AtomicFile]:
     Raises:
         TfodError: it exists and ``overwrite`` is False, or it is not a file.
     """
+    from tfod.tfrecord.storage.publishing import AtomicFile
+
     is_other = os.path.exists(path) and not os.path.isfile(path)
     if is_other or (os.path.lexists(path) and not overwrite):
         raise TfodError(f"{path} is there already; pass --overwrite, or another name")

@@ -74,9 +74,43 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code. Bad input is one line on standard error."""
-    arguments, for_runner = split_arguments(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except TfodError as error:
+        problem = str(error)
+    except BrokenPipeError:
+        # The reader of our output has seen enough, as in: tfod describe x | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        problem = f"{where}{error.strerror or error}"
+    except MemoryError:
+        problem = "there is not enough memory; try fewer --jobs, or less at a time"
+    except KeyboardInterrupt:
+        print("tfod: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    print(f"tfod: {problem}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _run(given: Sequence[str]) -> int:
+    arguments, for_runner = split_arguments(given)
     # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        # What was begun is cleaned up, as at Ctrl-C; nohup's wish is respected.
+        # Windows has no SIGHUP.
+        for one in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                signal.signal(one, lambda number, _: sys.exit(128 + number))
     parser = build_parser(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
@@ -87,39 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "; Beam's own options stand behind --" if is_for_runner else ""
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.runner_arguments = for_runner
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if threading.current_thread() is threading.main_thread():
-        # What was begun is cleaned up, as at Ctrl-C; nohup's wish is respected.
-        # Windows has no SIGHUP.
-        for one in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if signal.getsignal(one) is not signal.SIG_IGN:
-                signal.signal(one, lambda number, _: sys.exit(128 + number))
-    try:
-        require_local(getattr(options, "output", None) or "")
-        code: int = options.run(options)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except TfodError as error:
-        print(f"tfod: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    except BrokenPipeError:
-        # The reader of our output has seen enough, as in: tfod describe x | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"tfod: {where}{error.strerror or error}", file=sys.stderr)
-        return EXIT_FAILED
-    except MemoryError:
-        print(
-            "tfod: there is not enough memory; try fewer --jobs, or less at a time", file=sys.stderr
-        )
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        print("tfod: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    require_local(getattr(options, "output", None) or "")
+    code: int = options.run(options)
     return code
 
 
