@@ -16,8 +16,8 @@ PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 
 STAGES = environments check test-new test-others
 
-.PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 coverage \
-	test-lowest test-spark benchmarks docs clean
+.PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 \
+	test-old-datumaro test-old-cvat coverage test-lowest test-spark benchmarks docs clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -74,11 +74,14 @@ test-others:
 
 # CVAT's servers between the lines.
 test-cvat-2.15: $(VENV)/test.installed
-	CVAT_DOUBLE=2.15 $(BIN)/python $(PYTEST) tests/cvat
+	CVAT_DOUBLE=2.15 $(BIN)/python $(PYTEST) tests/cvat/server
 
 # The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
-test-old-%: .venv-datumaro-0.3/installed
-	.venv-datumaro-0.3/bin/python $(PYTEST) tests/$*
+test-old-datumaro: .venv-datumaro-0.3/installed
+	.venv-datumaro-0.3/bin/python $(PYTEST) tests/datumaro
+
+test-old-cvat: .venv-datumaro-0.3/installed
+	.venv-datumaro-0.3/bin/python $(PYTEST) tests/cvat/server
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
 test-spark: .venv-spark/installed
@@ -89,18 +92,21 @@ test-spark: .venv-spark/installed
 coverage: $(VENV)/test.installed .venv-datumaro-0.3/installed
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n auto --dist worksteal tests
-	.venv-datumaro-0.3/bin/python -m coverage run -m pytest tests/datumaro tests/cvat
+	.venv-datumaro-0.3/bin/python -m coverage run -m pytest tests/datumaro tests/cvat/server
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --include 'plugin/*' --fail-under 95
 	$(BIN)/python -m coverage report --include 'validator/*' --fail-under 94
 
+CORE = tests/kernel tests/tfrecord tests/example tests/detection tests/convert tests/test_import.py \
+	tests/cli/test_describe.py --ignore tests/tfrecord/remote
+
 # The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
 test-lowest: .venv-lowest/installed
-	.venv-lowest/bin/python $(PYTEST) tests/core tests/kernel
+	.venv-lowest/bin/python $(PYTEST) $(CORE)
 
 # The core and the kernel on another Python.
 test-python-%: .venv-py%/installed
-	! test -x .venv-py$*/bin/python || .venv-py$*/bin/python $(PYTEST) tests/core tests/kernel
+	! test -x .venv-py$*/bin/python || .venv-py$*/bin/python $(PYTEST) $(CORE)
 
 # The site, in build/docs/index.html; the rules' pages are written from the code. A warning is an error.
 docs: $(VENV)/test.installed

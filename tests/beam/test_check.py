@@ -31,7 +31,7 @@ from tfod.tfrecord.writer import write_records
 
 from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct
-from tests.checker.test_check import training
+from tests.check.test_check import training
 from tests.commands import TIMEOUT, wait_until
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.run import check_mutant
@@ -80,7 +80,12 @@ def all_at_once(folder: Path) -> list[str]:
     return [path for path in paths if path not in zips[1:]]
 
 
-@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
+# Dask runs the same steps in test_reshard.py and test_run.py.
+@pytest.mark.parametrize(
+    "runner",
+    ["direct-2", "portable", pytest.param("dask", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
     _compare(mutants, runner, 40)
 

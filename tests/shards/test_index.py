@@ -24,8 +24,8 @@ from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
 from tests.records import frame
-from tests.remote.servers import Web, web_server
 from tests.shards.shards import files_in, payloads
+from tests.tfrecord.remote.servers import Web, web_server
 
 
 def test_lines_cut_the_shard_into_its_records(corpus: Path, tmp_path: Path) -> None:

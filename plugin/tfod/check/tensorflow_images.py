@@ -3,7 +3,7 @@
 It decodes a JPEG with ``tf.io.decode_jpeg(channels=3)`` and all else with
 ``tf.io.decode_image(channels=3)`` (tf_slim/data/tfexample_decoder.py), and needs height x width x 3
 of uint8. What these ops do is in tensorflow/core/kernels/image/decode_image_op.cc and
-tensorflow/core/lib/{jpeg,png,gif,webp}; tests/tensorflow/test_image_kinds.py holds what follows
+tensorflow/core/lib/{jpeg,png,gif,webp}; tests/training/tensorflow holds what follows
 against TensorFlow itself, kind by kind.
 """
 

@@ -4,7 +4,7 @@ TensorFlow parses Examples with a parser of its own, which is not protobuf: what
 stops it, or is read otherwise. The kernel says which records are unusual; this says what about them
 is, record by record, since there are few.
 
-Source: tensorflow/core/util/example_proto_fast_parsing.cc (2.21); tests/tensorflow holds the two
+Source: tensorflow/core/util/example_proto_fast_parsing.cc (2.21); tests/training holds the two
 against each other.
 """
 

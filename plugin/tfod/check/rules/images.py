@@ -1,6 +1,6 @@
 """Rules for the encoded image: is it one, can TensorFlow read it, is it what the record says.
 
-What TensorFlow decodes is held by tests/tensorflow/test_image_kinds.py, which asks TensorFlow.
+What TensorFlow decodes is held by tests/training/tensorflow, which asks TensorFlow.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _known_format(said: str) -> str:
     fix="Encode the image as JPEG or PNG with 8 bits a channel.",
     source=(
         "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
-        "lib/png/png_io.cc; tests/tensorflow/test_image_kinds.py asks TensorFlow for each kind"
+        "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind"
     ),
 )
 def check_decodable(facts: ImageFacts) -> Iterator[Problem]:

@@ -1,0 +1,396 @@
+"""The rules for images: what fires, and what only nearly does."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageFile
+from tfod.check import image_bytes
+from tfod.check.check import check_sources
+from tfod.check.finding import Place, Problem, Severity
+from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.rules.images import (
+    ImageFacts,
+    SameImage,
+    Sha256Facts,
+    SharedImage,
+)
+from tfod.check.rules.registry import judge
+from tfod.detection.image import ImageHeader, read_image_header
+from tfod.errors import TfodError
+
+from tests.image_kinds import bmp, exif_block, exif_jpeg, image_of, png, saved, with_segment
+from tests.mutants.sound import jpeg, shard, with_boxes
+
+JPEG = ImageHeader("jpeg", 100, 200, 3, 8, 1, True, "")
+
+
+def said(subject: object) -> dict[str, Problem]:
+    """What the rules say, by code."""
+    return {rule.code: problem for rule, problem in judge(subject)}
+
+
+def facts(header: ImageHeader | None = JPEG, **declared: object) -> ImageFacts:
+    return ImageFacts(-1 if header else 0, header, **declared)
+
+
+def of(data: bytes, **declared: object) -> ImageFacts:
+    return facts(read_image_header(data, 0, len(data)), **declared)
+
+
+def test_nothing_to_say() -> None:
+    assert not said(facts())
+    sound = facts(declared_format="jpg", declared_height=100, declared_width=200)
+    assert not said(sound._replace(declared_channels=3))
+
+
+class TestMissing:
+    def test_fires(self) -> None:
+        assert list(said(ImageFacts(0))) == ["IMG001"]
+
+    def test_near_miss(self) -> None:
+        assert "IMG001" not in said(ImageFacts(1))
+        assert "IMG001" not in said(facts())
+
+
+class TestNoImage:
+    def test_fires(self) -> None:
+        assert (
+            said(ImageFacts(77))["IMG002"].message
+            == "the 77 bytes are not an image that can be read"
+        )
+        looks = ImageFacts(77, looks_like="HTML")
+        assert said(looks)["IMG002"].message.endswith("they look like HTML")
+
+    @pytest.mark.parametrize("channels", [1, 3, 4])
+    def test_raw_pixels(self, channels: int) -> None:
+        raw = ImageFacts(200 * channels, declared_height=10, declared_width=20)
+        problem = said(raw)["IMG002"]
+        assert f"raw pixels, 10 x 20 x {channels}" in problem.message
+        assert "Encode" in (problem.fix or "")
+
+    def test_raw_pixels_of_other_channels(self) -> None:
+        raw = ImageFacts(400, declared_height=10, declared_width=20)
+        assert "raw" not in said(raw)["IMG002"].message
+        assert "raw" in said(raw._replace(declared_channels=2))["IMG002"].message
+
+    def test_near_miss(self) -> None:
+        assert "IMG002" not in said(facts())
+        assert "IMG002" not in said(ImageFacts(0))
+
+
+def test_decode_failure() -> None:
+    assert said(DecodeFailure("broken"))["IMG003"].message == "the image does not decode: broken"
+
+
+class TestFormat:
+    @pytest.mark.parametrize("name", ["png", "PNG", "jpeg2000", "peg"])
+    def test_fires(self, name: str) -> None:
+        problem = said(facts(declared_format=name))["IMG004"]
+        assert (problem.value, problem.feature) == (name, "image/format")
+        assert problem.fix == "Write 'jpeg' into image/format."
+
+    @pytest.mark.parametrize("name", ["raw", "RAW"])
+    def test_raw_is_worse(self, name: str) -> None:
+        problems = said(facts(declared_format=name))
+        assert problems["IMG014"].message == f"image/format says {name!r}, the bytes are a JPEG"
+        assert "IMG004" not in problems
+
+    @pytest.mark.parametrize("name", ["jpeg", "jpg", "JPG", ".jpg", "image/jpeg", "jpe", "", None])
+    def test_near_miss(self, name: str | None) -> None:
+        assert "IMG004" not in said(facts(declared_format=name))
+
+
+class TestKind:
+    """tests/training/tensorflow asks TensorFlow; here is what the messages say."""
+
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            ("jpeg 12 bits", "12 bits"),
+            ("jpeg lossless", "lossless"),
+            ("jpeg two components", "2 channels"),
+            ("jpeg without height", "leaves out"),
+            ("png apple", "CgBI"),
+            ("gif", "frames x height"),
+            ("bmp 1 bits", "1 bits a pixel"),
+            ("bmp 16 bits", "16 bits a pixel"),
+            ("bmp rle", "compressed"),
+            ("bmp 24 bits os2", "OS/2"),
+            ("bmp bytes after the end", "after its pixels"),
+            ("tiff RGB", "does not know TIFF"),
+        ],
+    )
+    def test_fires(self, kind: str, words: str) -> None:
+        message = said(of(image_of(kind)))["IMG005"].message
+        assert words in message and "tf.io." in message
+
+    @pytest.mark.parametrize("channels", [3, 4])
+    def test_webp(self, channels: int) -> None:
+        header = JPEG._replace(format="webp", channels=channels)
+        assert "WebP" in said(facts(header))["IMG005"].message
+
+    @pytest.mark.parametrize(
+        "kind", ["jpeg CMYK", "jpeg ycck", "png I;16", "png animated", "bmp 32 bits", "bmp L"]
+    )
+    def test_near_miss(self, kind: str) -> None:
+        assert not said(of(image_of(kind)))
+
+    def test_bmp_too_large(self) -> None:
+        header = JPEG._replace(format="bmp", height=20000, width=20000)
+        assert "too large" in said(facts(header))["IMG005"].message
+
+
+class TestSize:
+    def test_fires(self) -> None:
+        problem = said(facts(declared_height=100, declared_width=201))["IMG006"]
+        assert problem.message == (
+            "image/height and image/width say 100 x 201, the image is 100 x 200"
+        )
+        assert (problem.feature, problem.value, problem.fix) == ("image/width", 201, None)
+
+    def test_one_of_them(self) -> None:
+        assert said(facts(declared_height=7))["IMG006"].feature == "image/height"
+        assert "image/width says 7," in said(facts(declared_width=7))["IMG006"].message
+
+    def test_exchanged(self) -> None:
+        problem = said(facts(declared_height=200, declared_width=100))["IMG006"]
+        assert problem.message.endswith("height and width are exchanged")
+        assert "Exchange" in (problem.fix or "")
+
+    def test_exchanged_by_exif(self) -> None:
+        turned = JPEG._replace(orientation=6)
+        problem = said(facts(turned, declared_height=200, declared_width=100))["IMG006"]
+        assert "EXIF orientation 6" in problem.message
+        assert "exif_transpose" in (problem.fix or "")
+
+    def test_near_miss(self) -> None:
+        assert "IMG006" not in said(facts(declared_height=100, declared_width=200))
+        assert "IMG006" not in said(facts(declared_height=100))
+        assert "IMG006" not in said(facts(None, declared_height=1, declared_width=1))
+
+
+class TestOrientation:
+    @pytest.mark.parametrize("orientation", range(2, 9))
+    def test_fires(self, orientation: int) -> None:
+        assert said(of(exif_jpeg(orientation)))["IMG007"].value == orientation
+
+    def test_the_size_of_the_turned_image_is_an_error(self) -> None:
+        turned = JPEG._replace(orientation=6)
+        problem = said(facts(turned, declared_height=200, declared_width=100))["IMG007"]
+        assert problem.severity is Severity.ERROR
+        assert "the record's size is that of the turned image, 200 x 100" in problem.message
+        for size in ((100, 200), (None, None), (200, 200)):
+            how = dict(zip(("declared_height", "declared_width"), size, strict=True))
+            assert said(facts(turned, **how))["IMG007"].severity is None
+        upside_down = JPEG._replace(orientation=3)
+        problem = said(facts(upside_down, declared_height=200, declared_width=100))["IMG007"]
+        assert problem.severity is None
+
+    @pytest.mark.parametrize(
+        ("boxes", "is_error"),
+        [
+            ([(0.1, 0.2, 0.4, 1.8)], True),
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.1, 0.1)], True),
+            ([(0.1, 0.2, 0.6, 1.8)], False),  # fits neither
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.9, 0.1)], False),  # nor do these together
+            ([(0.1, 0.2, 0.4, 0.9)], False),  # fits both
+            ([(0.1, 0.2, 0.4, 1.01)], False),  # carelessness
+            ([(float("nan"), 0.2, 0.4, 1.8)], False),
+            ([(-0.5, 0.2, 0.4, 1.8)], False),
+            ([], False),
+        ],
+    )
+    @pytest.mark.parametrize("orientation", [3, 5, 6, 7, 8])
+    def test_boxes_that_fit_only_the_turned_image_are_an_error(
+        self, tmp_path: Path, boxes: list[tuple[float, ...]], is_error: bool, orientation: int
+    ) -> None:
+        """An image of 40 by 20; another, whose boxes fit both, is only warned of."""
+        exif = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
+        records = with_boxes(boxes, encoded=exif), with_boxes([], encoded=exif, filename="b.jpg")
+        (tmp_path / "a.tfrecord").write_bytes(shard(*records))
+        report = check_sources([str(tmp_path)])
+        (first, second) = [one for one in report.findings if one.code == "IMG007"]
+        is_error = is_error and orientation >= 5
+        assert first.severity is (Severity.ERROR if is_error else Severity.WARNING)
+        assert second.severity is Severity.WARNING
+        assert report.severities["IMG007"] is first.severity
+        assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
+
+    def test_near_miss(self) -> None:
+        assert "IMG007" not in said(of(exif_jpeg(1)))
+
+
+class TestSha256:
+    ACTUAL = hashlib.sha256(b"x").hexdigest()
+
+    @pytest.mark.parametrize(
+        ("declared", "words"),
+        [
+            ("0" * 64, "of the image it is"),
+            (hashlib.md5(b"x").hexdigest(), "not 64"),
+            (ACTUAL.upper(), "upper case"),
+            ("", "not 64"),
+        ],
+    )
+    def test_fires(self, declared: str, words: str) -> None:
+        assert words in said(Sha256Facts(declared, self.ACTUAL))["IMG008"].message
+
+    def test_near_miss(self) -> None:
+        assert not said(Sha256Facts(self.ACTUAL, self.ACTUAL))
+
+
+class TestComplete:
+    @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB"])
+    def test_fires(self, kind: str) -> None:
+        assert "cut short" in said(of(image_of(kind)[:-1]))["IMG009"].message
+
+    @pytest.mark.parametrize("kind", ["jpeg RGB", "png RGB", "gif", "bmp RGB", "tiff RGB"])
+    def test_near_miss(self, kind: str) -> None:
+        assert "IMG009" not in said(of(image_of(kind)))
+
+
+def test_same_image() -> None:
+    same = SameImage(Place("train.record", 3, 4096, "a.jpg"))
+    assert said(same)["IMG010"].message == ("the same image is in record 3 of train.record (a.jpg)")
+
+
+def test_shared_image() -> None:
+    shared = SharedImage("val", "train", Place("train.record", 3))
+    problem = said(shared)["IMG011"]
+    assert problem.message == "the image is in val and in train: record 3 of train.record has it"
+    assert problem.value == ["train", "val"]
+
+
+class TestPositiveSize:
+    @pytest.mark.parametrize("value", [0, -1])
+    def test_fires(self, value: int) -> None:
+        for key in ("height", "width"):
+            found = said(facts(**{f"declared_{key}": value}))
+            assert list(found) == ["IMG012"]
+            assert found["IMG012"].message == f"image/{key} is {value}"
+
+    def test_near_miss(self) -> None:
+        one = JPEG._replace(height=1, width=1)
+        assert not said(facts(one, declared_height=1, declared_width=1))
+        assert "IMG012" not in said(ImageFacts(0))
+
+
+class TestPalette:
+    def test_fires(self) -> None:
+        assert list(said(of(saved("P", "BMP")))) == ["IMG013"]
+
+    def test_near_miss(self) -> None:
+        assert not said(of(saved("L", "BMP")))
+        assert not said(of(saved("P", "PNG")))
+        # Where it does not decode at all there is nothing to say about colours.
+        assert list(said(of(bmp(4)))) == ["IMG005"]
+
+
+class TestLooksLike:
+    @pytest.mark.parametrize(
+        ("data", "look"),
+        [
+            (b"", ""),
+            (bytes(20), "all zeros"),
+            (b"\xcc" * 20, "20 times the byte 204"),
+            (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG with a damaged header"),
+            (png(8, 2)[:20], "a PNG with a damaged header"),
+            (b"\0\0\0\x1cftypavif\0\0\0\0", "an AVIF image"),
+            (b"\0\0\0\x1cftypheic\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL image"),
+            (b"\xff\x0a\xfa\x7f", "a JPEG XL image"),
+            (b"P6 3 2 255\n", "a PNM image"),
+            (b"\x93NUMPY\x01\0", "a NumPy array"),
+            (b"<!DOCTYPE html><html>", "HTML"),
+            (b"\n <html lang='en'>", "HTML"),
+            (b'<?xml version="1.0"?><svg>', "an SVG drawing"),
+            (b'<?xml version="1.0"?><a>', "XML"),
+            (b'{"error": 404}', "JSON"),
+            (b"PK\x03\x04\x14\0", "a zip archive"),
+            (b"data/images/a b.JPG", "a path"),
+            (b"C:\\images\\x.png", "a path"),
+            (b"https://example.com/a.jpg", "a URL"),
+            (b"/9j/4AAQSkZJRgABAQ==", "an image in base64"),
+            (b"data:image/png;base64,iVBORw0KGgo", "a data URL"),
+            (str(b"\xff\xd8\xff\xe0").encode(), "the text that Python prints for bytes"),
+            ("\xff\xd8\xff\xe0".encode(), "text that was an image"),
+            (b"\xff\xd8\xff\xe0".decode(errors="replace").encode(), "text that was an image"),
+            (b"just some words", "text"),
+            (b"\x01\x02\x03\xfe", ""),
+        ],
+    )
+    def test_looks(self, data: bytes, look: str) -> None:
+        buffer = bytearray(b"<html>" + data + b"\0after")
+        assert looks_like(buffer, 6, 6 + len(data)) == look
+
+    @given(st.binary(max_size=600))
+    def test_any_bytes(self, data: bytes) -> None:
+        looks_like(data, 0, len(data))
+
+
+class TestDecoding:
+    @pytest.mark.parametrize(
+        "kind", ["jpeg RGB", "jpeg CMYK", "png I;16", "gif", "bmp 24 bits", "tiff lzw"]
+    )
+    def test_sound(self, kind: str) -> None:
+        assert decode_failure(memoryview(image_of(kind))) is None
+
+    @pytest.mark.parametrize("lenient", [False, True])
+    def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where other code in the process has told Pillow to be lenient."""
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
+        data = saved("RGB", "JPEG", (200, 200))
+        failure = decode_failure(data[: len(data) // 2])
+        assert failure is not None and "truncated" in failure.reason
+        assert lenient == ImageFile.LOAD_TRUNCATED_IMAGES
+
+    def test_damaged_png(self) -> None:
+        data = bytearray(saved("RGB", "PNG", (200, 200)))
+        data[len(data) // 2] ^= 0x55
+        failure = decode_failure(data)
+        assert failure is not None and "\n" not in failure.reason
+
+    def test_no_image(self) -> None:
+        failure = decode_failure(b"<html></html>")
+        assert failure is not None and failure.reason == "Pillow finds no image in it"
+
+    def test_postscript_is_not_run(self) -> None:
+        """Pillow would call Ghostscript for it."""
+        failure = decode_failure(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EOF\n")
+        assert failure is not None and failure.reason == "Pillow finds no image in it"
+
+    def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+        failure = decode_failure(saved("RGB", "PNG"))
+        assert failure is not None and "more than 200 pixels" in failure.reason
+
+    def test_large_but_no_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21 * 34 - 1)
+        assert decode_failure(saved("RGB", "PNG")) is None
+
+    def test_a_checksum_in_the_middle_of_a_png(self) -> None:
+        """libpng, and so TensorFlow, stops at it; Pillow does not look."""
+        data = bytearray(saved("RGB", "PNG"))
+        end = data.index(b"IEND") - 8  # of the checksum of the last IDAT
+        data[end] ^= 1
+        failure = decode_failure(data)
+        assert failure is not None
+        assert failure.reason == "the checksum of a chunk of the PNG is wrong"
+
+    @given(st.sampled_from(["jpeg RGB", "png P", "gif", "bmp rle", "tiff lzw"]), st.data())
+    def test_any_damage(self, kind: str, data: st.DataObject) -> None:
+        changed = bytearray(image_of(kind))
+        for _ in range(3):
+            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+        failure = decode_failure(changed)
+        assert failure is None or failure.reason
+
+    def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+        with pytest.raises(TfodError, match=r"pip install '\.\[validator\]'"):
+            image_bytes.decode_failure(b"")

@@ -1,0 +1,275 @@
+"""For whom a verdict is: ``--for``, and how severe each rule is to each receiver."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.check.finding import Severity
+from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
+from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
+from tfod.check.rules.registry import Rule, all_rules
+from tfod.check.task import Frame, Task
+
+from tests.check.test_check import training
+from tests.commands import Run
+from tests.records import encode, image, objects, write_shard
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> str:
+    """Annotations alone whose box reaches out of the image: CVAT cuts it at the edge."""
+    annotated = image("a.jpg", 20, 40) | objects([(0.5, 0.5, 1.5, 0.9)], ["cat"], [1])
+    return write_shard(tmp_path, "x", encode(annotated | {"image/source_id": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "receiver", "verdict", "severity"),
+    [
+        ((), "any", "INVALID: 1 error,", ERROR),
+        (("--for", "any"), "any", "INVALID: 1 error,", ERROR),
+        (("--for", "training"), "training", "INVALID for training: ", ERROR),
+        (("--for", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
+        (("--profile", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
+        (("--profile", "cvat", "--for", "any"), "any", "INVALID: 1 error,", ERROR),
+        (("--for", "cvat", "--severity", "BOX003=error"), "cvat", "INVALID for CVAT: 1 ", ERROR),
+    ],
+)
+def test_one_verdict_for_each_receiver(
+    run: Run,
+    outside: str,
+    options: tuple[str, ...],
+    receiver: str,
+    verdict: str,
+    severity: Severity,
+) -> None:
+    done, text, _ = run("check", outside, *options)
+    assert (done, text[: len(verdict)]) == (int(verdict.startswith("IN")), verdict)
+    done, text, _ = run("check", outside, *options, "--format", "json")
+    report = json.loads(text)
+    assert report["receiver"] == receiver
+    assert report["severities"]["BOX003"] == severity.value
+
+
+def test_html_and_junit_say_for_whom(run: Run, outside: str) -> None:
+    _, page, _ = run("check", outside, "--for", "cvat", "--format", "html")
+    assert '<h1 class="verdict">Ready for CVAT: ' in page
+    assert "<title>Ready for CVAT: " in page
+    _, page, _ = run("check", outside, "--format", "html")
+    assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
+    _, document, _ = run("check", outside, "--for", "training", "--format", "junit")
+    assert '<property name="receiver" value="training" />' in document
+
+
+OWN = profile_of_features("cvat", "of the same name", {})
+LABELS = Task(labels=frozenset(("cat",)))
+
+
+@pytest.mark.parametrize(
+    ("receiver", "profile", "task", "expected"),
+    [
+        (None, None, None, ANY),
+        (None, READY["cvat"], None, CVAT),
+        (None, READY["roboflow"], None, ANY),
+        (None, OWN, None, ANY),
+        (None, None, LABELS, CVAT),
+        (None, READY["roboflow"], LABELS, ANY),
+        (CVAT, READY["roboflow"], None, CVAT),
+        (ANY, READY["cvat"], LABELS, ANY),
+        (ANY, None, LABELS, ANY),
+        (TRAINING, None, None, TRAINING),
+    ],
+)
+def test_what_is_not_named_follows_from_what_is(
+    receiver: Any, profile: Any, task: Task | None, expected: Receiver
+) -> None:
+    assert receiver_of(receiver, profile, task) is expected
+
+
+@pytest.mark.parametrize(
+    ("features", "profile", "code"),
+    [
+        (image("a.jpg", 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 0),
+        (objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 1),  # IMG015
+        ({"fare": 1.5, "cabin": "C85"}, "none", 1),
+        ({"image_raw": b"x", "height": 1, "width": 1, "depth": 3, "label": 0}, "none", 1),
+    ],
+)
+def test_records_of_another_kind_are_not_for_cvat(
+    run: Run, tmp_path: Path, features: dict[str, Any], profile: str, code: int
+) -> None:
+    shard = write_shard(tmp_path, "x", encode(features))
+    done, text, _ = run("check", shard, "--for", "cvat", "--format", "json")
+    report = json.loads(text)
+    assert (done, report["profile"]["name"]) == (code, profile)
+    assert ("EXA010" in report["severities"]) is (profile == "none")
+
+
+TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
+
+
+@pytest.mark.parametrize("receiver", ["cvat", "training", "any"])
+def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: str) -> None:
+    shard = write_shard(tmp_path, "x", encode(TABLE))
+    code, text, _ = run("check", shard, "--for", receiver, "--format", "json")
+    (finding,) = json.loads(text)["findings"]
+    assert (code, finding["code"]) == (1, "EXA010")
+    own = finding["fix"].startswith("Pass --profile with a profile of your own")
+    title = {"cvat": "CVAT", "training": "training"}.get(receiver)
+    other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
+    assert own if title is None else finding["fix"] == other
+    keys = list(TABLE)
+    assert finding["message"].endswith(f"their features are {', '.join(keys)}")
+    _, page, _ = run("check", shard, "--for", receiver, "--format", "html")
+    (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
+    assert headline.endswith(f"fit no profile; their features are {', '.join(keys[:3])}, …")
+
+
+def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> None:
+    write_shard(tmp_path, "some", training("a.jpg"), training("b.jpg"))
+    write_shard(tmp_path, "table", *[encode(TABLE)] * 5)
+    for receiver in ("cvat", "training", "any"):
+        code, text, _ = run("check", str(tmp_path), "--for", receiver, "--format", "json")
+        report = json.loads(text)
+        assert (code, report["profile"]["name"]) == (1, "none")
+        assert report["counts"]["by_code"]["EXA010"] == 1
+
+
+def test_the_user_then_the_receiver_then_the_profile() -> None:
+    rule = all_rules()["BOX003"]
+    said = {"BOX": INFO, "BOX003": WARNING}
+    assert Policy({"BOX": OFF}).severity(rule) is OFF
+    assert Policy({"BOX003": OFF}, {"BOX": INFO}).severity(rule) is INFO
+    assert Policy({"BOX003": OFF}, said).severity(rule) is WARNING
+    assert Policy({"BOX003": OFF}, said, {"BOX": ERROR}).severity(rule) is ERROR
+    assert Policy({}, {}, {}).severity(rule) is ERROR
+
+
+SITUATIONS = (
+    (ANY, None),
+    (TRAINING, None),
+    (CVAT, None),
+    (CVAT, Task(frames=(Frame("a.jpg", 0, 20, 40),))),
+    (CVAT, Task(new_tasks=True)),
+)
+"""Whoever reads it; the OD API's trainer; CVAT: a task not known, a task, a project."""
+DIFFERENT = {
+    # It opens shards without a compression_type; tfod finds the compression by itself.
+    "TFR010": "WEWWW",
+    "TFR014": "IEIII",
+    # CVAT's import needs names and boxes alone, and cuts boxes at the edge.
+    "EXA003": "EEWWW",
+    "BOX003": "EEWWW",
+    "BOX012": "EEWWW",
+    # The class text decides; a label map is only asked for ids without one.
+    "LAB003": "EEWWW",
+    "LAB004": "EEWWW",
+    "LAB005": "EEWWW",
+    "LAB006": "EEWWW",
+    "LAB010": "EEWWW",
+    "LAB011": "EEWWW",
+    "LAB012": "EEWWW",
+    "LAB015": "EEWWW",
+    # No label is found for such an object, whatever labels there are.
+    "LAB018": "IIEEE",
+    "SET004": "EEWWW",
+    # A task has its own images; of a project they become the tasks' frames.
+    "IMG001": "EE--E",
+    "IMG002": "EEW-E",
+    "IMG003": "EEW-W",
+    "IMG004": "WWW-W",
+    "IMG005": "EEW-W",
+    "IMG006": "EWW-E",
+    "IMG007": "WWW-W",
+    "IMG008": "WWW-W",
+    "IMG009": "EEW-E",
+    "IMG010": "WWW-W",
+    "IMG011": "WWW-W",
+    "IMG013": "WWW-W",
+    "IMG014": "EEW-W",
+    # The trainer reads height and width for masks of numbers alone, and no names.
+    "IMG012": "EWEEE",
+    "IMG015": "EWEEE",
+    "NAM001": "EWEWW",
+    "NAM002": "WWEWW",
+    "NAM009": "IIEII",
+    "NAM006": "EWEEE",
+    "TSK001": "EWEEE",
+    "TSK002": "EWEEE",
+    "TSK003": "WWEEW",
+    "TSK004": "EWEEE",
+    "TSK006": "EWEEE",
+}
+"""The rules that are not equally severe to all, in the order of the situations; - is off."""
+
+
+def test_how_severe_each_rule_is_to_each_receiver() -> None:
+    found = {
+        code: "".join(_letter(rule, receiver, task) for receiver, task in SITUATIONS)
+        for code, rule in all_rules().items()
+    }
+    assert {code: said for code, said in found.items() if len(set(said)) > 1} == DIFFERENT
+
+
+def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
+    severity = Policy(receiver=receiver.severities(task)).severity(rule)
+    return severity.value[0].upper() if severity else "-"
+
+
+@pytest.mark.parametrize("receiver", ["training", "any"])
+@pytest.mark.parametrize(
+    ("changes", "label_map", "valid"),
+    [
+        ({}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [2]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [0]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/class/label": [0]}, None, True),
+        ({"image/object/class/label": [0], "image/object/class/text": []}, None, False),
+        ({"image/object/class/text": ["dog"]}, "item { id: 1 name: 'cat' }", False),
+        ({"image/object/bbox/xmax": [0.1]}, "item { id: 1 name: 'cat' }", True),
+        ({"image/object/bbox/xmax": [0.05]}, "item { id: 1 name: 'cat' }", False),
+        ({}, "item { id: 1 name: \u201ccat\u201d }", False),
+        ({}, "\ufeffitem { id: 1 name: 'cat' }", False),
+        ({"image/format": "raw"}, "item { id: 1 name: 'cat' }", False),
+    ],
+)
+def test_what_the_trainer_reads(
+    run: Run,
+    tmp_path: Path,
+    receiver: str,
+    changes: dict[str, Any],
+    label_map: str | None,
+    valid: bool,
+) -> None:
+    shard = write_shard(tmp_path, "train", training(**changes))
+    if label_map is None:
+        (tmp_path / "label_map.pbtxt").unlink()
+    else:
+        (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
+    code, text, _ = run("check", shard, "--for", receiver)
+    assert (code == 0) is valid, text
+
+
+def test_the_trainer_reads_no_compressed_shard(run: Run, tmp_path: Path) -> None:
+    """builders/dataset_builder.py opens them without a compression_type."""
+    shard = Path(write_shard(tmp_path, "train", training()))
+    packed = shard.with_suffix(".tfrecord.gz")
+    packed.write_bytes(gzip.compress(shard.read_bytes()))
+    shard.unlink()
+    assert run("check", str(packed))[0] == 0
+    code, text, _ = run("check", str(packed), "--for", "training")
+    assert (code, "TFR014 error" in text) == (1, True)
+
+
+def test_the_trainer_needs_no_size_and_no_name(run: Run, tmp_path: Path) -> None:
+    changes = {"image/height": 99, "image/width": 0, "image/filename": ""}
+    shard = write_shard(tmp_path, "train", training(**changes))
+    assert run("check", shard, "--for", "training")[0] == 0
+    _, text, _ = run("check", shard)
+    assert {"IMG006 error", "IMG012 error", "NAM001 error"} <= set(re.findall(r"\w+ error", text))

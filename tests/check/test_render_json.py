@@ -1,0 +1,125 @@
+"""The report as JSON: strict, described by its schema, the same each time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from tfod.check.report import Report
+from tfod.check.reporters.json_and_junit import render_json
+from tfod.check.statistics import GRID, Statistics
+
+from tests.check.reports import found, hostile_report, make_report, some_statistics
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "report.schema.json").read_text(encoding="utf-8")
+)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def read(report: Report) -> dict[str, Any]:
+    """Parse as strict readers do, and hold it against the schema."""
+    document = json.loads(render_json(report).encode(), parse_constant=refuse)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        make_report(),
+        make_report(statistics=some_statistics()),
+        make_report([found("BOX903", "x", record=3, offset=99, value=[1, 2.5, None])]),
+        make_report([found("BOX903", "x") for _ in range(9)], most=2),
+        hostile_report(),
+    ],
+    ids=["empty", "statistics", "finding", "capped", "hostile"],
+)
+def test_reports_follow_the_schema(report: Report) -> None:
+    document = read(report)
+    assert document["counts"]["findings"] == report.total
+    assert len(document["findings"]) == len(report.findings)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [(), ("counts",), ("profile",), ("tool",), ("statistics",), ("findings", 0), ("sources", 0)],
+)
+def test_the_schema_is_strict(path: tuple[str | int, ...]) -> None:
+    document = read(make_report([found("BOX903", "x")]))
+    part: Any = document
+    for step in path:
+        part = part[step]
+    part["surprise"] = 1
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    assert not validator.is_valid(document)
+    del part["surprise"]
+    part.popitem()
+    assert not validator.is_valid(document)
+
+
+def test_numbers_that_json_cannot_say_are_words() -> None:
+    value = {"box": [float("nan"), float("inf"), -float("inf"), np.float32(0.5), np.int64(3)]}
+    document = read(make_report([found("BOX903", "x", value=value)]))
+    assert document["findings"][0]["value"] == {"box": ["NaN", "Infinity", "-Infinity", 0.5, 3]}
+
+
+def test_texts_come_back_but_steer_nothing() -> None:
+    report = hostile_report()
+    written = render_json(report)
+    assert all(character == "\n" or character.isprintable() for character in written)
+    read_back = [one["shard"] for one in read(report)["findings"]]
+    assert [one for one in read_back if "\\ud800" not in one] == [
+        one.shard for one in report.findings if "\ud800" not in one.shard
+    ]
+
+
+def test_scripts_are_readable_and_rows_stay_rows() -> None:
+    written = render_json(make_report(statistics=some_statistics()))
+    assert '"автомобиль": 1' in written
+    assert "[" + ", ".join(["0"] * GRID) + "]" in written
+    assert written.endswith("}\n")
+
+
+def test_lists_in_messages_are_left_alone() -> None:
+    message = "the list is [ 1,  2 ]"
+    assert read(make_report([found("BOX903", message)]))["findings"][0]["message"] == message
+
+
+def test_the_same_report_gives_the_same_text() -> None:
+    findings = [found("BOX903", "x", f"{name}.record") for name in "cab"]
+    one, other = make_report(findings), make_report(findings)
+    assert render_json(one) == render_json(other)
+    assert list(read(one)["counts"]["by_shard"]) == ["a.record", "b.record", "c.record"]
+
+
+def test_boxes_outside_count_at_the_border_and_those_without_numbers_not_at_all() -> None:
+    statistics = Statistics()
+    corners = [[-3, -3, -2, -2], [5, 5, 6, 6], [np.nan, 0, 1, 1], [-np.inf, 0, np.inf, 1]]
+    inverted = [[0.9, 0.9, 0.1, 0.1]]
+    every = np.array(corners + inverted, np.float32)
+    statistics.add_boxes(every, np.array([5]))
+    assert statistics.centres[0, 0] == 1 and statistics.centres[GRID - 1, GRID - 1] == 1
+    assert statistics.centres.sum() == 3  # the middle of an infinite box is nowhere
+    assert statistics.sizes[0, 0] == 1 and statistics.sizes.sum() == 4
+    assert statistics.boxes_in_image[5] == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_largest_floats_count_without_a_warning() -> None:
+    statistics = Statistics()
+    most = float(np.finfo(np.float32).max)
+    boxes = np.array([[-most, -most, most, most], [most, most, most, most]], np.float32)
+    statistics.add_boxes(boxes, np.array([2]))
+    assert statistics.sizes.sum() == statistics.centres.sum() == 2

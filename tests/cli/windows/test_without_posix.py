@@ -1,0 +1,180 @@
+"""tfod where Python has no fork, pread, fcntl, resource…: all but the service works.
+
+The processes of these tests have what ``simulated/sitecustomize.py`` leaves of this system.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import TIMEOUT
+from tests.mutants.sound import LABEL_MAP, png, record, shard
+
+ROOT = Path(__file__).parents[3]
+SECOND = record("b.png", encoded=png(), text=["кот", "dog"])
+SIMULATED = Path(__file__).parent / "simulated"
+
+
+def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Python there, whose locale is not UTF-8."""
+    inherited = os.environ.get("PYTHONPATH")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SIMULATED), inherited))),
+        "PYTHONWARNDEFAULTENCODING": "1",
+        "PYTHONIOENCODING": "cp1252",
+        "PYTHONUTF8": "0",
+        "COVERAGE_PROCESS_START": "",
+    }
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environment,
+        timeout=TIMEOUT,
+    )  # fmt: skip
+
+
+def tfod(*arguments: object, cwd: Path, code: int = 0) -> str:
+    """The command; what it printed."""
+    done = run("-m", "tfod.cli.main", *arguments, cwd=cwd)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Two shards with a class that cp1252 cannot spell, and their label map."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, one in enumerate((record(text=["кот", "dog"]), SECOND)):
+        (folder / f"train-{number:05d}-of-00002.tfrecord").write_bytes(shard(one))
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP.replace(b"cat", "кот".encode()))
+    return folder
+
+
+def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
+    """Else the tests below show nothing."""
+    (tmp_path / "tfod_probe.py").write_text(
+        "import os, signal, multiprocessing\n"
+        "__name__ = 'tfod.probe'\n"
+        "assert not hasattr(os, 'pread') and not hasattr(os, 'fork')\n"
+        "assert not hasattr(signal, 'SIGKILL') and hasattr(signal, 'SIGTERM')\n"
+        "for name in ('fcntl', 'resource'):\n"
+        "    try: __import__(name)\n"
+        "    except ImportError: continue\n"
+        "    raise SystemExit(name)\n"
+        "assert multiprocessing.get_start_method() == 'spawn'\n"
+        "with open('a', 'w', encoding='utf-8') as file:\n"
+        "    for change in (lambda: os.replace('a', 'b'), lambda: os.unlink('a')):\n"
+        "        try: change()\n"
+        "        except PermissionError: continue\n"
+        "        raise SystemExit('open files are replaced')\n"
+        "try: open('a')\n"
+        "except EncodingWarning: print('all as on Windows')\n"
+    )
+    done = run("tfod_probe.py", cwd=tmp_path)
+    assert done.stdout == "all as on Windows\n", done.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_check(shards: Path, jobs: int, tmp_path: Path) -> None:
+    said = tfod("check", shards, "--jobs", jobs, cwd=tmp_path)
+    assert said.startswith("VALID") and "2 shards, 2 records" in said
+    mistyped = record("b.png", encoded=png(), text=["крот", "dog"])
+    (shards / "train-00001-of-00002.tfrecord").write_bytes(shard(mistyped))
+    said = tfod("check", shards, "--jobs", jobs, cwd=tmp_path, code=1)
+    assert "LAB006 error" in said and "class 'крот' is not in the label map" in said
+    report = tmp_path / "report.html"
+    tfod("check", shards, "--format", "html", "--output", report, cwd=tmp_path, code=1)
+    assert "крот" in report.read_text(encoding="utf-8")
+
+
+def test_the_chores(shards: Path, tmp_path: Path) -> None:
+    tfod("reshard", shards, "-o", "one", "--num-shards", 1, "--shuffle", 3, cwd=tmp_path)
+    tfod("merge", shards, "-o", "merged", cwd=tmp_path)
+    tfod("merge", shards, "-o", "merged", "--overwrite", cwd=tmp_path)
+    tfod("split", shards, "train=1", "val=1", "-o", "split", cwd=tmp_path)
+    tfod("index", "one", cwd=tmp_path)
+    assert "кот" in tfod("describe", "split", cwd=tmp_path)
+    tfod("repair", shards, "-o", "repaired", cwd=tmp_path)
+    tfod("show", "merged", "-o", "sheet.html", cwd=tmp_path)
+    there = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
+    assert [one for one in there if not one.startswith("in")] == [
+        *("merged/label_map.pbtxt", "merged/train.tfrecord", "one/label_map.pbtxt"),
+        *("one/train.tfrecord", "one/train.tfrecord.idx", "repaired/label_map.pbtxt"),
+        *("repaired/train-00000-of-00002.tfrecord", "repaired/train-00001-of-00002.tfrecord"),
+        *("sheet.html", "split/label_map.pbtxt", "split/train.tfrecord", "split/val.tfrecord"),
+    ]
+
+
+def test_zips(shards: Path, tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "in"), "zip", shards)
+    assert "2 shards, 2 records" in tfod("check", "in.zip", cwd=tmp_path)
+    tfod("reshard", "in.zip", "-o", "out", "--shuffle", 1, cwd=tmp_path)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+def test_create(tmp_path: Path) -> None:
+    voc = ROOT / "examples" / "shapes_voc"
+    for _ in range(2):
+        said = tfod(
+            "create", "pascal", "--data_dir", voc, "--output_path", "out/p.record", "--overwrite",
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert "p.record: 8 " in said
+    tfod("check", "out", cwd=tmp_path, code=0)
+
+
+LIBRARY = """
+import pathlib, sys
+import tfod
+first, second = [one.filename for one in tfod.read_detections("in")]
+index = tfod.RecordIndex("in/train-00000-of-00002.tfrecord")
+assert len(index[0]) > 100
+tfod.write_records("out", "s", [index[0]] * 5, num_shards=2)
+tfod.write_records("out", "s", [index[0]] * 4, num_shards=2)
+kept = tfod.RecordIndex("out/s-00000-of-00002.tfrecord")  # which keeps its file open
+tfod.write_records("out", "s", [index[0]] * 4, num_shards=2)
+print(first, second, len(list(tfod.read_records("out/s-00000-of-00002.tfrecord"))))
+"""
+
+
+def test_the_library(shards: Path, tmp_path: Path) -> None:
+    done = run("-c", LIBRARY, cwd=tmp_path)
+    assert done.stdout == "a.jpg b.png 2\n", done.stderr
+
+
+DATUMARO = """
+from datumaro.components.dataset import Dataset
+data = Dataset.import_from("in", "tf_detection_api")
+data.export("out", "tf_detection_api", save_media=True)
+data = Dataset.import_from("out", "tf_detection_api")
+assert [len(item.media.data) for item in data]
+data.remove("b", "train")
+data.save(save_media=True)
+data = Dataset.import_from("out", "tf_detection_api")
+print(*(item.id for item in data))
+"""
+
+
+def test_datumaro(shards: Path, tmp_path: Path) -> None:
+    """Saving in place replaces a shard that is open for the images in it."""
+    pytest.importorskip("datumaro")
+    done = run("-c", DATUMARO, cwd=tmp_path)
+    assert done.stdout == "a\n", done.stderr
+
+
+def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
+    said = tfod("serve", cwd=tmp_path, code=2)
+    assert said.startswith("tfod: tfod serve needs Linux or macOS") and said.count("\n") == 1
+
+
+def test_so_does_beam(shards: Path, tmp_path: Path) -> None:
+    said = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
+    assert said == "tfod: --runner needs Linux or macOS; leave it out\n"

@@ -1,0 +1,453 @@
+"""``tfod cvat export`` against the stub server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfod.cvat.client import server
+from tfod.detection.masks import decode_mask_png
+
+from tests.cvat.client.conftest import Run, add_objects, detections, shape
+from tests.cvat.client.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer
+
+pytest.importorskip("cvat_sdk")
+
+
+def test_boxes_attributes_and_tags(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "anno.zip"
+    ran = run("cvat", "export", "task", 1, out)
+    assert ran == (0, f"{out}: 3 frames, 2 objects\n", "")
+    with zipfile.ZipFile(out) as archive:
+        assert archive.namelist() == ["default.tfrecord", "label_map.pbtxt"]
+        assert archive.read("label_map.pbtxt").decode() == (
+            "item {\n\tid: 1\n\tname: 'car'\n}\n\nitem {\n\tid: 2\n\tname: 'cat'\n}\n\n"
+        )
+    a, b, c = detections(out)
+    assert (a.filename, a.source_id, a.height, a.width) == ("a.jpg", "a.jpg", 100, 200)
+    assert (a.encoded, a.format, a.sha256) == (b"", "", "")
+    assert np.allclose(a.boxes, [[0.0525, 0.2025, 0.3, 0.7]])
+    assert (a.class_text, a.class_label) == (["car"], [1])
+    assert {name: list(values) for name, values in a.attributes.items()} == {
+        "truncated": [1],
+        "occluded": [1],
+        "colour": ["blue"],
+        "age": [7],
+        "group_id": [3],
+    }
+    assert b.filename == "day/b.jpg"
+    assert (b.class_text, b.class_label, list(b.attributes["occluded"])) == (["cat"], [2], [0])
+    assert len(c.boxes) == 0
+    assert [(one.text, one.label) for one in c.image_labels] == [("cat", 2)]
+
+
+def test_images_keep_their_bytes(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    out = tmp_path / "anno.zip"
+    assert run("cvat", "export", "task", 1, out, "--with-images").code == 0
+    for one in detections(out):
+        data = stub.tasks[1].images[one.filename or ""]
+        assert bytes(one.encoded or b"") == data
+        assert (one.format, one.sha256) == ("jpeg", hashlib.sha256(data).hexdigest())
+
+
+def test_masks(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].shapes = [
+        shape(0, [10, 10, 14, 12]),
+        shape(0, [10.0, 10.0, 20.0, 10.0, 20.0, 20.0, 10.0, 20.0], "polygon"),
+        shape(0, [50.0, 40.0, 60.0, 35.0], "ellipse"),
+        shape(0, [2, 3, 2, 1, 0, 30, 40, 33, 41], "mask"),
+    ]
+    out = tmp_path / "anno.zip"
+    assert run("cvat", "export", "task", 1, out, "--save-masks").err == ""
+    (one, *_) = detections(out)
+    masks = [decode_mask_png(mask.data) for mask in one.masks or () if mask]
+    assert [mask.shape for mask in masks] == [(100, 200)] * 4
+    assert np.argwhere(masks[0]).tolist() == [[y, x] for y in (10, 11) for x in range(10, 14)]
+    assert masks[1].sum() == 100
+    assert masks[1][10:20, 10:20].all()
+    area = np.pi * 10 * 5
+    assert abs(masks[2].sum() - area) < 8
+    assert masks[2][40, 40:60].all()
+    assert np.argwhere(masks[3]).tolist() == [[40, 32], [40, 33], [41, 30], [41, 33]]
+    assert np.allclose(one.boxes[3] * (200, 100, 200, 100), [30, 40, 34, 42], atol=1e-4)
+
+
+def test_what_cannot_come_is_counted(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].shapes = [
+        shape(0, [10, 10, 30, 20], rotation=90.0),
+        shape(0, [1.0, 1.0, 5.0, 1.0, 5.0, 9.0], "polygon", attributes=[("occluded", "true")]),
+        shape(0, [1.0, 1.0, 5.0, 1.0], "polyline"),
+        shape(0, [1.0, 1.0], "points"),
+        shape(0, [2.0, 2.0], "points"),
+        shape(0, [-1.0, 2.0, 20.0, 20.0]),
+    ]
+    out = tmp_path / "anno.zip"
+    ran = run("cvat", "export", "task", 1, out)
+    assert ran.err == (
+        "tfod: not written, the format has no place for them: 2 points, 1 polyline\n"
+        "tfod: attributes not written: 1 occluded\n"
+        "tfod: written as their enclosing box: 1 rotated box, 1 polygon\n"
+        "tfod: clipped to their frame: 1 shape\n"
+    )
+    with zipfile.ZipFile(out) as archive:
+        assert sorted(archive.namelist())[0] == "EXPORT_NOTES.txt"
+        notes = archive.read("EXPORT_NOTES.txt").decode()
+    assert [line for line in notes.splitlines() if line.startswith("- ")] == [
+        line.replace("tfod:", "-", 1) for line in ran.err.splitlines()
+    ]
+    (one, *_) = detections(out)
+    boxes = one.boxes * (200, 100, 200, 100)
+    assert np.allclose(boxes[0], [15, 5, 25, 25], atol=1e-3)
+    assert np.allclose(boxes[1], [1, 1, 5, 9], atol=1e-3)
+    assert np.allclose(boxes[2], [0, 2, 20, 20], atol=1e-3)
+
+
+def test_video(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "anno.zip"
+    assert run("cvat", "export", "task", 2, out, "--with-images").code == 0
+    found = detections(out)
+    assert [one.filename for one in found] == [
+        f"frame_{number:06d}.PNG" for number in range(4, 16, 2)
+    ]
+    assert [len(one.boxes) for one in found] == [0, 1, 0, 1, 0, 0]
+    assert found[1].format == "jpeg"
+
+
+def test_images_that_do_not_come_are_counted(run: Run, tmp_path: Path) -> None:
+    ran = run("cvat", "export", "task", 2, tmp_path / "a.zip", "--with-images")
+    assert ran.err == "tfod: 5 frames without an image file from the server\n"
+
+
+def test_empty_frames_can_be_left_out(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].tags = []
+    out = tmp_path / "anno.zip"
+    ran = run("cvat", "export", "task", 1, out, "--empty-frames", "drop")
+    assert ran.out.endswith("2 frames, 2 objects; 1 empty frame left out\n")
+    assert [one.filename for one in detections(out)] == ["a.jpg", "day/b.jpg"]
+    stub.tasks[1].shapes = []
+    ran = run("cvat", "export", "task", 1, tmp_path / "b.zip", "--empty-frames", "drop")
+    assert (ran.code, "no frame has an annotation" in ran.err) == (2, True)
+    assert not (tmp_path / "b.zip").exists()
+
+
+def test_deleted_frames_do_not_come(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].deleted = [0]
+    out = tmp_path / "anno.zip"
+    run("cvat", "export", "task", 1, out)
+    assert [one.filename for one in detections(out)] == ["day/b.jpg", "c.jpg"]
+
+
+def test_job(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "anno.zip"
+    assert run("cvat", "export", "job", 11, out).code == 0
+    assert [one.filename for one in detections(out)] == ["c.jpg"]
+
+
+def test_project_has_subsets(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].project = 5
+    out = tmp_path / "anno.zip"
+    ran = run("cvat", "export", "project", 5, out, "--with-images", "--num-shards", 2)
+    assert ran.out == f"{out}: 6 frames, 4 objects, subsets default, Train\n"
+    assert ran.err == ""
+    with zipfile.ZipFile(out) as archive:
+        assert archive.namelist() == [
+            *(f"Train-0000{number}-of-00002.tfrecord" for number in (0, 1)),
+            *(f"default-0000{number}-of-00002.tfrecord" for number in (0, 1)),
+            "label_map.pbtxt",
+        ]
+
+
+def test_subset_of_the_task_stays_in_the_zip(run: Run, stub: StubServer, tmp_path: Path) -> None:
+    stub.tasks[1].subset = "../../evil"
+    out = tmp_path / "anno.zip"
+    assert run("cvat", "export", "task", 1, out).code == 0
+    (name, _) = zipfile.ZipFile(out).namelist()
+    assert "/" not in name
+    assert not name.startswith(".")
+
+
+def test_old_server(run: Run, old_stub: StubServer, tmp_path: Path) -> None:
+    for number, options in enumerate(((), ("--with-images",))):
+        out = tmp_path / f"{number}.zip"
+        ran = run("cvat", "export", "task", 1, out, *options, at=old_stub)
+        assert (ran.code, ran.err) == (0, "")
+        assert len(detections(out)) == 3
+
+
+def test_file_that_is_there(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "anno.zip"
+    out.write_bytes(b"before")
+    ran = run("cvat", "export", "task", 1, out)
+    assert (ran.code, "--force" in ran.err, out.read_bytes()) == (2, True, b"before")
+    assert run("cvat", "export", "task", 1, out, "--force").code == 0
+    assert zipfile.is_zipfile(out)
+    ran = run("cvat", "export", "task", 1, tmp_path / "nowhere" / "a.zip")
+    assert (ran.code, "folder that is there" in ran.err) == (2, True)
+
+
+class TestFailuresOfTheServer:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Fault("GET", r"/api/tasks/1\Z", 502, times=2),
+            Fault("GET", "/api/requests/", 503, times=2),
+            Fault("GET", "/api/requests/", cut=True, times=2),
+            Fault("POST", "/dataset/export", 502, times=2),
+            Fault("POST", "/dataset/export", cut_before=True, times=2),
+            Fault("POST", "/dataset/export", cut=True, times=2),
+            Fault("GET", "/download", 504, times=2),
+            Fault("GET", "/download", cut_after=100, times=2),
+        ],
+        ids=lambda fault: f"{fault.method}{fault.pattern}{fault.status or 'cut'}",
+    )
+    def test_passing(self, run: Run, stub: StubServer, tmp_path: Path, fault: Fault) -> None:
+        stub.faults = [fault]
+        out = tmp_path / "anno.zip"
+        ran = run("cvat", "export", "task", 1, out)
+        assert (ran.code, ran.err, fault.times) == (0, "", 0)
+        assert len(detections(out)) == 3
+
+    @pytest.mark.parametrize(
+        ("fault", "says"),
+        [
+            (Fault("GET", r"/api/tasks/1\Z", 502, times=99), "has failed (502"),
+            (Fault("GET", "/download", cut_after=100, times=99), "cannot be reached"),
+            (
+                Fault("GET", r"/api/tasks/1\Z", 403, b'{"detail": "not\\nyours"}'),
+                "does not allow this (403: not yours)",
+            ),
+            (Fault("GET", r"/api/tasks/1\Z", 401, b'{"detail": "who?"}'), "know you (401: who?)"),
+            (Fault("GET", r"/api/tasks/1\Z", 200, b"<html>"), "something else than JSON"),
+            (
+                Fault("POST", "/dataset/export", 400, b'["Unknown format"]'),
+                "refuses (400): Unknown format",
+            ),
+            (Fault("GET", "/download", 200, b"no zip"), "CVAT for images 1.1"),
+        ],
+    )
+    def test_lasting(
+        self, run: Run, stub: StubServer, tmp_path: Path, fault: Fault, says: str
+    ) -> None:
+        stub.faults = [fault]
+        out = tmp_path / "anno.zip"
+        out.write_bytes(b"before")
+        ran = run("cvat", "export", "task", 1, out, "--force")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert says in ran.err
+        assert out.read_bytes() == b"before"
+        assert os.listdir(tmp_path) == ["anno.zip"]
+
+    def test_silence(
+        self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answered = threading.Event()
+        monkeypatch.setattr(server, "_TIMEOUT", (5.0, 0.2))
+        stub.faults = [Fault("GET", r"/api/tasks/1\Z", call=lambda: answered.wait(10))]
+        assert run("cvat", "export", "task", 1, tmp_path / "a.zip").code == 0
+        answered.set()
+        stub.faults = [Fault("GET", r"/api/tasks/1\Z", call=lambda: answered.wait(10), times=99)]
+        answered.clear()
+        ran = run("cvat", "export", "task", 1, tmp_path / "b.zip")
+        answered.set()
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert "cannot be reached" in ran.err
+
+    def test_retries_are_bounded(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
+        stub.faults = [Fault("GET", r"/api/tasks/1\Z", 502, times=99)]
+        run("cvat", "export", "task", 1, tmp_path / "a.zip")
+        assert stub.asked(r"/api/tasks/1\Z") == 5
+
+    def test_failed_work(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
+        def fail() -> None:
+            for work in stub.work.values():
+                work.status = "failed"
+                work.message = 'Traceback:\n  File "x"\ncvat.apps.CvatExportError: too\nmany'
+
+        stub.faults = [Fault("GET", "/api/requests/", call=fail)]
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip")
+        assert ran.err.startswith(f"tfod: {stub.url} has failed: ")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+    def test_not_there(self, run: Run, tmp_path: Path) -> None:
+        ran = run("cvat", "export", "project", 77, tmp_path / "a.zip")
+        assert (ran.code, "has no project 77" in ran.err) == (2, True)
+
+    def test_hostile_zip(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
+        bomb = tmp_path / "bomb.zip"
+        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("annotations.xml", b"<annotations>" + b" " * (64 << 20))
+        stub.faults = [Fault("GET", "/download", 200, bomb.read_bytes())]
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert "200 times are allowed" in ran.err
+        assert not (tmp_path / "a.zip").exists()
+
+
+class TestLogin:
+    def test_token(
+        self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not hasattr(pytest.importorskip("cvat_sdk.core.client"), "AccessTokenCredentials"):
+            pytest.skip("this cvat-sdk knows no tokens")
+        monkeypatch.setenv("CVAT_ACCESS_TOKEN", TOKEN)
+        assert run("cvat", "export", "task", 1, tmp_path / "a.zip", auth="").code == 0
+        assert not stub.asked("login")
+        monkeypatch.setenv("CVAT_ACCESS_TOKEN", "stale")
+        ran = run("cvat", "export", "task", 1, tmp_path / "b.zip", auth="")
+        assert (ran.code, "CVAT_ACCESS_TOKEN" in ran.err) == (2, True)
+
+    def test_password_from_the_environment(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PASS", PASSWORD)
+        assert run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=USER).code == 0
+
+    def test_no_password_and_nobody_to_ask(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", None)
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=USER)
+        assert (ran.code, f"no password for {USER}" in ran.err) == (2, True)
+
+    def test_wrong_password(self, run: Run, tmp_path: Path) -> None:
+        ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", auth=f"{USER}:wrong")
+        assert ran.code == 2
+        assert f"does not let {USER} in (Unable to log in with provided credentials.)" in ran.err
+
+    def test_organization(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
+        seen: list[str] = []
+        run("cvat", "export", "task", 1, tmp_path / "a.zip", "--org", "lab")
+        with stub.lock:
+            seen = [org for org in stub.organizations if org]
+        assert set(seen) == {"lab"}
+
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+    def test_certificate_of_nobody(self, run: Run, tmp_path: Path) -> None:
+        pem = tmp_path / "own.pem"
+        make = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=x",
+            "-keyout",
+        ]
+        subprocess.run([*make, pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
+        pem.write_bytes(pem.read_bytes() + (tmp_path / "c.pem").read_bytes())
+        with add_objects(StubServer(certificate=str(pem))) as secure:
+            ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", at=secure)
+            assert (ran.code, ran.err.count("\n")) == (2, 1)
+            assert "no secure connection" in ran.err
+            assert "--insecure" in ran.err
+            ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", "--insecure", at=secure)
+            assert (ran.code, ran.err) == (0, "")
+
+    @pytest.mark.parametrize(
+        ("host", "says"),
+        [
+            ("http://127.0.0.1:1", "cannot be reached (Connection refused)"),
+            ("https://127.0.0.1:{port}", "no secure connection"),
+            ("ftp://127.0.0.1", "ftp"),
+            ("http://127.0.0.1:{port} --server-port 80", "names a port already"),
+        ],
+    )
+    def test_address(
+        self, run: Run, stub: StubServer, tmp_path: Path, host: str, says: str
+    ) -> None:
+        # The last one that is given counts.
+        options = ["--server-host", *host.format(port=stub.port).split()]
+        command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
+        ran = subprocess.run(
+            [sys.executable, "-m", "tfod.cli.main", *command, *options, "--auth", "a:b"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        )
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert says in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    pytest.importorskip("tqdm")
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    command = ["cvat", "export", "task", "1", str(tmp_path / "a.zip")]
+    options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfod.cli.main", *command, *options],
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+    )
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # how Linux says that nobody has the other end
+            part = b""
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert process.wait() == 0
+    for word in (b"exports", b"downloading", b"converting"):
+        assert word in shown
+
+
+FULL = (
+    "import resource, signal, sys\n"
+    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    "limit = int(sys.argv.pop(1))\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
+    "from tfod.cli.main import main\n"
+    "code = main(sys.argv[1:])\n"
+    # Who measures coverage writes a file at the end.
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+    "sys.exit(code)"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE")
+@pytest.mark.parametrize("where", ["download", "shards"])
+def test_full_disk(stub: StubServer, tmp_path: Path, where: str) -> None:
+    if where == "download":
+        stub.tasks[1].images["a.jpg"] += bytes(3 << 20)
+        limit, option = 1 << 20, "--with-images"
+    else:
+        stub.tasks[1].shapes = [shape(0, [10.0, 10.0, 20.0, 20.0]) for _ in range(1000)]
+        limit, option = 130_000, "--save-masks"  # the XML is less, the masks are more
+    out = tmp_path / "anno.zip"
+    out.write_bytes(b"before")
+    command = ["cvat", "export", "task", "1", str(out), option, "--force"]
+    options = ["--server-host", stub.url, "--auth", f"{USER}:{PASSWORD}"]
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(limit), *command, *options],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_PROXY": "127.0.0.1", "TMPDIR": str(tmp_path)},
+    )
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in ran.stderr
+    assert ("default" in ran.stderr) == (where == "shards")
+    assert out.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["anno.zip"]

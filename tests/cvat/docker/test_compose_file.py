@@ -1,0 +1,186 @@
+"""docker-compose.tfrecord.yml, by itself and with CVAT's own file of several versions."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cvat.docker.compose_merge import merge, merge_service
+
+yaml = pytest.importorskip("yaml")
+jsonschema = pytest.importorskip("jsonschema")
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "docker/cvat/docker-compose.tfrecord.yml"
+OURS: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+DOUBLES = sorted((Path(__file__).parent / "cvat").glob("compose-*.yml"))
+CVAT_SERVICES = ("cvat_server", "cvat_worker_import", "cvat_worker_export")
+
+TEXT = {"type": "string"}
+# The parts of the compose schema that the file uses; anything else is a slip.
+SERVICE = {
+    "image": TEXT,
+    "build": {
+        "type": "object",
+        "properties": {"context": TEXT, "dockerfile": TEXT},
+        "additionalProperties": False,
+    },
+    "pull_policy": {"enum": ["always", "never", "build", "if_not_present", "missing"]},
+    "environment": {
+        "type": "object",
+        "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    },
+    "volumes": {"type": "array", "items": TEXT, "uniqueItems": True},
+    "configs": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"source": TEXT, "target": TEXT},
+            "additionalProperties": False,
+        },
+    },
+    "depends_on": {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {
+                "condition": {
+                    "enum": [
+                        "service_started",
+                        "service_healthy",
+                        "service_completed_successfully",
+                    ]
+                },
+                "required": {"type": "boolean"},
+            },
+            "required": ["condition"],
+            "additionalProperties": False,
+        },
+    },
+    "network_mode": TEXT,
+    "init": {"type": "boolean"},
+    "read_only": {"type": "boolean"},
+    "cap_drop": {"type": "array", "items": TEXT},
+    "security_opt": {"type": "array", "items": TEXT},
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "services": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": SERVICE,
+                "additionalProperties": False,
+            },
+        },
+        "volumes": {"type": "object", "additionalProperties": {"type": "null"}},
+        "configs": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"content": TEXT},
+                "additionalProperties": False,
+            },
+        },
+    },
+    "patternProperties": {"^x-": {}},
+    "additionalProperties": False,
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_schema() -> None:
+    jsonschema.validate(OURS, SCHEMA)
+
+
+def test_what_is_named_is_declared() -> None:
+    for service in OURS["services"].values():
+        assert {one.partition(":")[0] for one in service["volumes"]} == set(OURS["volumes"])
+        assert {one["source"] for one in service.get("configs", [])} <= set(OURS["configs"])
+        assert set(service.get("depends_on", {})) <= set(OURS["services"])
+
+
+def test_every_cvat_has_the_services_that_are_named() -> None:
+    common = set.intersection(*(set(read(path)["services"]) for path in DOUBLES))
+    assert set(OURS["services"]) - common == {"tfod"}
+    assert len(DOUBLES) == 2
+
+
+@pytest.mark.parametrize("path", DOUBLES, ids=lambda path: path.stem)
+def test_merged_services_are_those_of_cvat_and_more(path: Path) -> None:
+    cvat = read(path)
+    merged = merge(cvat, OURS)
+    assert merged.get("name") == cvat.get("name")
+    for name in CVAT_SERVICES:
+        before, after = merge_service(cvat["services"][name], {}), merged["services"][name]
+        assert after.pop("configs") == {"/etc/cvat/init.d/tfod.sh": "tfod"}
+        assert after["volumes"].pop("/opt/tfod") == ("tfod", "ro")
+        assert after["environment"].pop("TFOD_CVAT_EMPTY_FRAMES", "absent") is None
+        waits = after["depends_on"].pop("tfod")
+        assert waits == {"condition": "service_completed_successfully", "required": False}
+        assert after == before
+    untouched = set(cvat["services"]) - set(CVAT_SERVICES)
+    assert all(merged["services"][name] == cvat["services"][name] for name in untouched)
+    assert merged["volumes"] == {**cvat["volumes"], "tfod": None}
+
+
+def test_settings_that_somebody_chose_stay() -> None:
+    """CVAT's guide to LDAP sets this variable in an override; the file must not take its place."""
+    ldap = {"services": {"cvat_server": {"environment": ["DJANGO_SETTINGS_MODULE=settings"]}}}
+    for files in ([ldap, OURS], [OURS, ldap]):
+        project = read(DOUBLES[0])
+        for one in files:
+            project = merge(project, one)
+        environment = project["services"]["cvat_server"]["environment"]
+        assert environment["DJANGO_SETTINGS_MODULE"] == "settings"
+        assert "PYTHONPATH" not in environment
+
+
+def test_installer_may_do_little() -> None:
+    service = OURS["services"]["tfod"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["network_mode"] == "none"
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "restart" not in service
+
+
+def test_no_path_depends_on_the_folder_of_the_first_file() -> None:
+    """A relative path of the second file would be one of CVAT's folder."""
+    assert OURS["services"]["tfod"]["build"]["context"].startswith("${TFOD_SOURCE:-https://")
+    assert not re.search(r"""[\s"'\[]\.{1,2}/""", FILE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", DOUBLES, ids=lambda path: path.stem)
+def test_compose_itself_merges_so(path: Path, tmp_path: Path) -> None:
+    docker = shutil.which("docker") or ""
+    if not docker or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
+        pytest.skip("Docker Compose is not on this machine")
+    command = [docker, "compose", "--project-directory", str(tmp_path)]
+    command += ["-f", str(path), "-f", str(FILE), "config", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    real = json.loads(done.stdout)["services"]
+    ours = merge(read(path), OURS)["services"]
+    assert set(real) == set(ours)
+    for name in (*CVAT_SERVICES, "tfod"):
+        assert set(real[name].get("environment", {})) == set(ours[name].get("environment", {}))
+        waits = ours[name].get("depends_on", {})
+        assert real[name].get("depends_on", {}) == {
+            one: {"required": True, **condition} for one, condition in waits.items()
+        }
+        assert {one["target"] for one in real[name]["volumes"]} == set(ours[name]["volumes"])
+        assert {one["target"]: one["source"] for one in real[name].get("configs", [])} == ours[
+            name
+        ].get("configs", {})

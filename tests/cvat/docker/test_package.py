@@ -1,0 +1,89 @@
+"""The package as docker/cvat/Dockerfile makes it, beside no more than what CVAT's images hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MAX_BYTES = 3_000_000
+# Of CVAT's requirements: by release, the Python of its image and what is pinned there. The old
+# google-crc32c finds its C library with setuptools, which those images have.
+OLD_CRC32C = ("google-crc32c==1.5.0", "setuptools==69.5.1")
+PINNED = {
+    "2.11": ("3.10", "numpy==1.22.4", "protobuf==3.19.6", *OLD_CRC32C),
+    "2.15": ("3.10", "numpy==1.22.4", "protobuf==4.25.3", *OLD_CRC32C),
+    "2.73": ("3.12", "numpy==2.2.6", "protobuf==6.33.5", "google-crc32c==1.7.1"),
+}
+# Writes an example and reads it back: what is compiled, of NumPy and of the checksums, is used.
+PROGRAM = """
+import sys, google_crc32c, tfod, tfod.cvat, tfod.check.archive
+example = tfod.encode_example({"image/width": tfod.int64_feature([7])})
+(shard,) = tfod.write_records(sys.argv[1], "train", [example])
+(read,) = tfod.read_examples(shard)
+label_map, *_ = tfod.parse_label_map("item { id: 1 name: 'cat' }")
+print(tfod.__file__, list(read), len(label_map.items), google_crc32c.implementation)
+print(*sorted(sys.modules))
+"""
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*command, "--no-compile", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling", reason="builds with the tools of the main environment only")
+    folder = tmp_path_factory.mktemp("package")
+    pip("--no-deps", "--no-build-isolation", "--target", str(folder), str(ROOT))
+    return folder
+
+
+def test_it_is_small_and_holds_what_runs_only(package: Path) -> None:
+    files = [path.relative_to(package) for path in package.rglob("*") if path.is_file()]
+    assert sum((package / one).stat().st_size for one in files) < MAX_BYTES
+    first = {one.parts[0] for one in files}
+    assert {"tfod", "tfod_validator", "_tfod_import_hook.py"} <= first
+    assert not first & {"tests", "docs", "examples", "benchmarks", "numpy", "google"}
+    assert Path("tfod/cvat/settings.py") in files
+    assert any(one.match("tfod-*.dist-info/METADATA") for one in files)
+
+
+@pytest.mark.parametrize("release", PINNED)
+def test_it_runs_on_what_the_image_has(release: str, package: Path, tmp_path: Path) -> None:
+    version, *pinned = PINNED[release]
+    python = interpreter(version)
+    libraries = tmp_path / "libraries"
+    try:
+        pip(
+            *("--no-deps", "--only-binary", ":all:", "--python-version", version),
+            *("--target", str(libraries), *pinned),
+        )
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no {', '.join(pinned)} to be had here: {error.stderr.decode()[-200:]}")
+    path = os.pathsep.join(map(str, (package, libraries)))
+    # Without `site` there is nothing but these two folders and the standard library.
+    done = subprocess.run(
+        [python, "-S", "-c", PROGRAM, str(tmp_path)],
+        env={"PYTHONPATH": path, "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    first, modules = done.stdout.splitlines()
+    assert first == f"{package}/tfod/__init__.py ['image/width'] 1 c"
+    assert not {"datumaro", "django", "lxml", "PIL"} & set(modules.split())
+
+
+def interpreter(version: str) -> str:
+    done = subprocess.run([ROOT / "tests/find_python", version], capture_output=True, text=True)
+    if done.returncode or not shutil.which(done.stdout.strip()):
+        pytest.skip(f"no Python {version} on this machine")
+    return done.stdout.strip()

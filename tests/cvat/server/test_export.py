@@ -1,0 +1,410 @@
+"""Export of tasks and jobs: names, boxes, frame numbers and attributes, as the shard has them.
+
+Shown, each time read back with our own reader: what becomes of every kind of shape, of video
+frames with a step, of deleted and of empty frames, of tracks; and that what cannot travel is
+counted in one line of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from pathlib import Path
+
+import cvat
+import numpy as np
+import pytest
+import tfod
+from cvat.apps.engine.models import AttributeSpec, AttributeType, Frame, Job, Label
+from PIL import Image
+
+from tests.cvat.server.tasks import (
+    HEIGHT,
+    MASKS,
+    WIDTH,
+    Exported,
+    box,
+    export,
+    frame,
+    image_bytes,
+    make_task,
+    shape,
+    tag,
+    track,
+)
+
+FULL = ("cat", 8.0, 6.0, 40.0, 30.0)
+
+
+def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        one.getMessage()
+        for one in caplog.records
+        if one.name == "tfod.cvat" and one.levelno >= logging.WARNING
+    ]
+
+
+def test_a_task_is_one_shard_and_a_label_map(tmp_path: Path) -> None:
+    found = export(make_task(box(0, "cat"), box(0, "bird", 1, 2, 3.5, 4.25)), tmp_path)
+    assert sorted(found.files) == ["default.tfrecord", "label_map.pbtxt"]
+    assert found.boxes() == {
+        "a.jpg": [FULL, ("bird", 1.0, 2.0, 3.5, 4.25)],
+        "b.jpg": [],
+        "c.jpg": [],
+    }
+    assert [(one.id, one.name) for one in found.label_map.items] == [(1, "bird"), (2, "cat")]
+    first = found.records[0]
+    assert list(first.class_label or ()) == [2, 1]
+    assert (first.width, first.height, len(first.encoded or b"")) == (WIDTH, HEIGHT, 0)
+
+
+def test_the_subset_is_as_the_server_has_it(tmp_path: Path) -> None:
+    """Old servers forget a task's subset in the items of every export but that of its project."""
+    found = export(make_task(box(0, "cat"), subset="train"), tmp_path)
+    assert list(found.subsets) == ["train"]
+
+
+def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path) -> None:
+    names = ["in/side/a.jpg", "b.v2.final.png", "кадр 1.jpg", "000123.jpg", "frame.000123.jpg"]
+    found = export(make_task(box(1, "cat"), frames=names), tmp_path)
+    assert found.names() == names
+    assert found.boxes()["b.v2.final.png"] == [FULL]
+
+
+@pytest.mark.parametrize("save_images", [False, True])
+def test_extensions_in_capitals(tmp_path: Path, save_images: bool) -> None:
+    """New servers lower them in the items that a format sees, not in the frames."""
+    found = export(make_task(frames=["A.JPG"]), tmp_path, save_images=save_images)
+    assert found.names() == ["A.JPG"]
+    assert [one.source_id for one in found.records] == ["A.JPG"]
+
+
+def test_images_are_the_bytes_that_were_uploaded(tmp_path: Path) -> None:
+    names = ["a.jpg", "b.PNG", "c.png"]
+    found = export(make_task(box(0, "cat"), frames=names), tmp_path, save_images=True)
+    for name, record in zip(names, found.records, strict=True):
+        kind = "PNG" if name.lower().endswith("png") else "JPEG"
+        wanted = image_bytes(name, kind, (WIDTH, HEIGHT))
+        assert bytes(record.encoded or b"") == wanted
+        assert record.sha256 == hashlib.sha256(wanted).hexdigest()
+        assert record.format == kind.lower()
+
+
+@pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
+def test_a_image_is_read_once(tmp_path: Path, save_images: bool, times: int) -> None:
+    """Each reading is work of the server's: it decodes a chunk of the task for it."""
+    read: list[str] = []
+
+    def image(name: str) -> Frame:
+        def reader() -> bytes:
+            read.append(name)
+            return image_bytes(name)
+
+        return Frame(name, WIDTH, HEIGHT, reader)
+
+    names = ["a.jpg", "b.jpg", "c.jpg"]
+    task = make_task(box(1, "cat"), frames=[image(name) for name in names])
+    export(task, tmp_path, save_images=save_images)
+    assert read == names * times
+
+
+def test_video_frames_have_numbers_of_the_video(tmp_path: Path) -> None:
+    """Of cvat#1814: a step of 5 from 10 on makes frames 10, 15, 20 and no others."""
+    task = make_task(box(1, "cat"), is_video=True, start_frame=10, step=5)
+    found = export(task, tmp_path)
+    assert found.names() == ["frame_000010.PNG", "frame_000015.PNG", "frame_000020.PNG"]
+    assert [len(one.boxes) for one in found.records] == [0, 1, 0]
+
+
+def test_video_frames_as_images(tmp_path: Path) -> None:
+    task = make_task(box(1, "cat"), is_video=True, step=2)
+    found = export(task, tmp_path, save_images=True)
+    assert len(found.records) == len(task.frames) == 3
+    for number, record in enumerate(found.records):
+        with Image.open(io.BytesIO(bytes(record.encoded or b""))) as opened:
+            assert opened.format == "PNG"
+            assert opened.size == (WIDTH, HEIGHT)
+            wanted = Image.open(io.BytesIO(task.frames[number].read())).convert("RGB")
+            assert opened.convert("RGB").getpixel((5, 5)) == wanted.getpixel((5, 5))
+
+
+def test_deleted_frames_stay_away(tmp_path: Path) -> None:
+    task = make_task(box(1, "cat"), box(2, "bird"), deleted_frames=[1])
+    assert list(export(task, tmp_path).boxes()) == ["a.jpg", "c.jpg"]
+
+
+def test_a_track_is_a_box_in_every_frame_where_it_can_be_seen(tmp_path: Path) -> None:
+    moving = track(
+        "cat",
+        box(0, "cat", 0, 0, 10, 10),
+        box(2, "cat", 20, 10, 30, 20, occluded=True),
+        box(3, "cat", 20, 10, 30, 20, outside=True),
+        box(4, "cat", 5, 5, 9, 9),
+    )
+    task = make_task(frames=[f"{name}.jpg" for name in "abcdef"], tracks=[moving])
+    found = export(task, tmp_path)
+    assert list(found.boxes().values()) == [
+        [("cat", 0.0, 0.0, 10.0, 10.0)],
+        [("cat", 10.0, 5.0, 20.0, 15.0)],
+        [("cat", 20.0, 10.0, 30.0, 20.0)],
+        [],
+        [("cat", 5.0, 5.0, 9.0, 9.0)],
+        [("cat", 5.0, 5.0, 9.0, 9.0)],
+    ]
+    assert [list(one.attributes.get("occluded", [])) for one in found.records if len(one.boxes)][
+        2
+    ] == [1]
+
+
+def test_a_job_is_its_own_frames(tmp_path: Path) -> None:
+    moving = track("bird", box(0, "bird", 0, 0, 10, 10))
+    task = make_task(box(0, "cat"), box(1, "cat"), tracks=[moving], start_frame=3, step=2)
+    found = export(Job(task, 1, 2), tmp_path)
+    assert found.boxes() == {
+        "b.jpg": [FULL, ("bird", 0.0, 0.0, 10.0, 10.0)],
+        "c.jpg": [("bird", 0.0, 0.0, 10.0, 10.0)],
+    }
+
+
+@pytest.mark.parametrize(("option", "names"), [("keep", 3), ("", 3), ("drop", 1)])
+def test_empty_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, names: int
+) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", option)
+    found = export(make_task(box(1, "cat")), tmp_path)
+    assert len(found.records) == names
+    assert found.boxes()["b.jpg"] == [FULL]
+
+
+def test_an_empty_task_is_a_shard_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of cvat#821: an export that holds nothing must not look like one that failed."""
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    found = export(make_task(), tmp_path)
+    assert "label_map.pbtxt" in found.files
+    assert list(found.subsets) == ["default"]
+    assert found.records == []
+
+
+def test_a_tag_keeps_its_frame_from_being_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    found = export(make_task(tags=[tag(2, "cat")]), tmp_path)
+    assert found.names() == ["c.jpg"]
+    assert [(one.text, one.label) for one in found.records[0].image_labels] == [("cat", 2)]
+
+
+def test_nonsense_in_the_option_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "sometimes")
+    with pytest.raises(Exception, match="TFOD_CVAT_EMPTY_FRAMES is 'sometimes'") as caught:
+        export(make_task(), tmp_path)
+    expected = "CvatExportError" if cvat.IS_NEW else "DatasetExportError"
+    assert type(caught.value).__name__ == expected
+    assert "\n" not in str(caught.value)
+
+
+def test_rotated_boxes_become_the_boxes_around_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A box of 20 by 10 around (30, 20), turned by a quarter, is one of 10 by 20."""
+    found = export(make_task(box(0, "cat", 20, 15, 40, 25, rotation=90.0), box(1, "cat")), tmp_path)
+    assert found.boxes()["a.jpg"] == [("cat", 25.0, 10.0, 35.0, 30.0)]
+    assert found.boxes()["b.jpg"] == [FULL]
+    (line,) = losses(caplog)
+    assert line.endswith("enclosing box: 1 rotated box"), line
+
+
+POLYGON = (10, 10, 30, 10, 30, 26, 10, 26)
+MASK = (0, 2, 1, 4, 5, 1, 11, 20, 14, 22)  # 13 run lengths' worth of 5 by 3 pixels
+
+
+def some_shapes() -> list[dict[str, object]]:
+    return [
+        shape("polygon", 0, "cat", POLYGON),
+        shape("mask", 1, "bird", (0, 2, 1, 3, 2, 1, 3, 3, 11, 20, 15, 22)),
+        shape("ellipse", 2, "cat", (30, 20, 40, 12)),
+    ]
+
+
+def test_outlines_are_boxes_in_the_plain_format(tmp_path: Path) -> None:
+    found = export(make_task(*some_shapes()), tmp_path).boxes()
+    assert found["a.jpg"] == [("cat", 10.0, 10.0, 30.0, 26.0)]
+    assert found["b.jpg"] == [("bird", 11.0, 20.0, 16.0, 23.0)]
+    ((_, *ellipse),) = found["c.jpg"]
+    assert np.allclose(ellipse, (20, 12, 40, 28), atol=1.01)
+
+
+def test_the_plain_format_has_no_masks(tmp_path: Path) -> None:
+    found = export(make_task(*some_shapes(), box(0, "bird")), tmp_path)
+    assert [one.masks for one in found.records] == [None, None, None]
+
+
+def masks_of(found: Exported) -> dict[str | None, list[np.ndarray]]:
+    return {
+        one.filename: [
+            np.asarray(Image.open(io.BytesIO(bytes(mask.data)))) > 0
+            for mask in one.masks or ()
+            if mask is not None
+        ]
+        for one in found.records
+    }
+
+
+def test_outlines_are_masks_in_the_other_format(tmp_path: Path) -> None:
+    found = export(make_task(*some_shapes(), box(0, "bird", 2, 3, 6, 8)), tmp_path, MASKS)
+    masks = masks_of(found)
+    polygon, rectangle = masks["a.jpg"]
+    assert polygon.shape == (HEIGHT, WIDTH)
+    inside = np.zeros((HEIGHT, WIDTH), bool)
+    inside[10:26, 10:30] = True
+    assert np.array_equal(polygon, inside)
+    inside = np.zeros((HEIGHT, WIDTH), bool)
+    inside[3:8, 2:6] = True
+    assert np.array_equal(rectangle, inside)
+    (mask,) = masks["b.jpg"]
+    wanted = np.zeros((HEIGHT, WIDTH), bool)
+    wanted[20:23, 11:16] = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1], bool).reshape(
+        3, 5
+    )
+    assert (mask == wanted).all()
+    (ellipse,) = masks["c.jpg"]
+    assert ellipse[20, 30]
+    assert abs(ellipse.sum() - np.pi * 10 * 8) < 4
+    assert len(found.records[0].boxes) == 2
+
+
+def test_grouped_shapes_are_objects_of_their_own(tmp_path: Path) -> None:
+    """Datumaro makes one object of a box and an outline of a group; CVAT's users mean two."""
+    task = make_task(
+        box(0, "cat", 10, 10, 30, 26, group=5), shape("polygon", 0, "cat", POLYGON, group=5)
+    )
+    found = export(task, tmp_path, MASKS)
+    assert len(found.boxes()["a.jpg"]) == 2
+    assert len(masks_of(found)["a.jpg"]) == 2
+
+
+def test_attributes_that_the_format_has_a_key_for(tmp_path: Path) -> None:
+    found = export(
+        make_task(
+            box(0, "cat", occluded=True, attributes={"difficult": "true", "colour": "red"}),
+            box(0, "bird"),
+        ),
+        tmp_path,
+    )
+    attributes = found.records[0].attributes
+    assert list(attributes["occluded"]) == [1, 0]
+    assert list(attributes["difficult"]) == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["difficult", "truncated", "is_crowd", "group_of"])
+def test_checkboxes_become_numbers(tmp_path: Path, name: str) -> None:
+    """The OD API reads these keys as integers."""
+    task = make_task(box(0, "cat", attributes={name: "true"}), box(0, "cat", 1, 1, 9, 9))
+    for label in task.labels:
+        label.attributes = [AttributeSpec(name, AttributeType.CHECKBOX, "false")]
+    found = export(task, tmp_path)
+    assert list(found.records[0].attributes[name]) == [1, 0]
+    (path,) = (tmp_path / "export.unpacked").iterdir()
+    (example, *_) = tfod.read_examples(str(path))
+    assert list(example.ints(f"image/object/{name}")) == [1, 0]
+
+
+def test_parts_of_skeletons_are_no_classes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = make_task(box(0, "dog"))
+    task.own_labels = [
+        Label("person", type="skeleton"),
+        Label("nose", parent="person"),
+        Label("ear", parent="person"),
+        Label("dog"),
+    ]
+    found = export(task, tmp_path)
+    assert [(one.id, one.name) for one in found.label_map.items] == [(1, "person"), (2, "dog")]
+    assert [text for text, *_ in found.boxes()["a.jpg"]] == ["dog"]
+    assert list(found.records[0].class_label or ()) == [2]
+
+
+def test_what_cannot_travel_is_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = make_task(
+        shape("polyline", 0, "cat", (1, 1, 5, 5)),
+        shape("points", 1, "cat", (1, 1, 5, 5)),
+        box(2, "cat", group=4),
+        box(2, "bird", group=4),
+        box(2, "bird", rotation=30.0),
+    )
+    found = export(task, tmp_path)
+    (line,) = losses(caplog)
+    assert "\n" not in line
+    assert line == (
+        "TFRecord: not written, the format has no place for them: 1 polyline, 1 points; "
+        "written as their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
+    )
+    # And a text in the zip, for whoever gets that.
+    assert found.files["EXPORT_NOTES.txt"].decode() == (
+        "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
+        "In CVAT, but not in these shards:\n"
+        "- not written, the format has no place for them: 1 polyline, 1 points\n"
+        "An import that replaces the annotations of the task deletes them there.\n"
+        'Keep a copy as "CVAT for images 1.1".\n\n'
+        "In these shards in another form:\n"
+        "- written as their enclosing box: 1 rotated box\n"
+        "- clipped to their frame: 1 shape\n"
+    )
+    # Grouped boxes are two objects, and no shape of the one is the other's.
+    assert [text for text, *_ in found.boxes()["c.jpg"]] == ["cat", "bird", "bird"]
+    assert list(found.records[2].attributes["group_id"]) == [4, 4, None]
+
+
+def test_nothing_is_said_where_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export(make_task(box(0, "cat", attributes={"difficult": "true"})), tmp_path)
+    assert losses(caplog) == []
+
+
+def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
+    """``frame`` above all: an importer would take it for the frame to attach the image to."""
+    moving = track("cat", box(0, "cat"))
+    found = export(make_task(tracks=[moving], start_frame=7, step=3), tmp_path)
+    assert len(found.records) == 3
+    for record in found.records:
+        assert not set(record.image_extra) & {"frame"}
+        assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
+
+
+def test_boxes_outside_of_the_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CVAT lets a box hang over the edge; what is in the shard ends at the edge."""
+    found = export(make_task(box(0, "cat", -4, -2, 70, 20)), tmp_path)
+    assert found.boxes()["a.jpg"] == [("cat", 0.0, 0.0, 64.0, 20.0)]
+    assert losses(caplog) == ["TFRecord: clipped to their frame: 1 shape"]
+
+
+def test_labels_in_any_script_and_with_quotes(tmp_path: Path) -> None:
+    classes = ["кошка", "it's", 'a "quote"', "two words"]
+    task = make_task(*(box(0, name) for name in classes), classes=classes)
+    found = export(task, tmp_path)
+    assert [text for text, *_ in found.boxes()["a.jpg"]] == classes
+    assert [one.name for one in found.label_map.items] == classes
+
+
+def test_an_attribute_that_is_not_the_number_it_should_be_stays_a_text(tmp_path: Path) -> None:
+    """CVAT's own conversion would end the export."""
+    task = make_task(box(0, "cat", attributes={"count": "many"}))
+    found = export(task, tmp_path)
+    assert list(found.records[0].attributes["count"]) == ["many"]
+
+
+def test_a_image_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
+    def lost() -> bytes:
+        raise OSError(5, "Input/output error")
+
+    broken = frame("a.jpg")
+    task = make_task(frames=[type(broken)("lost.jpg", WIDTH, HEIGHT, lost)])
+    with pytest.raises(Exception, match=r"lost.*Input/output error"):
+        export(task, tmp_path, save_images=True)

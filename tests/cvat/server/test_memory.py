@@ -1,0 +1,75 @@
+"""Large tasks: an export holds one image at a time, on both servers.
+
+Shown in a process of its own, whose peak of resident memory is compared with that of a small
+export: images that add up to 100 MB may not add a third of that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import TIMEOUT
+from tests.cvat.server.test_registration import SERVERS, python_path
+
+FRAMES, SIZE = 2000, 50_000
+CODE = """
+import django, json, os, sys
+django.setup()
+from cvat.apps.dataset_manager import task as server
+from cvat.apps.engine.models import Annotations, Frame, Label, Task
+
+def image(number):
+    # Random bytes behind the head of a JPEG: no compression can hide that all were held.
+    return Frame(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
+
+def box(frame, place):
+    points = [place, place, place + 30.0, place + 20.0]
+    return dict(type="rectangle", frame=frame, label="cat", points=points, occluded=False,
+        outside=False, z_order=0, group=0, source="manual", rotation=0.0, attributes={},
+        elements=[], id=None)
+
+def peak():
+    # Of this program alone: what getrusage says includes the process that started it.
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+def export(frames):
+    shapes = [box(frame, place) for frame in range(frames) for place in range(5)]
+    task = Task([image(number) for number in range(frames)], [Label("cat")], Annotations(shapes))
+    path = os.path.join(folder, "out.zip")
+    before = peak()
+    server.export(task, path, "TFRecord 1.0", save_images=True, temp_root=folder)
+    return os.path.getsize(path), peak() - before
+
+folder, frames, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+export(20)
+print(json.dumps(export(frames)))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
+@pytest.mark.parametrize("double", SERVERS)
+def test_an_export_holds_one_image_at_a_time(tmp_path: Path, double: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(tmp_path), str(FRAMES), str(SIZE)],
+        env={
+            **os.environ,
+            "CVAT_DOUBLE": double,
+            "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
+            "PYTHONPATH": python_path(),
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    written, growth = json.loads(done.stdout)
+    assert written > FRAMES * SIZE
+    assert growth < FRAMES * SIZE / 3

@@ -1,0 +1,377 @@
+"""Projects: their export, subset by subset, and the import of a dataset that makes tasks.
+
+Shown: names, subsets and frame numbers of an export; that an import makes tasks of the very bytes
+of the shards, whatever their names are, and puts nothing outside of the temporary folder; that
+labels, masks and attributes arrive; what is refused, in one line, without a task left behind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cvat
+import numpy as np
+import pytest
+import tfod
+from cvat.apps.dataset_manager.bindings import CvatImportError
+from cvat.apps.dataset_manager.project import import_dataset_as_project
+from cvat.apps.engine.models import Annotations, Project
+
+from tests.cvat.server.tasks import (
+    BOXES,
+    FULL,
+    HEIGHT,
+    IN_PIXELS,
+    LABEL_MAP,
+    MASKS,
+    WIDTH,
+    box,
+    export,
+    image_bytes,
+    import_into,
+    labels,
+    make_task,
+    shape,
+    stored,
+    tag,
+    upload,
+)
+from tests.image_kinds import saved
+from tests.records import encode, image, objects
+from tests.records import frame as shard
+
+
+def project_of(*subsets: str, **more: Any) -> Project:
+    """A project with a task of two frames for each subset; a cat on the second."""
+    project = Project(labels("bird", "cat"))
+    for number, subset in enumerate(subsets):
+        frames = [f"t{number}/a.jpg", f"t{number}/b.jpg"]
+        project.add(make_task(box(1, "cat"), frames=frames, subset=subset, **more))
+    return project
+
+
+def with_image(name: str, *classes: str, data: bytes | None = None, **more: Any) -> bytes:
+    data = image_bytes(name) if data is None else data
+    own = objects([FULL] * len(classes), list(classes)) if classes else {}
+    kept = {"image/encoded": data, "image/format": "jpeg"} if data else {}
+    return encode(image(name, HEIGHT, WIDTH) | own | kept | more)
+
+
+def load(
+    folder: Path, files: dict[str, bytes], project: Project | None = None, **more: Any
+) -> Project:
+    project = project or Project(labels("bird", "cat"))
+    root = folder / "server" / "tmp"
+    root.mkdir(parents=True, exist_ok=True)
+    path = upload(folder, files)
+    before = sorted(folder.rglob("*"))
+    import_dataset_as_project(path, project, BOXES, temp_root=str(root), **more)
+    assert sorted(folder.rglob("*")) == before
+    return project
+
+
+def refused(folder: Path, files: dict[str, bytes], project: Project | None = None) -> str:
+    """What the user reads; no task may have been made."""
+    project = project or project_of("train")
+    before = repr(project)
+    with pytest.raises(Exception) as caught:
+        load(folder, files, project)
+    assert type(caught.value) is CvatImportError, repr(caught.value)
+    assert repr(project) == before
+    assert sorted((folder / "server" / "tmp").iterdir()) == []
+    text = str(caught.value)
+    assert "\n" not in text
+    assert str(folder) not in text
+    return text
+
+
+def test_a_subset_is_a_shard(tmp_path: Path) -> None:
+    found = export(project_of("train", "val", "train"), tmp_path)
+    assert sorted(found.files) == ["label_map.pbtxt", "train.tfrecord", "val.tfrecord"]
+    assert found.names("train") == ["t0/a.jpg", "t0/b.jpg", "t2/a.jpg", "t2/b.jpg"]
+    assert found.names("val") == ["t1/a.jpg", "t1/b.jpg"]
+    assert [len(one.boxes) for one in found.subsets["train"]] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("subsets", "names"),
+    [(("",), ["default"]), (("", "train"), ["default", "train"]), (("", "default"), None)],
+)
+def test_tasks_without_a_subset(
+    tmp_path: Path, subsets: tuple[str, ...], names: list[str] | None
+) -> None:
+    """Where a subset is called default, CVAT calls the nameless one default_1."""
+    found = export(project_of(*subsets), tmp_path)
+    assert sorted(found.subsets) == (names or ["default", "default_1"])
+
+
+def test_the_same_name_in_two_tasks_of_a_subset(tmp_path: Path) -> None:
+    project = Project(labels("bird", "cat"))
+    for _ in range(2):
+        project.add(make_task(box(0, "cat"), frames=["a.jpg"], subset="train"))
+    assert export(project, tmp_path).names() == ["a.jpg", "a_1.jpg"]
+
+
+def test_videos_of_a_subset_do_not_share_numbers(tmp_path: Path) -> None:
+    project = Project(labels("bird", "cat"))
+    for _ in range(2):
+        project.add(make_task(box(0, "cat"), frames=["a.jpg", "b.jpg"], is_video=True))
+    names = [str(name).rpartition(".")[0] for name in export(project, tmp_path).names()]
+    assert names == [f"frame_{number:06d}" for number in range(4)]
+
+
+def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:
+    """A subset is any text; what is exported must not leave the folder of the export."""
+    try:
+        found = export(project_of("../up", "a/b"), tmp_path)
+    except Exception as error:
+        assert "\n" not in str(error)  # Datumaro 1.13 refuses such an item by itself
+        assert "up" in str(error)
+    else:
+        assert all(".." not in name for name in found.files)
+        assert len(found.subsets) == 2
+    assert not (tmp_path / "up.tfrecord").exists()
+
+
+def test_a_project_without_a_task(tmp_path: Path) -> None:
+    found = export(Project(labels("cat")), tmp_path)
+    assert sum(len(records) for records in found.subsets.values()) == 0
+    assert "label_map.pbtxt" in found.files
+
+
+def test_empty_frames_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    found = export(project_of("train", "val"), tmp_path)
+    assert [found.names(name) for name in ("train", "val")] == [["t0/b.jpg"], ["t1/b.jpg"]]
+
+
+def test_a_dataset_becomes_tasks(tmp_path: Path) -> None:
+    files = {
+        "train.tfrecord": shard(with_image("a.jpg", "cat"), with_image("x/b.jpg")),
+        "val.tfrecord": shard(with_image("a.jpg", "bird", data=image_bytes("other"))),
+        "label_map.pbtxt": LABEL_MAP,
+    }
+    project = load(tmp_path, files)
+    train, val = sorted(project.tasks, key=lambda task: task.name)
+    assert [task.subset for task in (train, val)] == ["train", "val"]
+    assert [(one.name, one.read()) for one in train.frames] == [
+        ("a.jpg", image_bytes("a.jpg")),
+        ("x/b.jpg", image_bytes("x/b.jpg")),
+    ]
+    assert [one.read() for one in val.frames] == [image_bytes("other")]
+    assert [row[:4] for row in stored(train)] == [("a.jpg", "rectangle", "cat", IN_PIXELS)]
+    assert [row[:4] for row in stored(val)] == [("a.jpg", "rectangle", "bird", IN_PIXELS)]
+
+
+def test_a_project_s_own_export_makes_the_same_tasks(tmp_path: Path) -> None:
+    first = project_of("train", "val")
+    first.tasks[0].annotations.tags.append(tag(0, "bird"))
+    path = export(first, tmp_path, save_images=True).path
+    second = Project(labels("bird", "cat"))
+    import_dataset_as_project(path, second, BOXES)
+    for old, new in zip(first.tasks, second.tasks, strict=True):
+        assert new.subset == old.subset
+        assert [one.read() for one in new.frames] == [one.read() for one in old.frames]
+        assert [row[1:4] for row in stored(new)] == [row[1:4] for row in stored(old)]
+    assert len(second.tasks[0].annotations.tags) == 1
+
+
+def test_a_task_of_the_dataset_takes_the_zip_again(tmp_path: Path) -> None:
+    files = {"train.tfrecord": shard(with_image("a.jpg", "cat"), with_image("x/b.jpg", "cat"))}
+    (task,) = load(tmp_path, files).tasks
+    before = stored(task)
+    task.annotations = Annotations()
+    assert import_into(task, upload(tmp_path, files)) == before
+
+
+NAMES = {
+    "../../x.jpg": "a parent",
+    "/etc/x.jpg": "absolute",
+    "C:\\data\\x.jpg": "of Windows",
+    "..\\..\\x.jpg": "a parent, of Windows",
+    "a/../../x.jpg": "a parent in between",
+    "кадр 1.jpg": "letters",
+    "x" * 200 + ".jpg": "long",
+    "x.tar.gz.jpg": "dots",
+    "con.jpg": "a device of Windows",
+    "a b/c d.jpg": "spaces",
+    "x.JPG": "capitals",
+    "noextension": "no extension",
+    "": "no name",
+    "%2e%2e%2fx.jpg": "percents",
+    "~/x.jpg": "a tilde",
+    ".hidden.jpg": "a dot in front",
+    "000001.jpg": "a number",
+}
+
+
+@pytest.mark.parametrize("name", NAMES, ids=list(NAMES.values()))
+def test_names_stay_inside_of_the_folder(tmp_path: Path, name: str) -> None:
+    data = shard(with_image(name, "cat"), with_image("b.jpg"))
+    (task,) = load(tmp_path, {"train.tfrecord": data}).tasks
+    assert {one.read() for one in task.frames} == {image_bytes(name), image_bytes("b.jpg")}
+    for one in task.frames:
+        assert not one.name.startswith(("/", "~/..", ".."))
+        assert ".." not in Path(one.name).parts
+    drawn = [task.frames[one["frame"]].read() for one in task.annotations.shapes]
+    assert drawn == [image_bytes(name)], "the box is on another image"
+    assert not Path("/etc/x.jpg").exists()
+
+
+@pytest.mark.parametrize("subset", ["default", "a", "tfrecord", "a.b", "пример"])
+def test_names_of_subsets(tmp_path: Path, subset: str) -> None:
+    """CVAT cuts an image's path at the item's id, which may also be in the folder's name."""
+    records = [with_image(name, "cat") for name in ("a.jpg", "b/a.jpg", "default.jpg")]
+    (task,) = load(tmp_path, {f"{subset}.tfrecord": shard(*records)}).tasks
+    assert task.subset == subset
+    assert sorted(one.name for one in task.frames) == ["a.jpg", "b/a.jpg", "default.jpg"]
+    assert len(task.annotations.shapes) == 3
+
+
+def test_the_same_name_twice(tmp_path: Path) -> None:
+    """Two records of one name: either both arrive, each with its box, or the user is told."""
+    data = shard(
+        with_image("a.jpg", "cat", data=image_bytes("1")),
+        with_image("a.jpg", "bird", data=image_bytes("2")),
+    )
+    try:
+        (task,) = load(tmp_path, {"train.tfrecord": data}).tasks
+    except CvatImportError as error:
+        assert "a.jpg" in str(error)
+    else:
+        drawn = {one["label"]: task.frames[one["frame"]].read() for one in task.annotations.shapes}
+        assert drawn == {"cat": image_bytes("1"), "bird": image_bytes("2")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "extension"), [("PNG", "png"), ("BMP", "bmp"), ("GIF", "gif"), ("WEBP", "webp")]
+)
+def test_images_of_other_kinds_are_not_encoded_again(
+    tmp_path: Path, kind: str, extension: str
+) -> None:
+    data = saved("RGB", kind, (WIDTH, HEIGHT))
+    payload = with_image(f"a.{extension}", "cat", data=data, **{"image/format": extension})
+    (task,) = load(tmp_path, {"train.tfrecord": shard(payload)}).tasks
+    assert [(one.name, one.read()) for one in task.frames] == [(f"a.{extension}", data)]
+
+
+def test_a_image_whose_name_lies_about_its_kind(tmp_path: Path) -> None:
+    data = saved("RGB", "PNG", (WIDTH, HEIGHT))
+    payload = with_image("a.jpg", "cat", data=data)
+    (task,) = load(tmp_path, {"train.tfrecord": shard(payload)}).tasks
+    assert [one.read() for one in task.frames] == [data]
+
+
+def test_labels_are_made_where_the_project_has_none(tmp_path: Path) -> None:
+    files = {"t.tfrecord": shard(with_image("a.jpg", "dog")), "label_map.pbtxt": LABEL_MAP}
+    project = load(tmp_path, files, Project([]))
+    assert "dog" in [label.name for label in project.labels]
+    assert [row[2] for row in stored(project.tasks[0])] == ["dog"]
+
+
+def test_attributes_are_made_in_a_project(tmp_path: Path) -> None:
+    payload = with_image("a.jpg", "cat", **{"image/object/truncated": [1]})
+    project = load(tmp_path, {"t.tfrecord": shard(payload)}, Project([]))
+    ((*_, attributes),) = stored(project.tasks[0])
+    assert dict(attributes)["truncated"] in ("1", "true", "True")
+
+
+def test_attributes_that_are_cvat_s_own_turn_and_hide_nothing(tmp_path: Path) -> None:
+    """A project takes any attribute; these would be taken for the fields of a shape."""
+    one = tfod.Detection(
+        filename="a.jpg",
+        height=HEIGHT,
+        width=WIDTH,
+        encoded=image_bytes("a.jpg"),
+        format="jpeg",
+        boxes=np.array([FULL], np.float32),
+        class_text=["cat"],
+        attributes={
+            "rotation": [30],
+            "outside": [1],
+            "track_id": [5],
+            "keyframe": [1],
+            "source": ["auto"],
+            "mood": ["fine"],
+        },
+    )
+    project = load(tmp_path, {"train.tfrecord": shard(tfod.encode_detection(one))})
+    (task,) = project.tasks
+    (found,) = task.annotations.shapes
+    assert (found["rotation"], found["outside"], found["source"]) == (
+        0,
+        False,
+        "file" if cvat.IS_NEW else "manual",
+    )
+    assert found["attributes"]["mood"] == "fine"
+    names = {spec.name for label in project.labels for spec in label.attributes}
+    assert not names & {"rotation", "outside", "track_id", "keyframe", "source"}
+
+
+@pytest.mark.parametrize(("as_polygons", "kind"), [(True, "polygon"), (False, "mask")])
+def test_masks_of_a_dataset(tmp_path: Path, as_polygons: bool, kind: str) -> None:
+    project = Project(labels("bird", "cat"))
+    polygon = shape("polygon", 0, "cat", (10, 10, 30, 10, 30, 26, 20, 18, 10, 26))
+    project.add(make_task(polygon, frames=["a.jpg"], subset="train"))
+    path = export(project, tmp_path, MASKS, save_images=True).path
+    second = Project(labels("bird", "cat"))
+    import_dataset_as_project(path, second, MASKS, as_polygons)
+    assert [row[1] for row in stored(second.tasks[0])] == [kind]
+
+
+def test_records_without_images(tmp_path: Path) -> None:
+    files = {"t.tfrecord": shard(with_image("a.jpg", "cat", data=b""))}
+    text = refused(tmp_path, files)
+    assert text == (
+        "the encoded image is missing or empty (t.tfrecord, record 0). Nothing was changed. "
+        "t.tfrecord, record 0, byte 0 (a.jpg). Write the encoded image into the record."
+    )
+
+
+def test_one_record_of_many_without_a_image(tmp_path: Path) -> None:
+    records = [with_image("a.jpg", "cat"), with_image("b.jpg", "cat", data=b"")]
+    text = refused(tmp_path, {"t.tfrecord": shard(*records)})
+    assert text.startswith("the encoded image is missing or empty (t.tfrecord, record 1). ")
+    assert "(b.jpg)" in text
+
+
+def test_a_image_that_is_none(tmp_path: Path) -> None:
+    text = refused(tmp_path, {"t.tfrecord": shard(with_image("a.jpg", "cat", data=b"junk" * 50))})
+    assert "a.jpg" in text
+
+
+def test_a_class_that_the_project_lacks(tmp_path: Path) -> None:
+    text = refused(tmp_path, {"t.tfrecord": shard(with_image("a.jpg", "dog"))})
+    assert text == (
+        "class 'dog' is not among the labels. Nothing was changed. "
+        "Labels of the project: bird, cat."
+    )
+
+
+def test_a_label_that_only_the_label_map_has(tmp_path: Path) -> None:
+    """CVAT refuses a dataset for a label that no box has; a box decides, not the label map."""
+    files = {
+        "t.tfrecord": shard(with_image("a.jpg", "cat")),
+        "label_map.pbtxt": LABEL_MAP + b"item { id: 9 name: 'zebra' }",
+    }
+    project = load(tmp_path, files)
+    assert [label.name for label in project.labels] == ["bird", "cat"]
+    assert len(stored(project.tasks[0])) == 1
+
+
+def test_a_damaged_dataset(tmp_path: Path) -> None:
+    data = bytearray(shard(with_image("a.jpg", "cat")))
+    data[40] ^= 1
+    text = refused(tmp_path, {"t.tfrecord": bytes(data)})
+    assert "record 0" in text
+    assert "t.tfrecord" in text
+
+
+def test_empty_masks_and_frames_of_other_tasks_do_not_matter(tmp_path: Path) -> None:
+    """The frames that the project has already are not those of the new task."""
+    project = project_of("train")
+    load(tmp_path, {"train.tfrecord": shard(with_image("t0/a.jpg", "cat"))}, project)
+    old, new = project.tasks
+    assert [row[0] for row in stored(old)] == ["t0/b.jpg"]
+    assert [row[2] for row in stored(new)] == ["cat"]

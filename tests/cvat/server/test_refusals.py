@@ -1,0 +1,418 @@
+"""What a user reads when a zip cannot be imported, and that the old annotations are still there.
+
+Shown for tasks and jobs: each refusal is exactly a ``CvatImportError`` of one line that says what
+is wrong, where, and what to do; nothing was changed, nothing was written beside the temporary
+folder and nothing is left in it. ``tasks.refusal`` sees to that in every test here.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+from cvat.apps.engine.models import Job, Label, Task
+
+from tests.cvat.server.tasks import (
+    FULL,
+    HEIGHT,
+    LABEL_MAP,
+    WIDTH,
+    box,
+    import_into,
+    make_task,
+    record,
+    refusal,
+    shape,
+    track,
+    upload,
+)
+from tests.records import encode, image, objects
+from tests.records import frame as shard
+from tests.zip_forge import Item, forge, real_zip
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, temp_root: Path):
+    """Import a zip of these files, or these bytes; returns what the user reads."""
+
+    def refuse(
+        files: dict[str, bytes] | bytes, instance: Task | Job | None = None, **more: bool
+    ) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        path = upload(tmp_path, files)
+        text = refusal(instance or make_task(), path, temp_root=str(temp_root), **more)
+        path.unlink()
+        assert sorted(tmp_path.rglob("*")) == before, "something was left behind"
+        return text
+
+    return refuse
+
+
+def one_shard(*records: bytes) -> dict[str, bytes]:
+    return {"t.tfrecord": shard(*records)}
+
+
+def boxed(name: str, *corners: float) -> bytes:
+    return encode(image(name, HEIGHT, WIDTH) | objects([corners], ["cat"]))
+
+
+def test_a_class_that_the_task_lacks(refuse) -> None:
+    text = refuse(one_shard(record("a.jpg", "dog", "cat"), record("b.jpg", "dog")))
+    assert text == (
+        "class 'dog' is not among the labels. Nothing was changed. Labels of the task: bird, cat."
+    )
+
+
+def test_two_classes_that_the_task_lacks(refuse) -> None:
+    text = refuse(one_shard(record("a.jpg", "dog"), record("b.jpg", "Cat")))
+    assert text == (
+        "2 classes are not among the labels: 'Cat', …. Nothing was changed. "
+        "Without a label: 'Cat', 'dog'. Labels of the task: bird, cat."
+    )
+
+
+def test_a_class_that_only_the_label_map_names(refuse) -> None:
+    files = one_shard(record("a.jpg", ids=[3]))
+    files["label_map.pbtxt"] = LABEL_MAP + b"item { id: 3 name: 'dog' }"
+    text = refuse(files)
+    assert "class 'dog' is not among the labels" in text
+    assert "Labels of the task: bird, cat." in text
+
+
+def test_a_part_of_a_skeleton_is_no_class(refuse) -> None:
+    task = make_task(box(0, "bird"))
+    task.own_labels.append(Label("beak", parent="bird"))
+    text = refuse(one_shard(record("a.jpg", "beak")), task)
+    assert "class 'beak' is not among the labels" in text
+    assert "Labels of the task: bird, cat." in text
+
+
+def test_a_job_is_called_a_job(refuse) -> None:
+    task = make_task(box(0, "bird"), box(1, "bird"))
+    text = refuse(one_shard(record("b.jpg", "dog")), Job(task, 1, 2))
+    assert "class 'dog' is not among the labels" in text
+    assert "Labels of the job: bird, cat." in text
+
+
+def test_images_that_match_no_frame(refuse) -> None:
+    frames = [f"frame{number}.jpg" for number in range(37)]
+    records = [record(name, "cat") for name in frames] + [
+        record(name, "cat") for name in ("x.jpg", "y.jpg", "z.jpg")
+    ]
+    text = refuse(one_shard(*records), make_task(frames=frames))
+    assert text == (
+        "3 of 40 images match no frame: x.jpg, …. Nothing was changed. "
+        "Without a frame: x.jpg, y.jpg, z.jpg. Frames are named like frame0.jpg."
+    )
+
+
+def test_frames_of_other_jobs_alone(refuse) -> None:
+    task = make_task(box(0, "bird"), box(1, "bird"))
+    text = refuse(one_shard(record("a.jpg", "cat")), Job(task, 1, 2))
+    assert text == (
+        "none of the 1 images is a frame of this job. Nothing was changed. "
+        "They are frames of the task's other jobs. Import them there, or into the task."
+    )
+
+
+def test_a_frame_that_the_task_lacks_is_refused_for_a_job_as_well(refuse) -> None:
+    task = make_task(box(0, "bird"), box(1, "bird"))
+    text = refuse(one_shard(record("a.jpg", "cat"), record("z.jpg", "cat")), Job(task, 1, 2))
+    assert "1 of 2 images matches no frame: z.jpg" in text
+
+
+def test_a_number_for_a_name(refuse) -> None:
+    """CVAT would attach the boxes of ``000001.jpg`` to frame 1, which is another image."""
+    text = refuse(one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")))
+    assert "000001.jpg" in text
+    assert "1 of 2 images" in text
+
+
+def test_a_number_that_is_no_frame(refuse) -> None:
+    assert "000007.jpg" in refuse(one_shard(record("000007.jpg", "cat")))
+
+
+@pytest.mark.parametrize("name", ["frame_000001.png", "frame_1.png", "000001.jpg", "1.jpg"])
+def test_numbers_that_count_otherwise_than_the_video(refuse, name: str) -> None:
+    """CVAT takes the digits for the second frame, which is number 15 of the video."""
+    task = make_task(is_video=True, start_frame=10, step=5)
+    assert name.partition(".")[0] in refuse(one_shard(record(name, "cat")), task)
+
+
+def test_frames_that_differ_in_their_extension(refuse) -> None:
+    """CVAT matches without it, so it would draw both images' boxes on the last of them."""
+    task = make_task(box(0, "bird"), frames=["a.jpg", "a.png"])
+    text = refuse(one_shard(record("a.jpg", "cat"), record("a.png", "cat")), task)
+    assert "a.jpg" in text
+    assert "a.png" in text
+
+
+def test_other_frames_of_a_video(refuse) -> None:
+    """A video with a step has no frame 11, and CVAT counts without the step."""
+    task = make_task(is_video=True, start_frame=10, step=5)
+    text = refuse(one_shard(record("frame_000011.png", "cat")), task)
+    assert "frame_000011" in text
+
+
+@pytest.mark.parametrize(
+    ("corners", "cause", "detail"),
+    [
+        ((float("nan"), 0.1, 0.5, 0.5), "box 0 has xmin nan", ""),
+        ((0.1, float("inf"), 0.5, 0.5), "box 0 has ymin inf", ""),
+        ((0.5, 0.1, 0.25, 0.5), "box is inverted", "xmin is larger than xmax"),
+        ((0.1, 0.5, 0.2, 0.25), "box is inverted", "ymin is larger than ymax"),
+    ],
+    ids=["nan", "infinite", "x inverted", "y inverted"],
+)
+def test_boxes_that_are_none(refuse, corners: tuple[float, ...], cause: str, detail: str) -> None:
+    text = refuse(one_shard(record("a.jpg", "cat"), boxed("b.jpg", *corners)))
+    assert text.startswith(f"{cause} (t.tfrecord, record 1). Nothing was changed. ")
+    assert "(b.jpg)" in text and detail in text
+
+
+def test_boxes_in_pixels(refuse) -> None:
+    assert "pixel" in refuse(one_shard(boxed("a.jpg", 10, 12, 40, 30))).lower()
+
+
+def test_more_boxes_than_classes(refuse) -> None:
+    payload = encode(image("a.jpg", HEIGHT, WIDTH) | objects([FULL, FULL], ["cat"]))
+    text = refuse(one_shard(payload))
+    assert "t.tfrecord" in text
+    assert "2" in text
+    assert "1" in text
+
+
+def test_an_object_without_a_class(refuse) -> None:
+    """CVAT's own words are 'annotation has no label'."""
+    text = refuse(one_shard(record("a.jpg", ids=[5])))
+    assert "5" in text
+    assert "ids" in text and "label map" in text
+    assert "annotation has no label" not in text
+
+
+def test_no_size_to_scale_the_boxes_by(refuse) -> None:
+    payload = encode({"image/filename": "a.jpg"} | objects([FULL], ["cat"]))
+    text = refuse(one_shard(payload))
+    assert text == (
+        "the size of the image is not known, and it has 1 box (t.tfrecord, record 0). Nothing was "
+        "changed. t.tfrecord, record 0, byte 0 (a.jpg). Write image/height and image/width into "
+        "every record."
+    )
+
+
+def test_a_flipped_bit_names_record_and_byte(refuse) -> None:
+    first, second = record("a.jpg", "cat"), record("b.jpg", "cat")
+    data = bytearray(shard(first, second))
+    start = len(shard(first))
+    data[start + 12 + 20] ^= 1
+    text = refuse({"x/train.tfrecord": bytes(data)})
+    assert text.startswith("checksum of the data is wrong (train.tfrecord, record 1). ")
+    assert f"x/train.tfrecord, record 1, byte {start}: " in text
+
+
+def test_a_shard_that_ends_early(refuse) -> None:
+    data = shard(record("a.jpg", "cat"), record("b.jpg", "cat"))
+    text = refuse({"t.tfrecord": data[:-9]})
+    assert "record 1" in text
+    assert "t.tfrecord" in text
+
+
+def test_a_record_that_is_no_example(refuse) -> None:
+    text = refuse(one_shard(record("a.jpg", "cat"), b"\xff\xff\xff not protobuf"))
+    assert "record 1" in text
+
+
+def test_records_of_something_else(refuse) -> None:
+    """What is wrong is the kind of shard, and not the name of an image that it does not have."""
+    text = refuse(one_shard(encode({"speech/samples": [1, 2, 3]})))
+    assert text == (
+        "t.tfrecord has no image/filename and no boxes. Nothing was changed. These records fit no "
+        "profile; their features are speech/samples; export an object detection dataset."
+    )
+
+
+def test_a_broken_label_map(refuse) -> None:
+    files = one_shard(record("a.jpg", ids=[1]))
+    text = refuse({**files, "label_map.pbtxt": b"item { id: 1 name: 'cat' "})
+    assert "label_map.pbtxt" in text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        shard(record("a.jpg", "cat")),
+        b"",
+        b"PK\3\4",
+        b"Rar!\x1a\7\0" + bytes(60),
+        b"<annotations></annotations>",
+    ],
+    ids=["a bare shard", "nothing", "the head of a zip", "rar", "xml"],
+)
+def test_what_is_no_zip(refuse, data: bytes) -> None:
+    assert "zip" in refuse(data)
+
+
+def test_a_truncated_zip(refuse, tmp_path: Path) -> None:
+    data = real_zip([("t.tfrecord", shard(record("a.jpg", "cat")))])
+    text = refuse(data[:-30])
+    assert "zip" in text
+
+
+def test_a_zip_with_a_damaged_entry(refuse) -> None:
+    payload = shard(*(record(name, "cat") for name in ("a.jpg", "b.jpg")))
+    data = bytearray(real_zip([("t.tfrecord", payload)]))
+    data[60:70] = bytes(10)
+    assert "t.tfrecord" in refuse(bytes(data))
+
+
+def test_an_empty_zip(refuse) -> None:
+    text = refuse({})
+    assert text == (
+        "it has no files in it. Nothing was changed. "
+        "Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010."
+    )
+
+
+def test_a_zip_without_a_shard(refuse) -> None:
+    """Of cvat#4074: the wrong zip must not look like bad data."""
+    text = refuse({"annotations.xml": b"<annotations/>", "images/a.jpg": b"\xff\xd8\xff"})
+    assert text == (
+        "this zip holds CVAT for images or video annotations, not TFRecord. Nothing was changed. "
+        "Export the annotations as TFRecord 1.0 instead."
+    )
+
+
+def test_an_empty_shard(refuse) -> None:
+    text = refuse({"t.tfrecord": b"", "label_map.pbtxt": LABEL_MAP})
+    assert "t.tfrecord" in text
+    assert "empty" in text
+
+
+GOOD = shard(record("a.jpg", "cat"))
+LINK = stat.S_IFLNK | 0o777
+BOMB = Item("t.tfrecord", bytes(64 << 20))
+HOSTILE = {
+    "a parent": [Item("../../evil.tfrecord", GOOD)],
+    "a parent, inside": [Item("x/../../../evil.tfrecord", GOOD)],
+    "absolute": [Item("/tmp/evil.tfrecord", GOOD)],
+    "a drive": [Item("C:\\evil.tfrecord", GOOD)],
+    "backslashes": [Item("..\\..\\evil.tfrecord", GOOD)],
+    "a link": [Item("t.tfrecord", b"/etc/passwd", mode=LINK)],
+    "a link to a folder, and a file in it": [
+        Item("x", b"/tmp", mode=LINK),
+        Item("x/evil.tfrecord", GOOD),
+    ],
+    "the same name twice": [Item("t.tfrecord", GOOD), Item("t.tfrecord", shard(b""))],
+    "a label map outside": [Item("t.tfrecord", GOOD), Item("../label_map.pbtxt", LABEL_MAP)],
+    "a lie about the size": [Item("t.tfrecord", GOOD, size=10)],
+    "a bomb": [BOMB],
+    "encrypted": [Item("t.tfrecord", GOOD, flags=1)],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_zips(refuse, kind: str) -> None:
+    before = set(Path("/tmp").glob("evil*"))
+    text = refuse(forge(*HOSTILE[kind]))
+    assert text
+    assert set(Path("/tmp").glob("evil*")) == before
+
+
+def test_a_bomb_that_is_a_record(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A length that promises more than there is must not be believed."""
+    data = struct.pack("<Q", 1 << 60) + bytes(300)
+    assert "t.tfrecord" in refuse({"t.tfrecord": data})
+
+
+def test_several_defects_are_one_line(refuse) -> None:
+    records = [record("a.jpg", "dog"), record("zzz.jpg", "cat"), boxed("b.jpg", 0.9, 0.1, 0.2, 0.3)]
+    text = refuse(one_shard(*records))
+    assert "'dog'" in text
+    assert "zzz.jpg" in text
+    assert len(text) < 2000
+
+
+def test_many_defects_stay_readable(refuse) -> None:
+    """CVAT shows the whole text in a box on the page."""
+    records = [record(f"no{number}.jpg", f"class{number}") for number in range(400)]
+    text = refuse(one_shard(*records))
+    assert "400 of 400 images match no frame" in text
+    assert len(text) < 2000
+
+
+def test_a_name_with_line_breaks_and_controls(refuse) -> None:
+    text = refuse(one_shard(record("a\nb\r\x1b[31m.jpg", "do\ng")))
+    assert "\x1b" not in text
+    assert "\r" not in text
+
+
+def test_an_import_that_cvat_itself_ends(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels that are deleted while the worker is at it: CVAT's own message, the same class."""
+    from cvat.apps.dataset_manager.bindings import TaskData
+
+    task = make_task()
+
+    def gone(self: TaskData, name: str) -> None:
+        raise ValueError(f"Label {name!r} is not registered for this task")
+
+    monkeypatch.setattr(TaskData, "_label", gone)
+    text = refuse(one_shard(record("a.jpg", "cat")), task, by_cvat=True)
+    assert (
+        "Image frame 0 a.jpg: can't import annotation #0 (bbox): Label 'cat' is not registered"
+        in text
+    )
+
+
+def test_a_full_disk(refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert "No space left on device" in refuse(one_shard(record("a.jpg", "cat")))
+
+
+def test_a_zip_of_another_format_is_named(refuse) -> None:
+    text = refuse({"annotations/instances_default.json": b"{}", "images/a.jpg": b"x"})
+    assert text.startswith(
+        "this zip holds COCO annotations, not TFRecord. Nothing was changed. "
+        "Export the annotations as TFRecord 1.0 instead"
+    )
+
+
+LOST = [
+    shape("skeleton", 0, "cat", (), elements=[shape("points", 0, "cat", (1, 1))]),
+    shape("points", 1, "cat", (1, 1, 5, 5)),
+    shape("points", 2, "cat", (1, 1, 5, 5)),
+    box(1, "cat"),
+]
+LOST_TRACKS = [track("cat", *(shape("polyline", number, "cat", (1, 1, 5, 5)) for number in (0, 1)))]
+
+
+def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
+    """CVAT has no place where an import that succeeds could say that it has deleted them."""
+    task = make_task(*LOST, tracks=LOST_TRACKS)
+    text = refuse({"t.tfrecord": GOOD}, task)
+    assert text == (
+        "it would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot hold. "
+        "Nothing was changed. If that is meant, delete them in the task first. "
+        "To keep them, import with import_mode=append (CVAT 2.65 and later)."
+    )
+
+
+def test_of_a_job_only_its_own_shapes_count(refuse, tmp_path: Path) -> None:
+    task = make_task(*LOST)
+    text = refuse({"t.tfrecord": shard(record("b.jpg", "cat"))}, Job(task, 1, 1))
+    assert text.startswith("it would delete 1 points, which TFRecord cannot hold. Nothing was")
+    task.annotations.shapes.pop(1)
+    path = upload(tmp_path, {"t.tfrecord": shard(record("b.jpg", "cat"))})
+    assert len(import_into(Job(task, 1, 1), path)) == 3
+
+
+def test_an_import_that_appends_deletes_nothing(tmp_path: Path) -> None:
+    task = make_task(*LOST)
+    path = upload(tmp_path, {"t.tfrecord": GOOD})
+    assert len(import_into(task, path, import_mode="append")) == len(LOST) + 1

@@ -1,0 +1,214 @@
+"""Registration in a real Django project, each time a process of its own, on both servers.
+
+Shown: both formats are there for export and import, with the server's own; what names they have
+already is left alone; a tfod that is broken costs the server nothing; a server that imports its
+formats on demand loads nothing of ours before; the base settings can be chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import TIMEOUT
+from tests.cvat.server.conftest import DOUBLE
+
+SERVERS = ["2.15"] if metadata.version("datumaro").startswith("0.") else ["2.15", "2.73"]
+FORMATS = ["COCO 1.0", "TFRecord 1.0", "TFRecord Masks 1.0"]
+START = "import django, json, sys; django.setup();"
+ASK = (
+    "from cvat.apps.dataset_manager.views import get_export_formats, get_import_formats;"
+    "both = [[one.DISPLAY_NAME for one in get()] for get in (get_export_formats,"
+    " get_import_formats)];"
+    "assert both[0] == both[1], both;"
+    "print(json.dumps(both[0]))"
+)
+
+
+def python_path(*first: Path) -> str:
+    """The double in front of what there is already."""
+    own = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([*(str(one) for one in (*first, DOUBLE)), *([own] if own else [])])
+
+
+def run(code: str, double: str, *path: Path, **environment: str) -> tuple[Any, str]:
+    """What a process of the server prints, as JSON, and its log."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "CVAT_DOUBLE": double,
+            "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
+            "PYTHONPATH": python_path(*path),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_both_formats_are_in_both_menus(double: str) -> None:
+    formats, log = run(START + ASK, double)
+    assert formats == FORMATS
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_without_the_app_there_is_nothing_of_ours(double: str) -> None:
+    formats, _ = run(START + ASK, double, DJANGO_SETTINGS_MODULE="cvat.settings.production")
+    assert formats == FORMATS[:1]
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_without_the_start_up_hook_of_the_package(double: str) -> None:
+    """A server finds tfod in a folder on its path: no .pth file has run."""
+    formats, _ = run(START + ASK, double, TFOD_ACTIVATE="0")
+    assert formats == FORMATS
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_the_menu_says_what_it_takes(double: str) -> None:
+    """The web page filters by extension and dimension; a project takes ZIP alone."""
+    code = ASK.replace("print(", "0 and print(") + (
+        ";print(json.dumps([[one.NAME, one.VERSION, one.EXT, one.ENABLED, str(one.DIMENSION)]"
+        " for get in (get_export_formats, get_import_formats) for one in get()[1:]]))"
+    )
+    details, _ = run(START + code, double)
+    wanted = [[name, "1.0", "ZIP", True, "2d"] for name in ("TFRecord", "TFRecord Masks")]
+    assert details == wanted * 2
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_formats_that_are_there_already_stay(double: str, tmp_path: Path) -> None:
+    """A server that was patched by hand keeps its own, and still gets what it lacks."""
+    (tmp_path / "patched.py").write_text(
+        "from cvat.settings.production import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'patch']\n"
+    )
+    (tmp_path / "patch").mkdir()
+    (tmp_path / "patch" / "__init__.py").touch()
+    (tmp_path / "patch" / "apps.py").write_text(
+        "from django.apps import AppConfig\n"
+        "class Patch(AppConfig):\n"
+        "    name = 'patch'\n"
+        "    def ready(self):\n"
+        "        from cvat.apps.dataset_manager.formats import registry\n"
+        "        @registry.exporter(name='TFRecord', ext='ZIP', version='1.0')\n"
+        "        def theirs(*args, **kwargs): pass\n"
+        "        @registry.importer(name='TFRecord', ext='ZIP', version='1.0')\n"
+        "        def theirs(*args, **kwargs): pass\n"
+    )
+    code = START + (
+        "from cvat.apps.dataset_manager.formats.registry import EXPORT_FORMATS, IMPORT_FORMATS;"
+        "print(json.dumps([[name, one.__module__] for formats in (EXPORT_FORMATS, IMPORT_FORMATS)"
+        " for name, one in formats.items()]))"
+    )
+    found, log = run(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
+    assert [name for name, _ in found] == FORMATS * 2
+    assert [module for name, module in found if name == "TFRecord 1.0"] == ["patch.apps"] * 2
+    masks = [module for name, module in found if name == "TFRecord Masks 1.0"]
+    assert all(module.startswith("tfod.cvat") for module in masks)
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_settings_of_the_owner(double: str, tmp_path: Path) -> None:
+    (tmp_path / "owned.py").write_text(
+        "from cvat.settings.production import *\nDEBUG = True\nOWN_SETTING = 41\n"
+    )
+    code = START + (
+        "from django.conf import settings;"
+        "print(json.dumps([settings.OWN_SETTING, settings.INSTALLED_APPS,"
+        " settings.CVAT_DOCS_URL]))"
+    )
+    found, _ = run(code, double, tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
+    own, apps, address = found
+    assert own == 41
+    assert apps[-2:] == ["cvat.apps.quality_control", "tfod.cvat"]
+    assert address.startswith("https://")
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_a_broken_tfod_leaves_the_server_up(double: str) -> None:
+    """As where a package was built for another Python: the import of the module fails."""
+    code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.server'] = None;"
+    formats, log = run(code + START + ASK, double)
+    assert formats == FORMATS[:1]
+    assert "tfod.cvat" in log
+    assert "goes on without" in log
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_a_registry_that_refuses_leaves_the_server_up(double: str) -> None:
+    """The decorators are CVAT's: another version may want other arguments."""
+    code = (
+        "import logging; logging.basicConfig(); import tfod.cvat.server as formats;"
+        "formats.register = lambda registry: registry.exporter(nonsense=1);"
+    )
+    formats, log = run(code + START + ASK, double)
+    assert formats == FORMATS[:1]
+    assert "nonsense" in log
+
+
+@pytest.mark.skipif("2.73" not in SERVERS, reason="servers with Datumaro 0.3 import it at start")
+def test_a_lazy_server_stays_lazy() -> None:
+    """What made CVAT drop the format: that every process paid for it."""
+    code = START + (
+        "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.check',"
+        " 'tfod.datumaro', 'tfod.cvat.server.export',"
+        " 'cvat.apps.dataset_manager.formats.registry');"
+        "print(json.dumps([name for name in sys.modules for one in heavy"
+        " if name == one or name.startswith(one + '.')]))"
+    )
+    assert run(code, "2.73")[0] == []
+    formats, _ = run(START + ASK, "2.73")
+    assert formats == FORMATS
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_listing_the_formats_loads_no_more_than_the_server_has(double: str) -> None:
+    """The menu asks each web worker; the work is done by others."""
+    code = START + (
+        "import cvat.apps.dataset_manager.formats.registry;"
+        "print(json.dumps([name for name in sys.modules"
+        " if name.startswith(('tfod.check', 'tfod.datumaro.', 'tensorflow'))"
+        " and name != 'tfod.datumaro.activation']))"
+    )
+    assert run(code, double, TFOD_ACTIVATE="0")[0] == []
+
+
+@pytest.mark.parametrize("double", SERVERS)
+def test_a_format_that_is_imported_first_imports_the_registry(double: str) -> None:
+    """The registry then ends while a module of its own is still half imported."""
+    formats, log = run(START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double)
+    assert sorted(formats) == FORMATS
+    assert "Traceback" not in log
+
+
+def test_nonsense_as_base_settings_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import django; django.setup()"],
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
+            "PYTHONPATH": python_path(),
+            "TFOD_CVAT_BASE_SETTINGS": "no.such.settings",
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "No module named 'no'" in done.stderr

@@ -1,0 +1,247 @@
+"""Export, forget, import: what a server wrote comes back equal.
+
+Shown on every kind of task and of names, with shapes, tags, tracks, masks, attributes and jobs;
+and for any boxes at all, to a hundredth of a pixel.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cvat
+import pytest
+from cvat.apps.dataset_manager.bindings import CvatImportError
+from cvat.apps.engine.models import Annotations, Job, Task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import examples
+from tests.cvat.server.tasks import (
+    BOXES,
+    HEIGHT,
+    MASKS,
+    WIDTH,
+    box,
+    export,
+    import_into,
+    make_task,
+    shape,
+    stored,
+    tag,
+    track,
+)
+
+DEFAULTS = (("count", "1"), ("difficult", "false"))
+
+
+def again(
+    task: Task, folder: Path, name: str = BOXES, instance: Task | Job | None = None, **more: Any
+) -> list[tuple[Any, ...]]:
+    """Export, forget, import."""
+    path = export(instance or task, folder, name).path
+    task.annotations = Annotations()
+    return import_into(instance or task, path, name, **more)
+
+
+ROUND_TRIPS = {
+    "flat": {},
+    "in folders": {"frames": ["one/a.jpg", "one/b.jpg", "two/a.jpg"]},
+    "deep, with one frame above": {"frames": ["top.jpg", "x/y/a.jpg", "x/y/b.jpg"]},
+    "of one folder": {"frames": ["set/a.jpg", "set/b.jpg", "set/c.jpg"]},
+    "names of numbers": {"frames": ["000001.jpg", "000000.jpg", "000002.jpg"]},
+    "dots, spaces, capitals": {"frames": ["A.v2.JPG", "b c.PNG", "кадр.jpeg"]},
+    "extensions that differ": {"frames": ["a.jpg", "b.png", "c.bmp"]},
+    "a video": {"is_video": True},
+    "a video with start and step": {"is_video": True, "start_frame": 10, "step": 5},
+    "images with start and step": {"start_frame": 4, "step": 3},
+    "of a subset": {"subset": "val"},
+    "with a deleted frame": {"deleted_frames": [2]},
+}
+
+
+@pytest.mark.parametrize("save_images", [False, True], ids=["annotations", "with images"])
+@pytest.mark.parametrize("kind", ROUND_TRIPS)
+def test_its_own_export_comes_back(tmp_path: Path, kind: str, save_images: bool) -> None:
+    shapes = [
+        box(0, "cat", 1.5, 2.25, 30, 40, occluded=True, attributes=dict(DEFAULTS)),
+        box(1, "bird", 0, 0, WIDTH, HEIGHT, attributes=dict(DEFAULTS)),
+        box(1, "cat", 5, 5, 6, 6, attributes=dict(DEFAULTS)),
+    ]
+    task = make_task(*shapes, **ROUND_TRIPS[kind])
+    before = [row[:5] for row in stored(task)]
+    path = export(task, tmp_path, save_images=save_images).path
+    task.annotations = Annotations()
+    assert [row[:5] for row in import_into(task, path)] == before
+
+
+def test_into_a_task_whose_frames_lie_in_a_folder(tmp_path: Path) -> None:
+    """The names of the zip lack the folder that all frames of the task are in."""
+    path = export(make_task(box(1, "cat"), box(2, "bird")), tmp_path).path
+    task = make_task(frames=["set/a.jpg", "set/b.jpg", "set/c.jpg"])
+    found = import_into(task, path)
+    assert [row[0] for row in found] == ["set/b.jpg", "set/c.jpg"]
+
+
+def test_the_first_frame_of_a_folder(tmp_path: Path) -> None:
+    """CVAT takes frame 0 for no match where a folder is to be put in front of the name."""
+    path = export(make_task(box(0, "cat"), box(2, "bird")), tmp_path).path
+    task = make_task(frames=["set/a.jpg", "set/b.jpg", "set/c.jpg"])
+    assert [row[0] for row in import_into(task, path)] == ["set/a.jpg", "set/c.jpg"]
+
+
+@pytest.mark.skipif(not cvat.IS_NEW, reason="old servers have no placeholders")
+def test_a_task_with_placeholders(tmp_path: Path) -> None:
+    """Frames that stand for a validation frame have its name; boxes belong to that one."""
+    task = make_task(
+        box(1, "cat"), box(2, "bird"), frames=["a.jpg", "b.jpg", "a.jpg"], placeholders=[0]
+    )
+    again(task, tmp_path)
+    assert [(one["frame"], one["label"]) for one in task.annotations.shapes] == [
+        (1, "cat"),
+        (2, "bird"),
+    ]
+
+
+def test_other_extensions_match(tmp_path: Path) -> None:
+    path = export(make_task(box(1, "cat"), frames=["a.jpg", "b.jpg"]), tmp_path).path
+    task = make_task(frames=["a.png", "b.PNG"])
+    assert [row[0] for row in import_into(task, path)] == ["b.PNG"]
+
+
+points = st.tuples(
+    *(st.floats(0, size - 1, width=32) for size in (WIDTH, HEIGHT)),
+    *(st.floats(1, size, width=32) for size in (WIDTH, HEIGHT)),
+)
+some_box = st.builds(
+    lambda number, label, corners, occluded, difficult: box(
+        number,
+        label,
+        round(corners[0], 2),
+        round(corners[1], 2),
+        round(min(WIDTH, corners[0] + corners[2]), 2),
+        round(min(HEIGHT, corners[1] + corners[3]), 2),
+        occluded=occluded,
+        attributes={"difficult": str(difficult).lower()},
+    ),
+    st.integers(0, 2),
+    st.sampled_from(["bird", "cat"]),
+    points,
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@examples(40)
+@given(shapes=st.lists(some_box, max_size=8))
+def test_any_boxes_come_back(
+    tmp_path_factory: pytest.TempPathFactory, shapes: list[dict[str, Any]]
+) -> None:
+    """Labels, corners to a hundredth of a pixel, occluded, and attributes with a key."""
+    folder = tmp_path_factory.mktemp("task")
+    task = make_task(*shapes, start_frame=2, step=3)
+    before = _comparable(task)
+    found = again(task, folder)
+    assert len(found) == len(before)
+    for (frame, label, *flags, corners), other in zip(before, _comparable(task), strict=True):
+        assert [frame, label, *flags] == list(other[:-1])
+        assert corners == pytest.approx(other[-1], abs=0.011)
+
+
+def _comparable(task: Task) -> list[tuple[Any, ...]]:
+    """In the order in which they were drawn, frame by frame, which the format keeps."""
+    ordered = sorted(task.annotations.shapes, key=lambda one: one["frame"])
+    return [
+        (
+            one["frame"],
+            one["label"],
+            one["occluded"],
+            one["attributes"].get("difficult", "false"),
+            tuple(one["points"]),
+        )
+        for one in ordered
+    ]
+
+
+def test_tracks_come_back_as_boxes(tmp_path: Path) -> None:
+    moving = track("cat", box(0, "cat", 0, 0, 10, 10), box(2, "cat", 20, 10, 30, 20))
+    task = make_task(tracks=[moving])
+    found = again(task, tmp_path)
+    assert [row[3] for row in found] == [(0, 0, 10, 10), (10, 5, 20, 15), (20, 10, 30, 20)]
+    assert not task.annotations.tracks
+
+
+def test_tags_come_back(tmp_path: Path) -> None:
+    task = make_task(box(1, "bird"), tags=[tag(1, "cat"), tag(2, "bird")])
+    again(task, tmp_path)
+    assert [(one["frame"], one["label"]) for one in task.annotations.tags] == [
+        (1, "cat"),
+        (2, "bird"),
+    ]
+    assert len(task.annotations.shapes) == 1
+
+
+def test_an_empty_task_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert again(make_task(), tmp_path) == []
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    # Without a record it would only delete what is there.
+    with pytest.raises(
+        CvatImportError,
+        match=r"^is empty \(0 bytes\) \(default.tfrecord\)\. Nothing was changed\. ",
+    ):
+        again(make_task(), tmp_path)
+
+
+MASK = (0, 2, 1, 3, 2, 1, 3, 3, 11, 20, 15, 22)
+POLYGON = (10, 10, 30, 10, 30, 26, 20, 18, 10, 26)
+
+
+def test_masks_come_back_as_masks(tmp_path: Path) -> None:
+    task = make_task(shape("mask", 1, "bird", MASK), box(1, "cat"))
+    found = again(task, tmp_path, MASKS, conv_mask_to_poly=False)
+    masks = [row for row in found if row[2] == "bird"]
+    assert [(row[1], row[3]) for row in masks] == [("mask", MASK)]
+
+
+def test_masks_come_back_as_polygons(tmp_path: Path) -> None:
+    task = make_task(shape("polygon", 1, "bird", POLYGON))
+    ((_, kind, label, corners, *_),) = again(task, tmp_path, MASKS, conv_mask_to_poly=True)
+    assert (kind, label) == ("polygon", "bird")
+    assert min(corners[::2]) == pytest.approx(10, abs=1.01)
+    assert max(corners[::2]) == pytest.approx(30, abs=1.01)
+    assert max(corners[1::2]) == pytest.approx(26, abs=1.01)
+
+
+@pytest.mark.parametrize("as_polygons", [True, False])
+def test_rectangles_come_back_as_rectangles_from_their_masks(
+    tmp_path: Path, as_polygons: bool
+) -> None:
+    task = make_task(box(1, "bird", 10.3, 4.8, 31.5, 26.2))
+    (found,) = again(task, tmp_path, MASKS, conv_mask_to_poly=as_polygons)
+    assert (found[1], found[3]) == ("rectangle", (10.3, 4.8, 31.5, 26.2))
+
+
+def test_either_format_reads_what_the_other_wrote(tmp_path: Path) -> None:
+    task = make_task(shape("mask", 1, "bird", MASK))
+    path = export(task, tmp_path, MASKS).path
+    found = import_into(task, path, BOXES, conv_mask_to_poly=False)
+    assert [(row[1], row[3]) for row in found] == [("mask", MASK)]
+    path = export(make_task(box(0, "cat")), tmp_path).path
+    assert [row[1] for row in import_into(task, path, MASKS)] == ["rectangle"]
+
+
+def test_attributes_without_a_key_come_back_from_our_own_export(tmp_path: Path) -> None:
+    values = {"colour": "red, 'dark'", "count": "2.5", "difficult": "true"}
+    task = make_task(box(0, "cat", attributes=values), box(0, "bird", 1, 1, 5, 5))
+    before = stored(task)
+    ((*_, bird), (*_, cat)) = sorted(again(task, tmp_path))
+    assert dict(cat) == values
+    assert dict(bird) == {"colour": "", "count": "1", "difficult": "false"}
+    assert len(before) == 2
+
+
+def test_a_job_s_own_export_comes_back(tmp_path: Path) -> None:
+    task = make_task(box(0, "bird", 1, 1, 5, 5), box(1, "cat"), start_frame=3, step=2)
+    path = export(Job(task, 1, 2), tmp_path).path
+    before = [row[:5] for row in stored(task)]
+    assert [row[:5] for row in import_into(Job(task, 1, 2), path)] == before

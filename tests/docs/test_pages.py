@@ -1,0 +1,129 @@
+"""README, the recipes, docs/library.md and docs/columns.md, typed as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import Step, run, steps_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+SESSIONS = {"library.md": 7, "columns.md": 7}
+"""Pages of docs that are one session, and how many blocks of Python each has."""
+_PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder with what the repository carries, as a fresh clone has it."""
+    for name in ("examples", "label_maps"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def _environment(desk: Path) -> dict[str, str]:
+    home = desk / ".home"
+    home.mkdir(exist_ok=True)
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Threads that wait for each other take longer than the small networks of the pages.
+        "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: page.parent.name + "-" + page.stem
+)
+def test_page(page: Path, desk: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for sign, package in _PACKAGES.items():
+        if sign in text:
+            pytest.importorskip(package)
+    steps = list(steps_of(text))
+    assert steps or page == PAGES[0].parent / "README.md", "nothing on this page is typed"
+    for step in steps:
+        wrong = run(step, desk, _environment(desk))
+        assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
+
+
+@pytest.mark.parametrize(("name", "scripts"), SESSIONS.items())
+def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
+    """Its blocks are typed in their order: commands as they come, Python goes on where it was."""
+    session = ""
+    steps = list(steps_of((ROOT / "docs" / name).read_text(encoding="utf-8")))
+    assert sum(step.script for step in steps) == scripts
+    for step in steps:
+        if step.script:
+            session += "\n" * (step.line - 1 - session.count("\n")) + step.command
+            step = replace(step, command=session)
+        wrong = run(step, desk, _environment(desk))
+        assert wrong is None, f"{name}:{step.line}: {step.command}{wrong}"
+
+
+def test_the_demo_shows_what_is_said_of_a_broken_shard(tmp_path: Path) -> None:
+    pytest.importorskip("datumaro")
+    command = [sys.executable, ROOT / "examples" / "demo.py"]
+    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    good, _, broken = done.stdout.partition("\nnothing changed\n")
+    assert "$ tfod check demo_output/tfrecord\nVALID: " in good
+    assert "$ tfod check demo_output/broken\nINVALID: " in broken
+    assert "TFR004 error: checksum" in broken and "did you mean 'cercle'" in broken
+
+
+def test_nothing_says_that_tfod_is_on_pypi() -> None:
+    """It is not; where it is installed from is said by tfod.errors.how_to_install."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for top in ("README.md", "CONTRIBUTING.md", "docs", "plugin", "validator", "examples")
+        for path in [ROOT / top, *sorted((ROOT / top).rglob("*.*"))]
+        if path.suffix in (".md", ".py", ".html")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"pip install (-\S+ )*['\"]?tfod\b", line)
+    ]
+    assert found == []
+
+
+def test_every_page_is_listed() -> None:
+    """A page that is not listed is not found."""
+    listed = (ROOT / "docs" / "recipes" / "README.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert page.name == "README.md" or f"({page.name})" in listed, page.name
+
+
+def test_steps_of_a_page() -> None:
+    text = "Text.\n\n```console\n$ one \\\n    more\nout\n...\n$ two\n```\n"
+    text += "\n```python\nprint(1)\n```\n"
+    assert list(steps_of(text)) == [
+        Step(4, "one \\\n    more\n", output="out\n...\n"),
+        Step(8, "two\n"),
+        Step(12, "print(1)\n", script=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "wrong"),
+    [
+        (Step(1, "echo a; echo b >&2", output="a\nb\n"), False),
+        (Step(1, "echo a; echo b; echo c", output="a\n...\nc\n"), False),
+        (Step(1, "echo a", output="b\n"), True),
+        (Step(1, "false"), True),
+        (Step(1, "false | cat"), True),
+        (Step(1, "raise SystemExit(3)", script=True), True),
+        (Step(1, "print(1)", script=True), False),
+    ],
+)
+def test_a_step_can_fail(step: Step, wrong: bool, tmp_path: Path) -> None:
+    assert (run(step, tmp_path, os.environ) is not None) is wrong

@@ -1,0 +1,116 @@
+"""``tfod create csv``, as generate_tfrecord.py of the raccoon recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tfod.detection.label_map import read_label_map
+from tfod.detection.stream import read_detections
+
+from tests.commands import Run
+from tests.shards.create.conftest import IMAGES, by_filename, float32
+
+ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
+shapes_02.jpg,240,320,circle,71,188,149,266
+shapes_01.jpg,320,240,étoile,196,63,289,158
+shapes_02.jpg,240,320,square,0,0,240,320
+"""
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "train_labels.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def arguments(csv: Path) -> list[object]:
+    out = csv.parent / "out" / "train.record"
+    return ["csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", out]
+
+
+def test_records(run: Run, csv: Path) -> None:
+    """In the order of the names, each with the boxes of all its rows."""
+    ran = run(*arguments(csv))
+    assert (ran.code, ran.err) == (0, "")
+    one, other = read_detections(csv.parent / "out")
+    assert (one.filename, other.filename) == ("shapes_01.jpg", "shapes_02.jpg")
+    assert one.boxes.tolist() == float32([[196 / 320, 63 / 240, 289 / 320, 158 / 240]])
+    assert other.boxes.tolist() == float32(
+        [[71 / 240, 188 / 320, 149 / 240, 266 / 320], [0, 0, 1, 1]]
+    )
+    assert other.class_text == ["circle", "square"] and other.class_label == [1, 2]
+    assert one.class_label == [3] and one.source_id == "shapes_01.jpg" and one.format == "jpeg"
+    assert one.encoded == (IMAGES / "shapes_01.jpg").read_bytes()
+    items = read_label_map(csv.parent / "out" / "label_map.pbtxt")[0].items
+    assert [item.name for item in items] == ["circle", "square", "étoile"]
+
+
+def test_boxes_are_of_the_size_that_the_csv_gives(run: Run, csv: Path) -> None:
+    """The images were made smaller after they were annotated: boxes are where they were."""
+    csv.write_text(ROWS.replace("shapes_01.jpg,320,240,étoile,196,63,289,158",
+                                "shapes_01.jpg,640,960,étoile,392,252,578,632"))  # fmt: skip
+    ran = run(*arguments(csv))
+    assert ran.code == 0 and ran.err == (
+        "tfod create: 1 images of another size than their annotation says; their boxes are "
+        f"divided by the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the image "
+        "320x240)\n"
+    )
+    found = by_filename(csv.parent / "out")["shapes_01.jpg"]
+    assert found.boxes[0].tolist() == float32([196 / 320, 63 / 240, 289 / 320, 158 / 240])
+    assert (found.width, found.height) == (320, 240)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("shapes_01", "shapes_99", "images that are missing: 1 ("),
+        ("shapes_01", "../../x", "/JPEGImages/x.jpg)"),
+        ("196", "left", "train_labels.csv, row 3: xmin is 'left', and should be a number"),
+        ("filename", "file", "file"),
+        ("320,240", "inf,240", "row 3: width is 'inf', and should be a whole number of pixels"),
+    ],
+)
+def test_refusals(run: Run, csv: Path, before: str, after: str, says: str) -> None:
+    csv.write_text(ROWS.replace(before, after))
+    ran = run(*arguments(csv))
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
+    assert not (csv.parent / "out").exists()
+
+
+def test_a_file_that_is_not_there(run: Run, csv: Path) -> None:
+    csv.unlink()
+    ran = run(*arguments(csv))
+    assert ran.code == 2 and f"{csv} cannot be read" in ran.err
+
+
+def test_a_class_that_the_map_lacks(run: Run, csv: Path) -> None:
+    ran = run(*arguments(csv), "--label_map_path", "coco")
+    assert ran.code == 2 and "class 'étoile' is not in the label map coco" in ran.err
+
+
+def test_the_csv_is_never_replaced(run: Run, csv: Path) -> None:
+    ran = run("csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", csv,
+              "--overwrite")  # fmt: skip
+    assert ran.code == 2 and f"{csv} is read, and would be replaced" in ran.err
+    assert csv.read_text() == ROWS
+
+
+def test_what_is_not_read_is_told(run: Run, csv: Path) -> None:
+    """The index of pandas, and names that mean one image."""
+    first, *rows = ROWS.splitlines()
+    rows[2] = "./" + rows[2]
+    csv.write_text("\n".join([f",{first},score", *(f"{i},{row},1" for i, row in enumerate(rows))]))
+    ran = run(*arguments(csv))
+    assert ran.code == 0
+    assert "columns that are not read: (without a name), score\n" in ran.err
+    assert "1 images that several names in the CSV mean" in ran.err
+    assert "(the first: shapes_02.jpg)" in ran.err and "3 images, 3 objects" in ran.out
+
+
+def test_a_csv_without_rows(run: Run, csv: Path) -> None:
+    csv.write_text(ROWS.splitlines()[0] + "\n")
+    ran = run(*arguments(csv))
+    assert (ran.code, ran.err) == (2, "tfod: nothing is written: no image is left\n")
+    assert not (csv.parent / "out").exists()

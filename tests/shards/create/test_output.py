@@ -1,0 +1,210 @@
+"""Files appear complete or not at all, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tfod.cli.main import build_parser
+from tfod.detection.detection import Detection
+from tfod.detection.encoder import encode_detection
+from tfod.tfrecord.writer import ShardSetWriter
+
+from tests.commands import TIMEOUT, Run
+from tests.renames import at_rename, fail
+from tests.shards.create.conftest import VOC, by_filename
+
+PASCAL = ("pascal", "--data_dir", VOC)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder, hidden ones too."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_is_there_is_kept_without_overwrite(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "p.record"
+    assert run(*PASCAL, "--output_path", out).code == 0
+    before = tree(tmp_path)
+    for options in ((), ("--num_shards", 2)):
+        ran = run(*PASCAL, "--set", "val", "--output_path", out, *options)
+        assert ran.code == 2 and f"{out} is there already" in ran.err
+        assert tree(tmp_path) == before
+
+
+def test_overwrite_replaces_a_set_of_another_number_and_nothing_else(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("p.record-00000-of-00003.bak", "pp.record", "sub/p.record"):
+        (tmp_path / name).write_bytes(b"mine")
+    out = tmp_path / "p.record"
+    assert run(*PASCAL, "--output_path", out, "--num-shards", 3).code == 0
+    ran = run(*PASCAL, "--output_path", out, "--set", "val", "--overwrite")
+    assert ran.code == 0 and "(was there)" in ran.out
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        "label_map.pbtxt",
+        "p.record",
+        "p.record-00000-of-00003.bak",
+        "pp.record",
+        "sub",
+    ]
+    assert (tmp_path / "sub" / "p.record").read_bytes() == b"mine"
+    assert len(by_filename(out)) == 4
+
+
+def test_a_failure_leaves_what_was_there(run: Run, voc: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out" / "p.record"
+    assert run("pascal", "--data_dir", voc, "--output_path", out).code == 0
+    before = tree(out.parent)
+    (voc / "JPEGImages" / "shapes_08.jpg").unlink()  # the last one of the set
+    ran = run("pascal", "--data_dir", voc, "--output_path", out, "--overwrite")
+    assert ran.code == 2 and tree(out.parent) == before
+
+
+def test_a_label_map_is_part_of_it(run: Run, tmp_path: Path) -> None:
+    """Where the shards cannot take their names, neither does the label map."""
+    for number in itertools.count(1):
+        with at_rename(number, fail):
+            ran = run(*PASCAL, "--output_path", tmp_path / "out" / "p.record")
+        if ran.code == 0:
+            break
+        assert ran.code == 2 and not (tmp_path / "out").exists()
+    assert number == 4  # the journal, the label map, the shard
+
+
+FULL = (
+    "import resource, signal, sys\n"
+    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"
+    "from tfod.cli.main import main\n"
+    "code = main(sys.argv[1:])\n"
+    # Who measures coverage writes a file at the end.
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+    "sys.exit(code)"
+)
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    out = tmp_path / "out" / "p.record"
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, "create", *map(str, PASCAL), "--output_path", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1
+    assert "cannot be written (File too large)" in ran.stderr
+    assert not out.parent.exists()
+
+
+def restore_interrupt() -> None:
+    """Background jobs of a shell, which tests may be, ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_interrupted(voc: Path, tmp_path: Path) -> None:
+    """Ctrl-C while an annotation is waited for: the last one is a pipe."""
+    last = voc / "Annotations" / "shapes_08.xml"
+    last.unlink()
+    os.mkfifo(last)
+    command = [sys.executable, "-m", "tfod.cli.main", "create", "pascal"]
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [*command, "--data_dir", str(voc), "--output_path", str(out / "p.record"),
+         "--label_map_path", str(shapes_map(tmp_path))],
+        preexec_fn=restore_interrupt,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while not out.exists():
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130 and said == "tfod: interrupted\n"
+    assert not out.exists()
+
+
+def shapes_map(folder: Path) -> Path:
+    path = folder / "shapes.pbtxt"
+    names = ("circle", "square", "triangle", "étoile")
+    path.write_text("".join(f"item {{ id: {i} name: '{n}' }}\n" for i, n in enumerate(names, 1)))
+    return path
+
+
+def test_a_shard_that_is_chosen_keeps_its_number(tmp_path: Path) -> None:
+    """Where records are not dealt in turn, an empty shard says something."""
+    with ShardSetWriter(tmp_path, "t", num_shards=3) as writer:
+        writer.write(encode_detection(Detection(filename="a.jpg")), 2)
+    shards = sorted(tmp_path.iterdir())
+    assert [path.stat().st_size > 0 for path in shards] == [False, False, True]
+    assert list(by_filename(shards[2])) == ["a.jpg"]
+
+
+def test_a_folder_is_no_file(run: Run, tmp_path: Path) -> None:
+    for name in (tmp_path, f"{tmp_path}/x/"):
+        ran = run(*PASCAL, "--output_path", name)
+        assert ran.code == 2 and "is a folder; name a file in it" in ran.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_no_shard(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.record")
+    ran = run(*PASCAL, "--output_path", tmp_path / "p.record", "--overwrite")
+    assert ran.code == 2 and "p.record is not a regular file" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["p.record"]
+
+
+def test_the_label_maps_name_is_no_shards(run: Run, tmp_path: Path) -> None:
+    ran = run(*PASCAL, "--output_path", tmp_path / "label_map.pbtxt")
+    assert ran.code == 2 and "is the name of the label map" in ran.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_label_map_that_is_replaced_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    out = ("--output_path", tmp_path / "p.record", "--label_map_path", shapes_map(tmp_path))
+    ran = run(*PASCAL, *out, "--overwrite")
+    assert ran.code == 0 and "1 label maps replaced; other shards there" in ran.err
+    ran = run(*PASCAL, *out, "--overwrite")
+    assert ran.code == 0 and "replaced" not in ran.err
+
+
+@pytest.mark.parametrize("fmt", ["pascal", "coco", "kitti", "open_images"])
+def test_options_have_both_spellings(fmt: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["create", fmt, "--help"])
+    said = capsys.readouterr().out
+    words = {word.strip(",[]") for word in said.split()}
+    long = {word for word in words if word.startswith("--") and "_" in word}
+    assert len(long) >= 5 and {word.replace("_", "-") for word in long} <= words
+
+
+def test_the_scripts_instructions_can_be_typed(run: Run, tmp_path: Path) -> None:
+    """With absl's own flag."""
+    assert run(*PASCAL, "--logtostderr", f"--output_path={tmp_path / 'p.record'}").code == 0
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "100000", "two"])
+def test_numbers_of_shards(run: Run, tmp_path: Path, value: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(*PASCAL, "--output_path", tmp_path / "p.record", "--num-shards", value)
+
+
+def test_one_that_is_missing_needs_no_more_than_the_core() -> None:
+    """Neither XML, images nor outlines are loaded before they are needed."""
+    code = (
+        "import sys, tfod.shards.create.pascal, tfod.shards.create.coco, tfod.shards.create.kitti, "
+        "tfod.shards.create.open_images\n"
+        "heavy = {'lxml', 'PIL', 'pycocotools', 'datumaro', 'tensorflow', 'tfod.check'}\n"
+        "assert not heavy & sys.modules.keys(), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT)

@@ -1,0 +1,135 @@
+"""What TensorFlow parses from the shards, as the OD API's decoder asks it to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.commands import Run
+from tests.shards.create.conftest import (
+    COCO,
+    IMAGES,
+    KITTI,
+    OPEN_IMAGES,
+    VOC,
+    by_filename,
+    coco_arguments,
+)
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+FIXED = {
+    "image/encoded": (tf.string, ""),
+    "image/format": (tf.string, "jpeg"),
+    "image/filename": (tf.string, ""),
+    "image/key/sha256": (tf.string, ""),
+    "image/source_id": (tf.string, ""),
+    "image/height": (tf.int64, 1),
+    "image/width": (tf.int64, 1),
+}
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+MANY = {
+    **{f"image/object/bbox/{side}": tf.float32 for side in SIDES},
+    **{
+        f"image/object/{name}": tf.int64
+        for name in ("class/label", "is_crowd", "difficult", "group_of", "keypoint/visibility")
+    },
+    **{f"image/object/{name}": tf.float32 for name in ("area", "keypoint/x", "keypoint/y")},
+    "image/object/class/text": tf.string,
+    "image/object/mask": tf.string,
+    "image/class/text": tf.string,
+    "image/class/label": tf.int64,
+    "image/class/confidence": tf.float32,
+}
+DESCRIPTION = {
+    **{key: tf.io.FixedLenFeature((), kind, default) for key, (kind, default) in FIXED.items()},
+    **{key: tf.io.VarLenFeature(kind) for key, kind in MANY.items()},
+}
+
+
+def parsed(pattern: Path) -> list[dict[str, Any]]:
+    files = sorted(map(str, pattern.parent.glob(pattern.name)))
+    found = []
+    for record in tf.data.TFRecordDataset(files):
+        one = tf.io.parse_single_example(record, DESCRIPTION)
+        found.append(
+            {
+                key: value.values.numpy() if isinstance(value, tf.SparseTensor) else value.numpy()
+                for key, value in one.items()
+            }
+        )
+    return found
+
+
+def shards(run: Run, out: Path) -> Path:
+    """One of each format."""
+    csv = OPEN_IMAGES / "annotations" / "oidv6-train-annotations"
+    captions = COCO / "captions_train.json"
+    points = COCO / "person_keypoints_train.json"
+    for arguments in (
+        ("pascal", "--data_dir", VOC, "--output_path", out / "pascal.record"),
+        (*coco_arguments(), "--include_masks", "--num_shards=1", "--output_dir", out / "coco",
+         "--train_caption_annotations_file", captions,
+         "--train_keypoint_annotations_file", points),
+        ("kitti", "--data_dir", KITTI, "--output_path", out / "kitti" / "k",
+         "--classes_to_use", "square,étoile,triangle"),
+        ("open_images", "--input_box_annotations_csv", f"{csv}-bbox.csv",
+         "--input_image_label_annotations_csv", f"{csv}-human-imagelabels.csv",
+         "--input_images_directory", OPEN_IMAGES / "images" / "train",
+         "--input_label_map", OPEN_IMAGES / "label_map.pbtxt",
+         "--output_tf_record_path_prefix", out / "oid" / "t", "--num_shards", 2),
+    ):  # fmt: skip
+        assert run(*arguments).code == 0
+    return out
+
+
+def test_tensorflow_reads_what_was_written(run: Run, tmp_path: Path) -> None:
+    out = shards(run, tmp_path)
+    for pattern in ("pascal.record", "coco/coco_train.record", "kitti/k_val.tfrecord", "oid/t-*"):
+        records = parsed(out / pattern)
+        ours = {
+            name: one
+            for path in sorted((out / pattern).parent.glob(Path(pattern).name))
+            for name, one in by_filename(path).items()
+        }
+        assert len(records) == len(ours) > 0
+        for record, one in zip(records, ours.values(), strict=True):
+            assert record["image/filename"].decode() == one.filename
+            sides = [
+                record[f"image/object/bbox/{side}"] for side in ("xmin", "ymin", "xmax", "ymax")
+            ]
+            assert np.array_equal(np.stack(sides, axis=1), one.boxes)
+            texts = [text.decode() for text in record["image/object/class/text"]]
+            assert texts == list(one.class_text or ())
+            assert record["image/object/class/label"].tolist() == list(one.class_label or ())
+            pixels = tf.io.decode_image(record["image/encoded"]).numpy()
+            assert pixels.shape[:2] == (record["image/height"], record["image/width"])
+            assert len(record["image/object/difficult"]) in (0, len(one.boxes))
+
+
+def test_masks_decode_to_the_images_size(run: Run, tmp_path: Path) -> None:
+    out = shards(run, tmp_path)
+    records = parsed(out / "coco" / "coco_train.record")
+    assert (len(records), sum(len(one["image/object/mask"]) for one in records)) == (8, 21)
+    for record in records:
+        count = len(record["image/object/class/text"])
+        assert len(record["image/object/mask"]) == len(record["image/object/area"]) == count
+        assert len(record["image/object/keypoint/x"]) == 3 * count
+        for data in record["image/object/mask"]:
+            mask = tf.io.decode_png(data, channels=1).numpy()
+            assert mask.shape == (record["image/height"], record["image/width"], 1)
+            assert set(np.unique(mask)) == {0, 1}
+
+
+def test_images_are_the_files(run: Run, tmp_path: Path) -> None:
+    out = shards(run, tmp_path)
+    records = parsed(out / "pascal.record")
+    assert len(records) == 8
+    for record in records:
+        path = IMAGES / record["image/filename"].decode()
+        assert record["image/encoded"] == path.read_bytes()
+        assert record["image/format"].decode() == ("png" if path.suffix == ".png" else "jpeg")

@@ -1,0 +1,118 @@
+"""The house as DESIGN.md has it: imports between rooms point down, and nothing goes in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+
+import pytest
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
+ROOMS = (
+    *("kernel", "tfrecord", "example", "detection", "training", "convert", "check"),
+    *("shards", "datumaro", "beam", "cvat", "cli"),
+)
+"""From the lowest to the highest."""
+# Cycles that are still to be undone, by the modules that they would end with.
+KNOWN_CYCLES: tuple[set[str], ...] = (
+    {"tfod.example.columns", "tfod.example.example"},
+    {"tfod.detection.columns", "tfod.detection.problems", "tfod.detection.row"},
+    {"tfod.check.box_columns", "tfod.check.rules.boxes"},
+)
+
+
+def module_name(path: Path) -> str:
+    """``tfod.check.rules`` for its ``__init__.py``, too."""
+    parts = path.relative_to(PLUGIN).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PLUGIN.glob("tfod/**/*.py"))}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The modules of ours that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: write {node.module} with its full name"
+            for one in node.names:
+                whole = f"{node.module}.{one.name}"
+                yield from [name for name in (whole, node.module) if name in MODULES][:1]
+
+
+IMPORTS: Mapping[str, Set[str]] = {
+    name: set(imports_of(path)) - {name} for name, path in MODULES.items()
+}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def cycles(graph: Mapping[str, Set[str]]) -> list[set[str]]:
+    """Modules of which each can be reached from each other: what is left of both directions."""
+    below = {one: reachable(one, graph) for one in graph}
+    found = []
+    for one in graph:
+        circle = {other for other in below[one] if one in below[other]}
+        if len(circle) > 1 and circle not in found:
+            found.append(circle)
+    return found
+
+
+def reachable(start: str, graph: Mapping[str, Set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(graph[start])
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += graph[one]
+    return seen
+
+
+def test_every_folder_is_a_room_of_the_design() -> None:
+    folders = {path.parent.name for path in PLUGIN.glob("tfod/*/__init__.py")}
+    assert folders == set(ROOMS)
+
+
+def test_imports_between_rooms_point_down() -> None:
+    floor = {room: number for number, room in enumerate(ROOMS)}
+    upward = [
+        f"{module} -> {other}"
+        for module, others in IMPORTS.items()
+        for other in sorted(others)
+        if room_of(module) in floor and floor.get(room_of(other), -1) > floor[room_of(module)]
+    ]
+    assert not upward
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    new = [sorted(one) for one in cycles(IMPORTS) if not any(one <= old for old in KNOWN_CYCLES)]
+    assert not new
+
+
+def test_the_plugin_knows_nothing_of_the_service() -> None:
+    for path in MODULES.values():
+        assert "tfod_validator" not in imported_packages(path), path
+
+
+def imported_packages(path: Path) -> set[str]:
+    """The first parts of the names of all modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {one.name.partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is_for(room: str) -> None:
+    said = ast.get_docstring(ast.parse((PLUGIN / "tfod" / room / "__init__.py").read_bytes()))
+    assert said
+    assert "import" in said  # which rooms it may

@@ -1,0 +1,121 @@
+"""The wheel: what is in it, and that it works where it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.commands import require
+from tests.conftest import CORPUS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling", reason="builds with the tools of the main environment only")
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_contents(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {
+        "tfod/__init__.py",
+        "tfod/py.typed",
+        "tfod/datumaro/reader.py",
+        "tfod/label_maps/coco.pbtxt",
+        "tfod_validator/examples/shapes_good.zip",
+        "tfod_validator/examples/shapes_broken.zip",
+        "tfod/cli/main.py",
+        "tfod/check/profiles/profile.schema.json",
+        "_tfod_import_hook.py",
+        "tfod_datumaro.pth",
+    } <= names
+    assert not [name for name in names if name.startswith(("tests", "examples", "benchmarks"))]
+    (metadata,) = (name for name in names if name.endswith("METADATA"))
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    required = [
+        line.partition(": ")[2]
+        for line in text.splitlines()
+        if line.startswith("Requires-Dist") and "extra ==" not in line
+    ]
+    assert required == ["google-crc32c>=1.5.0", "numpy>=1.22.4", "protobuf>=3.19.6"]
+
+
+def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        f"import sys, os, site; sys.path.insert(0, {str(tmp_path)!r});"
+        "os.environ['TFOD_ACTIVATE'] = '1';"
+        f"site.addsitedir({str(tmp_path)!r});"
+        "import tfod; print(tfod.__file__, tfod.packaged_label_maps(),"
+        "[type(f).__module__ for f in sys.meta_path][0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"TFOD_ACTIVATE": "0", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path))
+    assert "'coco'" in done.stdout and "_tfod_import_hook" in done.stdout
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """The command of an environment that has the wheel; what it needs is the one's that runs."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
+    subprocess.run([*command, "--no-index", str(wheel)], check=True, capture_output=True)
+    return folder / "bin" / "tfod"
+
+
+def run(*command: str | Path) -> str:
+    environment = {"PATH": "", "TFOD_ACTIVATE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_wheel_has_the_compiled_kernel(wheel: Path, tmp_path: Path) -> None:
+    """It is of this platform, of any Python 3, and reads."""
+    require("cargo", shutil.which("cargo") is not None)
+    assert wheel.name.startswith("tfod-") and "-py3-none-" in wheel.name
+    assert not wheel.name.endswith("-any.whl")
+    tfod = installed(wheel, tmp_path / "environment")
+    assert run(tfod, "--version").endswith(" (compiled kernel)\n")
+    shard = CORPUS / "blood-cells" / "test.record"
+    assert run(tfod, "describe", shard).startswith("1 shard, ")
+
+
+def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="builds with the tools of the main environment only")
+    command = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "-w", str(tmp_path), str(ROOT)],
+        env={**os.environ, "PATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    said = [line.strip() for line in done.stdout.splitlines() if "the kernel is" in line]
+    assert said == ["tfod: the kernel is not compiled (no cargo): slower, same results"]
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    tfod = installed(wheel, tmp_path / "environment")
+    slower = "(Python kernel, slower: not compiled when tfod was installed)"
+    assert run(tfod, "--version").endswith(f" {slower}\n")

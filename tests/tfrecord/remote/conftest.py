@@ -1,0 +1,139 @@
+"""A bucket on a real S3 server, behind a line that tests watch and cut."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
+
+from tests.commands import TIMEOUT, require
+from tests.tfrecord.remote.servers import Line, Proxy, S3Server, Web, s3_server, web_server
+
+_KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+_REGION = {"AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@dataclass
+class Bucket:
+    """A bucket of this test alone.
+
+    Attributes:
+        server: the process behind it.
+        proxy: what stands between.
+        name: its name.
+    """
+
+    server: S3Server
+    proxy: Proxy
+    name: str
+    store: Any
+
+    @property
+    def line(self) -> Line:
+        return self.proxy.line
+
+    def url(self, key: str = "") -> str:
+        return f"s3://{self.name}/{key}" if key else f"s3://{self.name}"
+
+    def put(self, key: str, data: bytes) -> str:
+        """Store an object, past the line; gives its URL."""
+        self.store.pipe_file(f"{self.name}/{key}", data)
+        return self.url(key)
+
+    def put_files(self, folder: str, *paths: str) -> list[str]:
+        """Store files under their names; gives their URLs."""
+        return [self.put(f"{folder}/{Path(one).name}", Path(one).read_bytes()) for one in paths]
+
+    def remove(self, key: str) -> None:
+        self.store.rm_file(f"{self.name}/{key}")
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self.line.requests.clear()
+        self.line.sent = 0
+
+    def environment(self) -> dict[str, str]:
+        """For a process that is to see this bucket through the line."""
+        return {**os.environ, **_KEYS, **_REGION, "AWS_ENDPOINT_URL": self.proxy.url}
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[S3Server]:
+    for package in ("moto.server", "s3fs", "flask_cors"):
+        require(package, _is_installed(package))
+    with s3_server() as server:
+        yield server
+
+
+def _is_installed(module: str) -> bool:
+    package = module.partition(".")[0]
+    return find_spec(package) is not None and find_spec(module) is not None
+
+
+@pytest.fixture(scope="session")
+def s3_proxy(s3_process: S3Server) -> Iterator[Proxy]:
+    """One for all tests: s3fs takes a quarter of a second for an address that it sees first."""
+    proxy = Proxy(s3_process.port)
+    yield proxy
+    proxy.end()
+
+
+@pytest.fixture
+def bucket(s3_process: S3Server, s3_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A new bucket; this process sees it through the line."""
+    s3_proxy.renew()
+    return bucket_on(s3_process, s3_proxy, monkeypatch)
+
+
+def bucket_on(server: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A new bucket on a server, seen through a proxy."""
+    import fsspec
+
+    for name, value in (_KEYS | _REGION).items():
+        monkeypatch.setenv(name, value)
+    store = fsspec.filesystem("s3", endpoint_url=server.url)
+    name = f"bucket-{proxy.port}-{time.monotonic_ns()}"
+    store.mkdir(name)
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": proxy.url})
+    return Bucket(server, proxy, name, store)
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[Web, str]]:
+    """A web server, which a test may change as it runs, and its address."""
+    require("aiohttp", find_spec("aiohttp") is not None)
+    behaviour = Web()
+    with web_server(behaviour) as url:
+        yield behaviour, url
+
+
+@pytest.fixture(autouse=True)
+def _patience_of_its_own() -> Iterator[None]:
+    yield
+    set_remote_timeout(REMOTE_TIMEOUT)
+
+
+@pytest.fixture
+def threads_end() -> Iterator[Callable[[], None]]:
+    """Sees that every thread that reads remotely and began in this test ends."""
+    before = set(threading.enumerate())
+
+    def wait() -> None:
+        end = time.monotonic() + TIMEOUT
+        while left := [
+            one
+            for one in threading.enumerate()
+            if one.name.startswith("tfod-remote") and one not in before
+        ]:
+            assert time.monotonic() < end, left
+            time.sleep(0.02)
+
+    yield wait

@@ -1,0 +1,376 @@
+"""The commands on URLs: what they say of a bucket is what they say of a disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod.check.sampling import profile_of
+from tfod.check.sources import take_inventory
+from tfod.cli.main import main
+from tfod.tfrecord.writer import write_records
+
+from tests.commands import TIMEOUT
+from tests.records import encode, frame, image, objects
+from tests.shards.shards import files_in
+from tests.tfrecord.remote.conftest import Bucket
+from tests.tfrecord.remote.servers import Web
+
+LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
+Run = Callable[..., "Done"]
+_LOOK = 1 << 18  # bytes of annotations that are read to choose the profile
+
+
+def records(count: int) -> list[bytes]:
+    """Records of which every fifth has a box outside its image."""
+    return [
+        encode(
+            image(f"{number}.jpg")
+            | {"image/source_id": str(number), "image/format": "jpeg"}
+            | objects([(0.1, 0.2, 1.5 if number % 5 == 0 else 0.5, 0.6)], ["cat"], [1])
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three shards of a set of four, one of them damaged, and their label map."""
+    where = tmp_path / "data"
+    paths = write_records(where, "train", records(400), num_shards=4)
+    damaged = bytearray(Path(paths[2]).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    Path(paths[2]).write_bytes(damaged)
+    Path(paths[1]).unlink()
+    (where / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    return where
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command has come to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run ``tfod`` in this process, with the bucket behind the line."""
+
+    def typed(*arguments: object) -> Done:
+        code = main([str(one) for one in arguments])
+        return Done(code, *capsys.readouterr())
+
+    return typed
+
+
+@pytest.fixture
+def apart(bucket: Bucket) -> Run:
+    """Run ``tfod`` in a process of its own."""
+
+    def typed(*arguments: object) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfod.cli.main", *map(str, arguments)],
+            env=bucket.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return typed
+
+
+def store(bucket: Bucket, folder: Path) -> str:
+    """Put a folder into the bucket; gives its URL."""
+    bucket.put_files("data", *map(str, sorted(folder.iterdir())))
+    bucket.forget()
+    return bucket.url("data")
+
+
+def report_of(text: str, *places: str) -> Any:
+    """A report without what differs from run to run, the place of the data left out."""
+    for place in places:
+        text = text.replace(place, "PLACE")
+    report = json.loads(text)
+    del report["duration"]
+    return report
+
+
+@pytest.mark.parametrize(("jobs", "what"), [(1, ""), (2, "/train-*")])
+def test_the_report_is_that_of_the_disk(
+    bucket: Bucket, folder: Path, apart: Run, jobs: int, what: str
+) -> None:
+    url = store(bucket, folder)
+    options = ("--format", "json", "--jobs", jobs)
+    remote, local = (apart("check", f"{one}{what}", *options) for one in (url, folder))
+    assert remote.returncode == local.returncode == 1
+    assert remote.stderr == local.stderr == ""
+    found = report_of(remote.stdout, url)
+    assert found == report_of(local.stdout, str(folder))
+    assert {"SET001", "TFR004"} <= {one["code"] for one in found["findings"]}
+    assert [one["sha256"] for one in found["sources"]] == [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("train*"))
+    ]
+
+
+def test_a_shard_is_read_once_but_for_the_choice_of_the_profile(bucket: Bucket, run: Run) -> None:
+    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
+    shard = frame(*[payload] * 400)
+    url = bucket.put("a.tfrecord", shard)
+    bucket.forget()
+    assert run("check", url, "--profile", "cvat").returncode < 2
+    assert bucket.line.sent < 1.01 * len(shard) + 10_000
+    bucket.forget()
+    assert run("check", url).returncode < 2
+    assert bucket.line.sent < 1.01 * len(shard) + 8 * _LOOK
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("count", [1, 400])
+def test_web_shards_are_read_once_but_for_the_choice_of_the_profile(
+    web: tuple[Web, str], apart: Run, jobs: int, count: int
+) -> None:
+    server, url = web
+    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
+    shards = {f"/{one}.tfrecord": frame(*[payload] * count) for one in "ab"}
+    server.files.update(shards)
+    done = apart("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
+    assert done.returncode < 2, done.stderr
+    size = sum(map(len, shards.values()))
+    assert size < server.sent <= size + min(size, 2 * 8 * _LOOK)
+
+
+def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
+    url = store(bucket, folder)
+    other = bucket.put("elsewhere/x.pbtxt", b"item { id: 7 name: 'cow' }")
+    done = run("check", url, "--label-map", other, "--format", "json")
+    codes = {one["code"] for one in json.loads(done.stdout)["findings"]}
+    assert any(one.startswith("LAB") for one in codes)
+    absent = bucket.url("elsewhere/absent.pbtxt")
+    done = run("check", url, "--label-map", absent)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"tfod: {absent} cannot be read: is not there; see whether the address is right\n"
+    )
+
+
+def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
+    bad = records(1)[0]
+    filler = encode(image("big.jpg") | {"image/encoded": bytes(200_000)})
+    url = bucket.put("a.tfrecord", frame(bad, *([filler] * 100), bad))
+    bucket.forget()
+    done = run("check", url, "--profile", "cvat", "--format", "html", "--samples", 3)
+    assert done.returncode < 2 and "<svg" in done.stdout
+    assert bucket.line.sent < 1.3 * 100 * 200_000
+
+
+def test_images_from_the_web_cost_one_more_reading(web: tuple[Web, str], run: Run) -> None:
+    server, url = web
+    filler = encode(image("big.jpg") | {"image/encoded": bytes(1 << 20)})
+    shard = frame(*[one for bad in records(60)[::5] for one in (bad, filler, filler)])
+    server.files["/a.tfrecord"] = shard
+    options = ("--profile", "cvat", "--samples", 12, "--label-map", "coco")
+    assert run("check", f"{url}/a.tfrecord", *options, "--format", "html").returncode < 2
+    assert server.sent < 2.5 * len(shard)
+
+
+def test_a_shard_on_the_web_is_opened_once(web: tuple[Web, str], run: Run) -> None:
+    server, url = web
+    server.files["/a.tfrecord"] = frame(*records(10))
+    done = run("check", f"{url}/a.tfrecord", "--profile", "cvat", "--label-map", "coco")
+    assert done.returncode < 2
+    assert [method for method, _, _ in server.requests] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("status", [None, 403, 500])
+def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
+    web: tuple[Web, str], run: Run, status: int | None
+) -> None:
+    server, url = web
+    server.status = status
+    done = run("check", f"{url}/a.tfrecord")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"tfod: {url}/a.tfrecord: ") and done.stderr.count("\n") == 1
+
+
+def test_numbered_shards_that_are_named_one_by_one_are_a_set(
+    web: tuple[Web, str], run: Run
+) -> None:
+    server, url = web
+    shard = frame(*records(3))
+    server.files = {f"/d/train-{one:05d}-of-00003.record": shard for one in range(3)}
+    query = "X-Amz-Credential=AK/2026/s3/aws4_request&X-Amz-Signature="
+    signed = [f"{url}{path}?{query}{number}" for number, path in enumerate(server.files)]
+    for named, missing in ((signed, 0), (signed[:1], 0), (signed[:2], 1)):
+        report = json.loads(run("check", *named, "--profile", "cvat", "--format", "json").stdout)
+        told = [one["shard"] for one in report["findings"] if one["code"] == "SET001"]
+        assert told == [f"{url}/d/train"] * missing
+
+
+def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files = {f"/d/{one}.record": frame(b"1") for one in range(6)}
+    with take_inventory([f"{url}/d/"]) as inventory:
+        server.requests.clear()
+        server.status = 404
+        assert profile_of(None, inventory, 1 << 20)[1].reason == "no record could be read"
+    assert len(server.requests) == 2
+
+
+def test_labels_of_classes_are_copied_along(bucket: Bucket, tmp_path: Path, run: Run) -> None:
+    shard = bucket.put("d/a.tfrecord", frame(*records(2)))
+    bucket.put("d/labels.txt", b"0:cat\n")
+    done = run("reshard", shard, "-o", tmp_path / "out")
+    assert done.returncode == 0 and "label map copied: labels.txt" in done.stdout
+    assert (tmp_path / "out" / "labels.txt").read_bytes() == b"0:cat\n"
+
+
+def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("default.tfrecord", frame(*records(4)))
+        archive.writestr("label_map.pbtxt", LABEL_MAP)
+    url = bucket.put("anno.zip", stream.getvalue())
+    bucket.forget()
+    report = json.loads(run("check", url, "--format", "json").stdout)
+    assert report["counts"]["records"] == 4
+    assert report["sources"][0]["sha256"] == hashlib.sha256(stream.getvalue()).hexdigest()
+    assert {one["shard"] for one in report["findings"]} >= {f"{url}:default.tfrecord"}
+    assert bucket.line.sent < 1.1 * len(stream.getvalue()) + 3000
+
+
+def test_a_server_that_is_silent_in_the_middle_is_a_finding(bucket: Bucket, apart: Run) -> None:
+    shard = frame(*(bytes(100_000) for _ in range(100)))
+    large = bucket.put("data/a.tfrecord", shard)
+    small = bucket.put("data/b.tfrecord", frame(*records(3)))
+    bucket.line.hold_after = 4 << 20
+    done = apart(
+        *("check", large, small, "--profile", "cvat", "--remote-timeout", 5, "--format", "json")
+    )
+    assert done.returncode == 1 and done.stderr == ""
+    report = json.loads(done.stdout)
+    told = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
+    assert set(told) == {large, small}
+    assert "no byte came for 5 s: " in told[large]["message"]
+    assert report["counts"]["records"] > 10
+    assert all(one["sha256"] is None for one in report["sources"])
+
+
+def test_a_server_that_is_silent_from_the_start_is_one_line(bucket: Bucket, apart: Run) -> None:
+    url = bucket.put("a.tfrecord", frame(b"1"))
+    bucket.server.freeze()
+    try:
+        done = apart("check", url, "--remote-timeout", 1)
+    finally:
+        bucket.server.thaw()
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"tfod: {url}: cannot be reached: no answer came for 1 s; try again when the server is "
+        "well\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        (("reshard", "SOURCE/train-*", "-o", "OUT", "--num-shards", "2"), 3),
+        (("reshard", "SOURCE/train-*", "-o", "OUT", "--shuffle", "1"), 5),
+        (("merge", "SOURCE/train-*", "-o", "OUT"), 2),
+        (("split", "SOURCE/train-*", "-o", "OUT", "a=0.5", "b=0.5"), 3),
+        (("index", "SOURCE/train-*", "-o", "OUT"), 4),
+        (("describe", "SOURCE/train-*"), 0),
+        (("show", "SOURCE/train-*", "-o", "OUT/a.html"), 1),
+    ],
+)
+def test_other_commands_read_from_buckets(
+    bucket: Bucket,
+    tmp_path: Path,
+    run: Run,
+    arguments: Sequence[str],
+    written: int,
+) -> None:
+    where = tmp_path / "sound"
+    write_records(where, "train", records(40), num_shards=4)
+    (where / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    url = store(bucket, where)
+    results = []
+    for place, out in ((url, tmp_path / "remote"), (str(where), tmp_path / "local")):
+        out.mkdir()
+        done = run(*(one.replace("SOURCE", place).replace("OUT", str(out)) for one in arguments))
+        assert done.returncode == 0, done.stderr
+        content = {
+            name: data.replace(place.encode(), b"PLACE") for name, data in files_in(out).items()
+        }
+        said = done.stdout.replace(place, "PLACE").replace(str(out), "OUT")
+        results.append((content, said, done.stderr))
+    assert results[0] == results[1]
+    assert len(results[0][0]) == written
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "SOURCE", "--output", "URL"),
+        ("reshard", "SOURCE", "-o", "URL"),
+        ("index", "SOURCE", "-o", "URL"),
+        ("show", "SOURCE", "-o", "URL.html"),
+        ("repair", "SOURCE", "-o", "URL"),
+    ],
+)
+def test_nothing_is_written_to_urls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, arguments: Sequence[str]
+) -> None:
+    (source,) = write_records(tmp_path, "train", records(3))
+    monkeypatch.chdir(tmp_path)
+    before = files_in(tmp_path)
+    url = "s3://bucket/out"
+    done = run(*(one.replace("SOURCE", source).replace("URL", url) for one in arguments))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tfod: {url}")
+    assert "URLs are read only; write to this machine, and copy it there\n" in done.stderr
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("index", "URL"), "URLs are read only"),
+        (("repair", "URL", "-o", "OUT/r"), "only files on this machine can be repaired"),
+        (("reshard", "URL.zip", "-o", "OUT"), "copy it here first, or look at it with: tfod check"),
+        (("describe", "URL/absent*"), "no file matches this pattern"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    bucket: Bucket, tmp_path: Path, run: Run, arguments: Sequence[str], words: str
+) -> None:
+    url = bucket.put("a.tfrecord", frame(*records(1)))
+    bucket.put("a.tfrecord.zip", b"PK")
+    done = run(*(one.replace("URL", url).replace("OUT", str(tmp_path)) for one in arguments))
+    assert done.returncode == 2 and done.stdout == ""
+    assert words in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_web_server_is_checked(web: tuple[Web, str], folder: Path, run: Run) -> None:
+    server, url = web
+    server.files = {f"/data/{one.name}": one.read_bytes() for one in folder.iterdir()}
+    remote, local = (run("check", one, "--format", "json") for one in (f"{url}/data/", folder))
+    assert remote.stderr == ""
+    found = report_of(remote.stdout, f"{url}/data")
+    expected = report_of(local.stdout, str(folder))
+    assert found["findings"] == expected["findings"] and found["counts"] == expected["counts"]
+    assert [one["sha256"] for one in found["sources"]] == [
+        one["sha256"] for one in expected["sources"]
+    ]

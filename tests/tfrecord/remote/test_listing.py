@@ -1,0 +1,284 @@
+"""What URLs of files, folders and globs mean, asked of a bucket."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tfod.detection.label_map import load_label_map
+from tfod.detection.labels_file import load_classes
+from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
+from tfod.tfrecord.label_files import find_label_map, find_labels
+from tfod.tfrecord.record_index import RecordIndex
+from tfod.tfrecord.shard_search import find_remote_shards, find_shards
+from tfod.tfrecord.storage.remote_errors import RemoteError
+from tfod.tfrecord.storage.remote_files import RemoteFile, files_in_folder, list_remote
+from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
+from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+
+from tests.commands import require
+from tests.tfrecord.remote.conftest import Bucket
+from tests.tfrecord.remote.servers import NAMES_OF_A_PAGE, Web
+from tests.tfrecord.remote.test_s3 import Ended
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "folder"),
+    [
+        ("s3://b/d/a?b.tfrecord", "a?b.tfrecord", "s3://b/d"),
+        ("s3://b/a", "a", "s3://b"),
+        ("s3://b", "b", "s3://b"),
+        ("https://h:1/d/a%20b.record?x=/y", "a b.record", "https://h:1/d"),
+        ("https://h/d/a%2Fb", "a%2Fb", "https://h/d"),
+        ("memory://a/b", "b", "memory://a"),
+        ("/d/a", "a", "/d"),
+    ],
+)
+def test_urls_are_taken_apart(path: str, name: str, folder: str) -> None:
+    assert (name_of(path), folder_of(path)) == (name, folder)
+
+
+def test_what_is_a_url_and_a_pattern() -> None:
+    assert is_url("s3://b/a") and not is_url("/a:/b") and not is_url(r"C:\a")
+    assert is_pattern("s3://b/a?") and not is_pattern("https://h/a?b=*")
+    assert is_pattern("https://h/a*?b=c")
+    assert absolute("s3://b/d/") == "s3://b/d"
+
+
+def test_a_folder_is_listed_three_levels_deep_without_hidden_names(bucket: Bucket) -> None:
+    keys = ["d/a", "d/1/a", "d/1/2/a", "d/1/2/3/a"]
+    for key in (*keys, "d/1/2/3/4/a", "d/.a", "d/.h/a", "d/__MACOSX/a", "e/a", "da"):
+        bucket.put(key, b"12")
+    bucket.put("d/", b"")  # some tools make folders so
+    found = list_remote(bucket.url("d"))
+    assert [one.url for one in found] == sorted(map(bucket.url, keys))
+    assert {one.size for one in found} == {2}
+    assert list_remote(bucket.url("d/")) == found
+    assert [one.url for one in files_in_folder(bucket.url())] == [bucket.url("da")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "keys"),
+    [
+        ("*/a*", ["1/a", "1/ab", "2/a"]),
+        ("**/a", ["1/2/a", "1/a", "2/a", "a"]),
+        ("1/**", ["1/2/a", "1/a", "1/ab", "1/é ü"]),
+        ("?/a", ["1/a", "2/a"]),
+        ("[!1]/a", ["2/a"]),
+        ("1/é*", ["1/é ü"]),
+        ("*", ["a"]),
+        (".*", [".a"]),
+        ("[[]x]*", ["[x]y"]),
+    ],
+)
+def test_wildcards_mean_what_they_mean_on_a_disk(
+    bucket: Bucket, pattern: str, keys: list[str]
+) -> None:
+    for key in ("a", ".a", "1/a", "1/ab", "1/2/a", "1/é ü", "2/a", "[x]y"):
+        bucket.put(key, b"")
+    expected = keys + (["[x]y"] if pattern == "*" else [])
+    assert [one.url for one in list_remote(bucket.url(pattern))] == sorted(
+        map(bucket.url, expected)
+    )
+
+
+def test_changes_are_seen(bucket: Bucket) -> None:
+    bucket.put("d/a", b"")
+    for pattern in ("d", "d/*"):
+        assert len(list_remote(bucket.url(pattern))) == 1
+        bucket.put("d/b", b"")
+        assert len(list_remote(bucket.url(pattern))) == 2
+        bucket.remove("d/b")
+
+
+def test_long_listings_are_listed_to_their_end(bucket: Bucket) -> None:
+    count = 2 * NAMES_OF_A_PAGE + 1
+    bucket.store.pipe({f"{bucket.name}/d/{number:05d}": b"" for number in range(count)})
+    bucket.forget()
+    assert len(list_remote(bucket.url("d/*"))) == count
+    assert len(bucket.line.requests) == 3
+
+
+def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> None:
+    for key in (
+        "data/train-00000-of-00003.tfrecord",
+        "data/train-00002-of-00003.tfrecord",
+        "data/valid/x.record",
+        "data/notes.tfrecord.txt",
+        "data/events.out.tfevents.1.tfrecord",
+    ):
+        bucket.put(key, b"")
+    bucket.forget()
+    train, valid = find_shards(bucket.url("data"))
+    assert (train.subset, valid.subset) == ("train", "valid")
+    assert train.paths == (
+        bucket.url("data/train-00000-of-00003.tfrecord"),
+        bucket.url("data/train-00002-of-00003.tfrecord"),
+    )
+    assert train.missing == ("train-00001-of-00003.tfrecord",)
+    assert [one.split()[0] for one in bucket.line.requests] == ["HEAD", "GET", "GET", "GET"]
+    bucket.forget()
+    (found,) = find_shards(bucket.url("data/train-*"))
+    assert found == train
+    assert len(bucket.line.requests) == 1
+    assert find_remote_shards(bucket.url("data/t*")).sizes == dict.fromkeys(train.paths, 0)
+
+
+def test_folders_of_a_roboflow_export_are_its_splits(bucket: Bucket) -> None:
+    for key in ("r/README.roboflow.txt", "r/one/a.tfrecord", "r/two/a.tfrecord"):
+        bucket.put(key, b"")
+    assert [one.subset for one in find_shards(bucket.url("r"))] == ["one", "two"]
+
+
+def test_label_maps_beside_shards_and_above_are_found(bucket: Bucket) -> None:
+    shard = bucket.put("train/a.tfrecord", b"")
+    assert find_label_map(shard) == (None, [])
+    above = bucket.put("label_map.pbtxt", b"item { id: 1 name: 'cat' }")
+    assert find_label_map(shard) == (above, [])
+    beside = bucket.put("train/x.pbtxt", b"")
+    assert find_label_map(shard) == (beside, [])
+    other = bucket.put("train/y.pbtxt", b"")
+    assert find_label_map(shard) == (None, [beside, other])
+    assert load_label_map(above)[0].find_id(1) is not None
+    with pytest.raises(LabelMapError, match=r"absent.pbtxt cannot be read: is not there"):
+        load_label_map(bucket.url("absent.pbtxt"))
+
+
+def test_zips_are_told_apart(bucket: Bucket) -> None:
+    zipped = bucket.put("d/a.zip", b"")
+    bucket.put("d/below/b.zip", b"")
+    assert find_remote_shards(bucket.url("d")).zips == [zipped]
+    with pytest.raises(ShardsNotFoundError, match="remote zip cannot be read one by one"):
+        find_shards(zipped)
+    bucket.put("d/a.tfrecord", b"")
+    assert find_remote_shards(bucket.url("d")).zips == []
+    assert find_remote_shards(bucket.url("d/a*")).zips == [zipped]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("{bucket}/absent", "is not there; see whether the address is right"),
+        ("{bucket}/absent/a.tfrecord", "is not there"),
+        ("s3://no-such-bucket-here/a*", "bucket does not exist"),
+        ("s3://no-such-bucket-here/a", "is not there"),
+        ("nothing://a/b", "nothing:// is not a URL scheme that fsspec knows"),
+        ("s3://", "names no bucket and no host; write for example s3://bucket/folder"),
+        ("{bucket}/a.tfrecord/", "is a file; leave the slash at its end out"),
+    ],
+)
+def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) -> None:
+    bucket.put("a.tfrecord", b"")
+    url = path.format(bucket=bucket.url())
+    with pytest.raises(RemoteError, match=f"^.*{words}") as caught:
+        find_remote_shards(url)
+    assert str(caught.value).startswith(f"{url}: ") and "\n" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
+    code = "from tfod.tfrecord.shard_search import find_shards\nfind_shards('s3://b/a*')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stderr.splitlines()[-1]
+    assert "s3://b/a*: needs a package (" in said and "pip install '.[remote]'" in said
+
+
+def test_no_shard_is_one_line(bucket: Bucket) -> None:
+    bucket.put("d/notes.txt", b"")
+    with pytest.raises(ShardsNotFoundError, match="no shard in this folder"):
+        find_shards(bucket.url("d"))
+    with pytest.raises(ShardsNotFoundError, match="no file matches this pattern"):
+        find_shards(bucket.url("d/*.tfrecord"))
+
+
+def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files["/d/i[1].record"] = b""
+    with pytest.raises(ShardsNotFoundError, match=r"a bracket in a name is written \[\[\]"):
+        find_shards(f"{url}/d/i[1].record")
+    assert find_shards(f"{url}/d/i[[]1].record")[0].paths == (f"{url}/d/i[1].record",)
+    with pytest.raises(ShardsNotFoundError, match="a listing takes no query"):
+        find_shards(f"{url}/d/*.record?signature=1")
+
+
+def test_one_look_tells_the_size_of_a_file_on_the_web(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.files["/a.record"] = bytes(1000)
+    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", 1000)]
+    assert (server.requests, server.sent) == ([("HEAD", "/a.record", "")], 0)
+    server.says_length = False
+    assert list_remote(f"{url}/a.record") == [RemoteFile(f"{url}/a.record", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(None, "is not there"), (403, "may not be read"), (500, "cannot be reached: 500.*try again")],
+)
+def test_a_file_of_the_web_that_cannot_be_had_is_one_line(
+    web: tuple[Web, str], status: int | None, words: str
+) -> None:
+    server, url = web
+    server.status = status
+    with pytest.raises(RemoteError, match=words):
+        list_remote(f"{url}/a.record")
+
+
+def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -> None:
+    server, url = web
+    server.status = 500
+    assert find_label_map(f"{url}/d/a.record") == (None, [])
+    assert find_labels(f"{url}/d/a.record") is None
+
+
+def test_labels_of_classes_beside_shards_and_above_are_found(bucket: Bucket) -> None:
+    shard = bucket.put("train/a.tfrecord", b"")
+    assert find_labels(shard) is None
+    above = bucket.put("labels.txt", b"0:cat\n")
+    assert find_labels(shard) == above
+    beside = bucket.put("train/labels.txt", b"0:dog\n")
+    assert find_labels(shard) == beside
+    assert load_classes(beside)[0].find_id(0) is not None
+
+
+def test_records_of_a_url_cannot_be_had_by_number() -> None:
+    with pytest.raises(ShardError, match=r"^s3://b/a: is remote.*copy it here first"):
+        RecordIndex("s3://b/a")
+
+
+def test_datumaro_says_that_it_reads_no_urls() -> None:
+    require("datumaro", find_spec("datumaro") is not None)
+    from tfod.datumaro.importer import TfDetectionApiImporter
+
+    url = "s3://b/a.tfrecord"
+    assert TfDetectionApiImporter.find_sources(url) == []
+    with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
+        TfDetectionApiImporter()(url)
+
+
+def test_a_frozen_server_is_given_up(bucket: Bucket, threads_end: Ended) -> None:
+    bucket.line.hold_after = 0
+    set_remote_timeout(1)
+    for url in (bucket.url("d"), bucket.url("d/*")):
+        with pytest.raises(RemoteError, match=r"no answer came for 1 s; try again"):
+            list_remote(url)
+    bucket.line.hold_after = None
+    threads_end()
+
+
+def test_nothing_remote_is_loaded_for_local_files() -> None:
+    code = (
+        "import sys, tfod, tfod.tfrecord.shard_search, tfod.tfrecord.reader, tfod.check.sources\n"
+        "print([one for one in ('fsspec', 's3fs', 'aiohttp', 'asyncio') if one in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

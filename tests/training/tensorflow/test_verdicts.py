@@ -1,0 +1,124 @@
+"""One verdict: ``tfod check --for training`` finds no error in a record if and only if both inputs
+for training, ``tfod.tensorflow`` and ``tfod.torch``, take it.
+
+What an input refuses is always an error; what is an error for another reason is in a table.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.check.check import Options, check_sources
+from tfod.check.decoding import read_most_decoded
+from tfod.check.finding import Finding
+from tfod.check.profiles.profile import READY
+from tfod.check.receivers import TRAINING
+from tfod.detection.label_map import read_label_map
+from tfod.detection.schema import TF_DETECTION_API
+from tfod.errors import RecordError
+from tfod.example.example import Example
+from tfod.torch import DetectionsByIndex
+from tfod.training.tensorflow.detections import DetectionDecoder, Wanted
+from tfod.training.training_input import ClassIds
+
+from tests.changed_records import SOUND, changed_records, is_of_attributes, sound_record
+from tests.conftest import examples
+from tests.mutants.sound import LABEL_MAP, shard
+from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
+
+_TRAINER = "the inputs hand it over; the trainer stops at it or learns nonsense"
+_NO_CLASS = "the inputs hand over the id -1 or the record's own; the trainer drops the object"
+TAKEN: Mapping[str, str] = {
+    **dict.fromkeys(("BOX002", "BOX003", "BOX005", "BOX006", "BOX012", "BOX013"), _TRAINER),
+    **dict.fromkeys(("LAB006", "LAB009", "LAB010", "LAB011", "LAB014"), _NO_CLASS),
+    **dict.fromkeys(("LAB007", "LAB012"), _NO_CLASS),
+    "EXA012": "both read it, though not alike",
+    "IMG005": "the inputs take a GIF's first frame; the OD API's decoder stops at frames",
+    "IMG007": "boxes are handed over as they are, and the image unturned",
+    "IMG009": "Pillow or TensorFlow may fill what is missing with gray",
+    "IMG014": "only the OD API's own decoder looks at image/format",
+}
+"""Rules whose errors neither input minds, and why."""
+OF_DETECTION = sorted(
+    name for name, one in SOUND.items() if {"image/encoded", "image/object/bbox/xmin"} <= one.keys()
+)
+
+
+@pytest.fixture(scope="module")
+def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.PolymorphicFunction:
+    """What ``tfod.tensorflow.dataset`` maps over records of the OD API."""
+    path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
+    path.write_bytes(LABEL_MAP)
+    classes = ClassIds.of(read_label_map(str(path))[0])
+    decoder = DetectionDecoder(TF_DETECTION_API, Wanted(classes))
+    return tf.function(decoder.decode_one, input_signature=[tf.TensorSpec((), tf.string)])
+
+
+def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) -> None:
+    """See that what an input refuses is an error, and what is an error is refused."""
+    path = folder / "train.tfrecord"
+    path.write_bytes(shard(*payloads))
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    report = check_sources(
+        [str(path)],
+        Options(
+            profile=READY["tf_detection_api"],
+            receiver=TRAINING,
+            decode=read_most_decoded("all"),
+            hash_sources=False,
+            max_findings=100_000,
+        ),
+    )
+    errors = [one for one in report.findings if one.severity.value == "error"]
+    torch_input = DetectionsByIndex(path)
+    for number, payload in enumerate(payloads):
+        said = _refusals(torch_input, number, payload, decode)
+        found = [one for one in errors if one.record == number]
+        assert found or not said, (said, payload)
+        assert said or all(_is_taken(one, payload) for one in found), (found, payload)
+
+
+def _is_taken(finding: Finding, payload: bytes) -> bool:
+    if finding.code in ("EXA004", "EXA005"):
+        # Neither looks at height, width and format, and a list without values has no dtype.
+        return not Example.from_bytes(payload).value_count(finding.feature or "")
+    return finding.code in TAKEN or (finding.code == "BOX001" and is_of_attributes(finding))
+
+
+def _refusals(torch_input: DetectionsByIndex, number: int, payload: bytes, decode: object) -> str:
+    said = ""
+    try:
+        torch_input[number]
+    except RecordError as error:
+        said = str(error)
+    try:
+        decode(payload)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        said += str(error)[:300]
+    return said
+
+
+def test_mutants(tmp_path: Path, decode: object) -> None:
+    payloads = payloads_of_mutants(tmp_path / "mutants")
+    assert len(payloads) > 200
+    assert_one_verdict(payloads, tmp_path, decode)
+
+
+def test_sound_records(tmp_path: Path, decode: object) -> None:
+    payloads = [sound_record(name) for name in OF_DETECTION]
+    assert_one_verdict(payloads, tmp_path, decode)
+
+
+@examples(60)
+@given(data=st.data())
+def test_changed_records(data: st.DataObject, decode: object) -> None:
+    names = data.draw(st.lists(st.sampled_from(OF_DETECTION), min_size=1, max_size=5))
+    payloads = [data.draw(changed_records(name)) for name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        assert_one_verdict(payloads, Path(folder), decode)

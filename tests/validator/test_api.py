@@ -1,0 +1,395 @@
+"""The HTTP API as clients use it, against the service as users start it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import requests
+from tfod.check.profiles.profile import READY
+from tfod.check.rules.registry import all_rules
+
+from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+PROBLEM = "application/problem+json"
+
+
+def problem(response: requests.Response, status: int) -> dict[str, Any]:
+    """The problem document of an answer; each is complete."""
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == PROBLEM
+    document: dict[str, Any] = response.json()
+    assert document["status"] == status
+    assert document["detail"] and document["title"] and document["type"] == "about:blank"
+    return document
+
+
+def curl(*arguments: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Exit status and output of curl."""
+    found = subprocess.run(
+        ["curl", "-sS", *arguments], input=body, capture_output=True, timeout=120, check=False
+    )
+    return found.returncode, found.stdout
+
+
+def test_the_readme_s_first_command(service: Service, tmp_path: Path, good_zip: bytes) -> None:
+    path = tmp_path / "anno.zip"
+    path.write_bytes(good_zip)
+    status, out = curl("-F", f"file=@{path}", f"{service.url}/api/v1/validations?wait=30")
+    assert status == 0
+    found = service.wait_until_over(json.loads(out)["id"])
+    assert (found["state"], found["valid"]) == ("finished", True)
+    assert found["files"] == [{"name": "anno.zip", "bytes": len(good_zip), "role": "file"}]
+    jsonschema.validate(found["report"], SCHEMA)
+    assert found["report"]["counts"]["records"] == 3
+
+
+@pytest.mark.parametrize("kind", ["good", "bad"])
+def test_exit_status_for_ci(
+    service: Service, tmp_path: Path, good_zip: bytes, bad_zip: bytes, kind: str
+) -> None:
+    path = tmp_path / "anno.zip"
+    path.write_bytes(good_zip if kind == "good" else bad_zip)
+    url = f"{service.url}/api/v1/validations?wait=60&fail=error&format=text"
+    status, out = 22, b"has not ended in time"
+    while b"has not ended in time" in out:  # which is told from the other two
+        status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
+    assert status == (0 if kind == "good" else 22)
+    assert out.startswith(b"VALID" if kind == "good" else b"INVALID")
+
+
+def test_fail_without_a_report_in_time_is_no_success(service: Service, good_zip: bytes) -> None:
+    response = service.upload({"file": ("a.zip", good_zip)}, wait=0, fail="error")
+    found = problem(response, 409)
+    assert "goes on at /api/v1/validations/" in found["detail"]
+    again = requests.get(service.url + response.headers["Location"], timeout=30)
+    assert again.status_code == 200
+
+
+def test_without_waiting(service: Service, good_zip: bytes) -> None:
+    response = service.upload({"file": ("a.zip", good_zip)}, wait=0)
+    assert response.status_code == 202
+    found = response.json()
+    assert response.headers["Location"] == found["links"]["self"]
+    assert found["state"] in ("queued", "running")
+    assert found["report"] is None and found["valid"] is None
+    over = service.wait_until_over(found["id"])
+    assert over["valid"] is True
+    assert over["progress"]["bytes"] == {"done": len(good_zip), "total": len(good_zip)}
+    assert over["progress"]["records"] == {"done": 3, "total": 3}
+
+
+def test_waiting_for_what_was_accepted(service: Service, good_zip: bytes) -> None:
+    accepted = service.upload({"file": ("a.zip", good_zip)}, wait=0)
+    address = service.url + accepted.headers["Location"]
+    answer = service.end_of(accepted, fail="error")  # asks with wait=60
+    assert (answer.status_code, answer.json()["valid"]) == (200, True)
+    answer = requests.get(address, params={"wait": 60, "format": "text"}, timeout=90)
+    assert answer.text.startswith("VALID")
+    for value in ("-1", "61", "soon"):
+        refused = problem(requests.get(address, params={"wait": value}, timeout=90), 400)
+        assert refused["parameter"] == "wait"
+
+
+def test_a_body_that_is_the_file(service: Service, good_zip: bytes) -> None:
+    url = f"{service.url}/api/v1/validations?wait=30&filename=anno.zip"
+    for arguments in (["--data-binary", "@-"], ["-T", "-", "-X", "POST"]):  # one of them chunked
+        status, out = curl(*arguments, url, body=good_zip)
+        found = service.wait_until_over(json.loads(out)["id"])
+        assert (status, found["valid"], found["files"][0]["name"]) == (0, True, "anno.zip")
+
+
+def test_shards_and_their_label_map(service: Service, tmp_path: Path) -> None:
+    shard = shard_of(tmp_path, text="bird")
+    files = [
+        ("file", ("train.record-00000-of-00003", shard)),
+        ("file", ("train.record-00001-of-00003", shard)),
+        ("file", ("label_map.pbtxt", LABEL_MAP)),
+    ]
+    report = service.upload(files).json()["report"]
+    codes = report["counts"]["by_code"]
+    assert codes["SET001"] == 1  # the third shard
+    assert codes["LAB006"] == 6  # bird is not in the map
+    shards = {one["shard"] for one in report["findings"]}
+    assert {"train.record-00000-of-00003", "train.record-00001-of-00003"} <= shards
+    assert not any("/" in name for name in shards)
+
+
+def test_the_label_map_beside_a_zip(service: Service, tmp_path: Path) -> None:
+    packed = zip_of({"default.tfrecord": shard_of(tmp_path, text="bird")})
+    files = [("file", ("a.zip", packed)), ("file", ("names.pbtxt", LABEL_MAP))]
+    assert "LAB006" in service.upload(files).json()["report"]["counts"]["by_code"]
+
+
+def test_a_cvat_task(service: Service, good_zip: bytes) -> None:
+    labels = json.dumps([{"name": "bird", "attributes": []}]).encode()
+    for part in (("labels.json", labels), (None, labels.decode())):
+        files = {"file": ("a.zip", good_zip), "cvat_labels": part}
+        assert "TSK001" in service.upload(files).json()["report"]["counts"]["by_code"]
+    xml = b"<annotations><meta><task><name>t</name></task></meta></annotations>"
+    files = {"file": ("a.zip", good_zip), "cvat_xml": ("annotations.xml", xml)}
+    found = service.upload(files).json()
+    assert found["state"] == "finished"
+    text = json.dumps(found["report"])
+    assert str(service.data) not in text
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "content", "said"),
+    [
+        ("cvat_xml", "task.xml", b"<annotations", "task.xml"),
+        ("cvat_labels", "labels.json", b"{", "labels.json"),
+        ("profile", "mine.yaml", b"features: [", "mine.yaml"),
+        ("profile", "mine.txt", b"", "mine.txt"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    service: Service, good_zip: bytes, field: str, name: str, content: bytes, said: str
+) -> None:
+    found = service.upload({"file": ("a.zip", good_zip), field: (name, content)}).json()
+    assert found["state"] == "failed"
+    assert said in found["failure"]["detail"]
+    assert str(service.data) not in found["failure"]["detail"]
+    assert found["failure"]["status"] == 422
+
+
+def test_profiles(service: Service, good_zip: bytes) -> None:
+    mine = (
+        b"name: mine\nfeatures:\n  image/depth: {kind: FixedLenFeature, dtype: int64, shape: []}\n"
+    )
+    files = {"file": ("a.zip", good_zip), "profile": ("mine.yaml", mine)}
+    found = service.upload(files).json()
+    assert found["report"]["profile"]["name"] == "mine"
+    assert "EXA003" in found["report"]["counts"]["by_code"]
+    found = service.upload({"file": ("a.zip", good_zip)}, profile="roboflow").json()
+    assert found["report"]["profile"]["name"] == "roboflow"
+    found = service.upload({"file": ("a.zip", good_zip), "profile": (None, "cvat")}).json()
+    assert found["report"]["profile"]["name"] == "cvat"
+    response = service.upload({"file": ("a.zip", good_zip)}, profile="coco")
+    assert problem(response, 400)["parameter"] == "profile"
+
+
+def test_receivers(service: Service, good_zip: bytes) -> None:
+    found = service.upload({"file": ("a.zip", good_zip)}).json()
+    assert (found["options"]["for"], found["report"]["receiver"]) == (None, "any")
+    found = service.upload({"file": ("a.zip", good_zip), "for": (None, "cvat")}).json()
+    assert (found["options"]["for"], found["report"]["receiver"]) == ("cvat", "cvat")
+    assert found["report"]["profile"]["name"] == "cvat"
+    body = service.get(found["links"]["text"]).text
+    assert body.startswith("VALID for CVAT: ")
+    response = service.upload({"file": ("a.zip", good_zip), "for": (None, "tpu")})
+    assert problem(response, 400)["parameter"] == "for"
+
+
+@pytest.mark.parametrize("kind", ["json", "html", "junit", "text"])
+def test_formats(service: Service, bad_zip: bytes, kind: str) -> None:
+    links = service.upload({"file": ("a.zip", bad_zip)}).json()["links"]
+    saved = service.get(links[kind])
+    assert saved.status_code == 200
+    assert saved.headers["Content-Disposition"].startswith("attachment; filename=tfod-report.")
+    types = {
+        "json": "application/json",
+        "html": "text/html; charset=utf-8",
+        "junit": "application/xml",
+        "text": "text/plain; charset=utf-8",
+    }
+    assert saved.headers["Content-Type"] == types[kind]
+    accepted = service.get(links["self"], headers={"Accept": types[kind].partition(";")[0]})
+    asked = service.get(f"{links['self']}?format={kind}")
+    assert asked.text == accepted.text
+    if kind == "json":
+        jsonschema.validate(saved.json(), SCHEMA)
+        assert asked.json()["report"] == saved.json()
+    else:
+        assert asked.text == saved.text
+        assert "BOX" in asked.text
+
+
+def test_html_is_sandboxed(service: Service, bad_zip: bytes) -> None:
+    links = service.upload({"file": ("a.zip", bad_zip)}).json()["links"]
+    policy = service.get(f"{links['self']}?format=html").headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and policy.endswith("sandbox")
+
+
+def test_images(service: Service, bad_zip: bytes) -> None:
+    found = service.upload({"file": ("a.zip", bad_zip)}).json()
+    assert found["images"]
+    for about in found["images"]:
+        shown = service.get(about["href"])
+        assert shown.headers["Content-Type"] == "image/jpeg"
+        assert shown.content.startswith(b"\xff\xd8\xff")
+        assert about["codes"] and about["record"] is not None
+    href = f"{found['links']['self']}/images/{len(found['images'])}"
+    problem(service.get(href), 404)
+
+
+def test_events(service: Service, good_zip: bytes) -> None:
+    links = service.upload({"file": ("a.zip", good_zip)}, wait=0).json()["links"]
+    events = []
+    with requests.get(service.url + links["events"], stream=True, timeout=60) as response:
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        for line in response.iter_lines():
+            if line.startswith((b"event: ", b"data: ")):
+                events.append(line.decode().partition(": ")[2])
+    assert events[-2:] == ["end", '{"state": "finished"}']
+    last = json.loads(events[-3])
+    assert last["state"] == "finished"
+    assert last["progress"]["records"] == {"done": 3, "total": 3}
+
+
+def test_delete(service: Service, good_zip: bytes) -> None:
+    links = service.upload({"file": ("a.zip", good_zip)}).json()["links"]
+    assert requests.delete(service.url + links["self"], timeout=30).status_code == 204
+    for name in ("self", "html", "events"):
+        problem(service.get(links[name]), 404)
+    problem(requests.delete(service.url + links["self"], timeout=30), 404)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "../../etc/passwd",
+        "..\\..\\windows\\win.ini",
+        "/tmp/x.tfrecord",
+        "x\x00y.tfrecord",
+        "кадр 1.tfrecord",
+        "a" * 5000,
+        "..",
+        "CON",
+        "%2e%2e%2fx.tfrecord",
+    ],
+)
+def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -> None:
+    body = io.BytesIO(shard_of(tmp_path))
+    url = f"{service.url}/api/v1/validations"
+    parameters = {"filename": sent[:255], "wait": 30}
+    found = service.end_of(requests.post(url, data=body, params=parameters, timeout=90)).json()
+    assert found["state"] == "finished"
+    name = found["files"][0]["name"]
+    assert "/" not in name and "\\" not in name and len(name) <= 255
+    assert found["report"]["counts"]["records"] == 3
+    stored = [one.name for one in service.data.rglob("*")]
+    assert name not in stored and "passwd" not in stored
+
+
+@pytest.mark.parametrize(
+    ("files", "parameters", "status", "said"),
+    [
+        ({"files": ("a.zip", b"x")}, {}, 400, "files is not a field"),
+        ({"file": (None, "text")}, {}, 400, "send a file"),
+        ({"cvat_labels": ("l.json", b"[]")}, {}, 400, "no file in the form"),
+        ({"file": ("a.zip", b"x"), "decod": (None, "yes")}, {}, 400, "decod is not a parameter"),
+        (
+            {"file": ("a.zip", b"x"), "decode": (None, "maybe")},
+            {},
+            400,
+            "decode=maybe: ",
+        ),
+        ({"file": ("a.zip", b"x")}, {"fial": "error"}, 400, "fial is not a parameter"),
+        ({"file": ("a.zip", b"x")}, {"wait": "soon"}, 400, "wait=soon"),
+        ({"file": ("a.zip", b"x")}, {"wait": "nan"}, 400, "wait=nan"),
+        (
+            {"file": ("a.zip", b"x")},
+            {"wait": -1},
+            400,
+            "wait=-1: Input should be greater",
+        ),
+        ({"file": ("a.zip", b"x")}, {"fail": "info"}, 400, "should be 'error' or 'warning'"),
+    ],
+)
+def test_requests_that_make_no_sense(
+    service: Service, files: Any, parameters: dict[str, Any], status: int, said: str
+) -> None:
+    assert said in problem(service.upload(files, **parameters), status)["detail"]
+
+
+def test_files_of_the_same_name(service: Service, tmp_path: Path) -> None:
+    shard = shard_of(tmp_path)
+    files = [("file", (f"{folder}/train.record", shard)) for folder in "abc"]
+    found = service.upload(files).json()
+    names = ["train.record", "train (2).record", "train (3).record"]
+    assert [one["name"] for one in found["files"]] == names
+    assert found["report"]["counts"]["shards"] == 3
+
+
+def test_no_form_and_no_name(service: Service) -> None:
+    response = requests.post(f"{service.url}/api/v1/validations", data=b"x", timeout=30)
+    assert "filename=" in problem(response, 415)["detail"]
+
+
+def test_nothing_to_check(service: Service) -> None:
+    found = service.upload({"file": ("label_map.pbtxt", LABEL_MAP)}).json()
+    assert (found["state"], found["failure"]["status"]) == ("failed", 422)
+    assert "neither a shard nor a zip" in found["failure"]["detail"]
+    response = service.upload({"file": ("label_map.pbtxt", LABEL_MAP)}, fail="error")
+    assert "neither a shard" in problem(response, 422)["detail"]
+    problem(service.get(found["links"]["html"]), 422)
+
+
+def test_addresses_that_are_not_there(service: Service) -> None:
+    problem(service.get("/api/v1/nothing"), 404)
+    problem(service.get("/nothing"), 404)
+    problem(service.get("/api/v1/validations/nobody-knows"), 404)
+    response = requests.put(f"{service.url}/api/v1/validations", timeout=30)
+    assert problem(response, 405) and "POST" in response.headers["Allow"]
+
+
+def test_what_is_checked(service: Service) -> None:
+    assert [one["name"] for one in service.get("/api/v1/profiles").json()["profiles"]] == list(
+        READY
+    )
+    rules = service.get("/api/v1/rules").json()["rules"]
+    assert [one["code"] for one in rules] == list(all_rules())
+    assert service.get("/api/v1/rules/BOX006").json() in rules
+    problem(service.get("/api/v1/rules/BOX999"), 404)
+
+
+def test_health(service: Service) -> None:
+    assert service.get("/healthz").json() == {"status": "ok"}
+    checks = service.get("/readyz").json()["checks"]
+    assert checks == dict.fromkeys(("database", "disk", "folder", "workers"), "ok")
+    text = service.get("/metrics").text
+    assert 'tfod_checks_total{outcome="valid"}' in text  # of another process
+    assert "tfod_http_request_seconds_bucket" in text
+    assert 'tfod_validations{state="finished"}' in text
+
+
+def test_headers(service: Service) -> None:
+    headers = service.get("/").headers
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert headers["Cache-Control"] == "no-store"
+    assert "Python" not in headers["Server"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({}, True),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "null"}, False),
+    ],
+)
+def test_other_sites_cannot_make_a_browser_upload(
+    service: Service, good_zip: bytes, headers: dict[str, str], allowed: bool
+) -> None:
+    response = service.upload({"file": ("a.zip", good_zip)}, headers, wait=0)
+    assert response.status_code == (202 if allowed else 403)
+
+
+def test_other_names_for_loopback_are_refused(service: Service) -> None:
+    port = service.url.rpartition(":")[2]
+    assert service.get("/", headers={"Host": f"localhost:{port}"}).status_code == 200
+    problem(service.get("/healthz", headers={"Host": "rebound.example"}), 400)

@@ -1,0 +1,195 @@
+"""A check without the service around it: from files to documents, and what cannot be checked."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tfod.tfrecord.writer import write_records
+from tfod_validator import sandbox
+from tfod_validator.check_upload import run_check
+from tfod_validator.sandbox import RetryError, StoppedError, run_in_sandbox
+from tfod_validator.settings import Limits
+from tfod_validator.validation import BODY, REPORTS, Request, Result, UploadedFile
+
+from tests.records import encode, image
+from tests.validator.conftest import LABEL_MAP, shard_of
+
+
+def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
+    """A request for files that are written under numbers; names may have a role before them."""
+    found = []
+    for number, (name, content) in enumerate(files.items()):
+        role, _, called = name.rpartition(":")
+        stored = str(number) + (Path(called).suffix if role == "profile" else "")
+        (folder / stored).write_bytes(content)
+        found.append(UploadedFile(called, len(content), role or "file", stored))
+    return Request(tuple(found), **more)
+
+
+def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any) -> Result:
+    told: list[tuple[int, int]] = []
+    request = request_of(folder, files, **more)
+    outcome = run_check(folder, request, limits or Limits(), lambda *done: told.append(done))
+    assert told == sorted(told)
+    assert outcome.failure or told[-1][1] == outcome.records
+    return outcome
+
+
+def test_every_format(tmp_path: Path) -> None:
+    outcome = check(tmp_path, {"train.record": shard_of(tmp_path, xmax=0.05)})
+    assert outcome.valid is False and outcome.records == 3 and outcome.failure is None
+    assert {*REPORTS.values(), BODY} <= set(outcome.documents)
+    report = json.loads(outcome.documents[REPORTS["json"]])
+    assert report["sources"][0]["name"] == "train.record"
+    assert all(b"train.record" in outcome.documents[name] for name in REPORTS.values())
+    assert not any(str(tmp_path).encode() in one for one in outcome.documents.values())
+    images = [name for name in outcome.documents if name.startswith("image-")]
+    assert len(images) == len(outcome.images) > 0
+    for name in images:
+        width, height = Image.open(io.BytesIO(outcome.documents[name])).size
+        assert width == 2 * height
+
+
+def test_a_request_survives_its_text(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {"é.zip": b"", "profile:p.yaml": b""}, decode="all")
+    assert Request.from_text(request.to_text()) == request
+
+
+def test_warnings_can_fail(tmp_path: Path) -> None:
+    shard = shard_of(tmp_path)
+    assert check(tmp_path, {"a.record": shard}).valid is True
+    assert check(tmp_path, {"a.record": shard}, fail_on="warning").valid is False
+
+
+def test_rival_label_maps(tmp_path: Path) -> None:
+    files = {"train.record": shard_of(tmp_path), "a.pbtxt": LABEL_MAP, "b.pbtxt": LABEL_MAP}
+    report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
+    said = [one for one in report["findings"] if "a.pbtxt" in one["message"]]
+    assert said and "b.pbtxt" in said[0]["message"]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\xfa", b"item {", b"x" * (5 << 20)])
+def test_a_label_map_that_is_none(tmp_path: Path, content: bytes) -> None:
+    files = {"train.record": shard_of(tmp_path), "label_map.pbtxt": content}
+    report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
+    assert report["counts"]["by_code"]["LAB002"] == 1
+    assert [one["shard"] for one in report["findings"] if one["code"] == "LAB002"] == [
+        "label_map.pbtxt"
+    ]
+
+
+def test_a_label_map_alone(tmp_path: Path) -> None:
+    failure = check(tmp_path, {"label_map.pbtxt": LABEL_MAP}).failure
+    assert failure is not None and failure["status"] == 422
+    assert failure["detail"].endswith("but label maps; add the shards that they go with")
+
+
+def test_too_many_records(tmp_path: Path) -> None:
+    files = {"a.record": shard_of(tmp_path, records=300)}
+    assert check(tmp_path, files, Limits(max_records=300)).failure is None
+    failure = check(tmp_path, files, Limits(max_records=299)).failure
+    assert failure is not None
+    assert (failure["status"], failure["limit"]) == (422, "max_records")
+    assert "299" in failure["detail"]
+
+
+def test_a_report_as_long_as_its_class_names(tmp_path: Path) -> None:
+    files = {"a.record": shard_of(tmp_path, text="x" * 200_000)}
+    assert check(tmp_path, files).failure is None
+    failure = check(tmp_path, files, Limits(max_report_bytes=200_000)).failure
+    assert failure is not None
+    assert (failure["status"], failure["limit"]) == (422, "max_report_bytes")
+
+
+def test_a_task_from_two_files(tmp_path: Path) -> None:
+    xml = (
+        b"<annotations><meta><task><name>t</name><size>1</size><labels><label><name>cat</name>"
+        b"</label></labels></task></meta><image id='0' name='0.jpg' width='200' height='100'/>"
+        b"</annotations>"
+    )
+    files = {
+        "a.record": shard_of(tmp_path, records=1),
+        "cvat_xml:a.xml": xml,
+        "cvat_labels:l.json": b'[{"name": "dog"}]',
+    }
+    codes = json.loads(check(tmp_path, files).documents[REPORTS["json"]])["counts"]["by_code"]
+    assert "TSK001" in codes and "TSK002" not in codes
+
+
+# What follows runs in processes of their own, as in the service.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prepared() -> None:
+    sandbox.prepare()
+
+
+def test_the_same_outcome_in_the_sandbox(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {"a.record": shard_of(tmp_path, xmax=0.05)})
+    outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *_: True)
+    alone = run_check(tmp_path, request, Limits(), lambda *_: None)
+    assert outcome.images == alone.images and outcome.valid is False
+    assert outcome.documents.keys() == alone.documents.keys()
+    for name in outcome.documents:
+        if name.startswith("image"):
+            assert outcome.documents[name] == alone.documents[name]
+
+
+def test_nobody_wants_it(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {"a.record": shard_of(tmp_path)})
+    with pytest.raises(StoppedError):
+        run_in_sandbox(tmp_path, request, Limits(), lambda *_: False)
+
+
+def slow_shard(folder: Path) -> bytes:
+    """A shard that takes a second or more."""
+    one = encode(image("a.jpg"))
+    return Path(write_records(folder, "slow", [one] * 60_000)[0]).read_bytes()
+
+
+def test_progress_and_time(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {"a.record": slow_shard(tmp_path)})
+    told: list[tuple[int, int]] = []
+    outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *done: told.append(done) or True)
+    assert outcome.records == 60_000
+    assert told == sorted(told) and any(0 < records < 60_000 for _, records in told)
+    limits = Limits(max_check_seconds=1)
+    big = request_of(tmp_path, {f"{n}.record": slow_shard(tmp_path) for n in range(6)})
+    failure = run_in_sandbox(tmp_path, big, limits, lambda *_: True).failure
+    assert failure is not None
+    assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
+
+
+def test_memory(tmp_path: Path) -> None:
+    large = io.BytesIO()
+    Image.new("RGB", (9000, 9000)).save(large, "PNG")
+    one = encode(image("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
+    path = write_records(tmp_path, "large", [one])[0]
+    request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode="all")
+    assert run_in_sandbox(tmp_path, request, Limits(), lambda *_: True).failure is None
+    limits = Limits(max_check_bytes=300 << 20)
+    failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure
+    assert failure is not None  # and no finding: nothing is wrong with the image
+    assert (failure["status"], failure["limit"]) == (422, "max_check_bytes")
+
+
+def test_killed(tmp_path: Path) -> None:
+    request = request_of(tmp_path, {f"{n}.record": slow_shard(tmp_path) for n in range(6)})
+
+    def kill(read: int, _: int) -> bool:
+        if read:
+            for child in multiprocessing.active_children():
+                os.kill(child.pid or 0, signal.SIGKILL)
+        return True
+
+    with pytest.raises(RetryError, match=r"killed the check's process \(SIGKILL\)") as caught:
+        run_in_sandbox(tmp_path, request, Limits(), kill)
+    assert caught.value.most_attempts == 2

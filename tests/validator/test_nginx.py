@@ -1,0 +1,203 @@
+"""The service as docker/compose.yml deploys it: behind nginx, which holds slow clients off."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.commands import free_port, require
+from tests.validator.conftest import Service, running_service
+from tests.validator.heavy import record_of
+from tests.validator.sockets import Answer, answer_on
+
+CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
+_UPLOAD = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
+_TOKEN = "Sesame-1234"
+_PATIENCE = 60
+
+
+@contextmanager
+def nginx_before(service: Service, folder: Path, **changes: str) -> Iterator[int]:
+    """Debian's nginx with the configuration of the compose file; the port that it listens at.
+
+    ``changes`` are values of directives.
+    """
+    require("nginx", shutil.which("nginx") is not None)
+    folder.mkdir()
+    port = free_port()
+    text = CONFIGURATION.read_text()
+    for old, new in (
+        ("listen 8080", f"listen 127.0.0.1:{port}"),
+        ("server web:8080", "server " + service.url.removeprefix("http://")),
+        ("/tmp/", "/var/cache/nginx/"),
+        ("/var/cache/nginx", str(folder)),
+        *((f"{name} {was}", f"{name} {value}") for name, value, was in _values(text, changes)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "nginx.conf").write_text(text)
+    user = "user root;" if os.geteuid() == 0 else ""  # whose folder is the test's
+    command = ["nginx", "-c", str(folder / "nginx.conf"), "-g", f"daemon off;{user}"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert server.poll() is None and time.monotonic() < end
+                time.sleep(0.05)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(_PATIENCE)
+
+
+def _values(text: str, changes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name, value in changes.items():
+        yield name, value, text.partition(f"{name} ")[2].partition(";")[0].split()[-1]
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, int]]:
+    """A service with two threads and tokens, and the port of nginx before it."""
+    data = tmp_path_factory.mktemp("behind")
+    options = ("--threads", "2", "--trusted-proxies", "1")
+    with (
+        running_service(data, *options, environment={"TFOD_TOKENS": _TOKEN}) as service,
+        nginx_before(service, data / "nginx") as port,
+    ):
+        yield service, port
+
+
+def connect(port: int, text: str) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), _PATIENCE)
+    one.sendall(text.encode())
+    return one
+
+
+def ask(port: int, text: str) -> Answer:
+    with connect(port, text) as one:
+        return answer_on(one)
+
+
+def get(port: int, path: str = "/api/v1/rules/BOX003") -> int:
+    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    return requests.get(f"http://127.0.0.1:{port}{path}", headers=headers, timeout=60).status_code
+
+
+def authorized(*fields: str) -> str:
+    return _UPLOAD + "\r\n".join([f"Authorization: Bearer {_TOKEN}", *fields, "", ""])
+
+
+def test_uploads_and_events_pass(behind: tuple[Service, int]) -> None:
+    _, port = behind
+    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    url = f"http://127.0.0.1:{port}"
+    for body in (record_of(), iter([record_of()])):  # the second is in chunks
+        found = requests.post(
+            f"{url}/api/v1/validations?filename=a", data=body, headers=headers, timeout=60
+        )
+        assert found.status_code == 202
+        with requests.get(
+            url + found.json()["links"]["events"], headers=headers, stream=True, timeout=60
+        ) as events:
+            lines = list(events.iter_lines())
+        assert b'data: {"state": "finished"}' in lines
+
+
+def test_a_token_is_looked_at_before_the_body(behind: tuple[Service, int]) -> None:
+    _, port = behind
+    for length in ("Content-Length: 1000000000", "Transfer-Encoding: chunked"):
+        answer = ask(port, f"{_UPLOAD}Authorization: Bearer wrong\r\n{length}\r\n\r\n")
+        assert answer.status == 401
+        assert "A token is needed" in answer.problem()["detail"]
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_lengths_are_refused_by_the_head(behind: tuple[Service, int]) -> None:
+    _, port = behind
+    answer = ask(port, authorized(f"Content-Length: {(4 << 30) + 1}"))
+    assert (answer.status, answer.problem()["limit"]) == (413, "max_body_bytes")
+    answer = ask(port, "POST /sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+    assert answer.status == 413 and answer.problem()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _UPLOAD,  # a head that does not end
+        authorized("Content-Length: 1000") + "a",  # a body that does not go on
+    ],
+    ids=["head", "body"],
+)
+def test_slow_clients_hold_no_thread(behind: tuple[Service, int], text: str) -> None:
+    _, port = behind
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(port, text)) for _ in range(50)]
+        assert [get(port) for _ in range(10)] == [200] * 10
+        if text == _UPLOAD:
+            slow[7].sendall(authorized("Content-Length: 1000")[len(_UPLOAD) :].encode() + b"a")
+        slow[7].sendall(bytes(999))
+        assert answer_on(slow[7]).status == 202
+
+
+def test_connections_of_one_client(behind: tuple[Service, int]) -> None:
+    _, port = behind
+    with ExitStack() as stack:
+        for _ in range(70):  # as many more as may be asked meanwhile
+            one = stack.enter_context(connect(port, authorized("Content-Length: 10") + "a"))
+        answers: list[Answer] = []
+
+        def is_refused() -> bool:
+            answers.append(ask(port, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"))
+            return answers[-1].status == 429
+
+        wait_until(is_refused)
+        assert answers[-1].problem()["limit"] == "max_uploads_per_client"
+        assert answers[-1].headers["Retry-After"] == "10"
+        del one
+    wait_until(lambda: get(port) == 200)
+
+
+def test_clients_that_say_nothing_more_are_cut_off(
+    behind: tuple[Service, int], tmp_path: Path
+) -> None:
+    service, _ = behind
+    timeouts = {"client_header_timeout": "1s", "client_body_timeout": "1s"}
+    with nginx_before(service, tmp_path / "nginx", **timeouts) as port:
+        for text in (_UPLOAD, authorized("Content-Length: 1000") + "a"):
+            with connect(port, text) as one:
+                assert is_closed(one)
+
+
+def is_closed(one: socket.socket) -> bool:
+    try:
+        return one.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_service_is_away(tmp_path: Path) -> None:
+    gone = Service(None, f"http://127.0.0.1:{free_port()}", tmp_path)  # type: ignore[arg-type]
+    with nginx_before(gone, tmp_path / "nginx") as port:
+        for target in ("GET /healthz", "POST /validations"):
+            answer = ask(port, f"{target} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            assert answer.status == 503 and answer.problem()

@@ -1,0 +1,67 @@
+"""The API does what its description says: schemathesis reads one and asks the other."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis.errors import InvalidArgument, Unsatisfiable
+from schemathesis.config import SchemathesisConfig
+from schemathesis.generation import GenerationMode
+
+from tests.validator.conftest import Service
+
+_EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "25"))
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda one: one.value)
+def test_as_described(service: Service, mode: GenerationMode) -> None:
+    # An upload that fits the description may hold a task or a profile that makes no sense.
+    accepted = {"expected-statuses": ["2xx", 404, 409, 422]}
+    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": accepted}})
+    schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
+    asked = []
+    for one in schema.get_all_operations():
+        operation = one.ok()
+
+        @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: schemathesis.Case) -> None:
+            assume(not _says_something_else(case))
+            case.call_and_validate(timeout=90)
+
+        with suppress(Unsatisfiable, InvalidArgument):  # nothing can be wrong without parameters
+            ask()
+            asked.append(operation.label)
+    assert "POST /api/v1/validations" in asked
+
+
+def _says_something_else(case: schemathesis.Case) -> bool:
+    """Whether a value, as it is sent, is another than the one that was made.
+
+    In a query or a form a list of one value is that value, and an empty one is nothing; in a form,
+    whose fields are all texts, a number, a truth value or null is its text.
+    """
+    form = case.body if isinstance(case.body, dict) else {}
+    fields = [value for name, value in form.items() if name != "file"]
+    sent = [*(case.query or {}).values(), *fields]
+    is_other = any(one is None or isinstance(one, (int, float)) for one in fields)
+    return is_other or any(isinstance(one, list) for one in sent)
+
+
+def test_the_description_is_openapi_3_1(service: Service) -> None:
+    document = service.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    for name, one in document["components"]["schemas"].items():
+        jsonschema.Draft202012Validator.check_schema(one)
+        assert "$defs" not in json.dumps(one), name
+    paths = set(document["paths"])
+    assert {"/api/v1/validations", "/api/v1/validations/{key}", "/readyz", "/metrics"} <= paths
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"] and operation["responses"], (path, method)

@@ -1,0 +1,378 @@
+"""The processes of the service, its settings, and its logs."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tfod.cli import main as cli
+from tfod.errors import TfodError
+from tfod_validator import logs
+from tfod_validator.processes import listen, locked
+from tfod_validator.serve_command import settings_from
+from tfod_validator.settings import Limits, Settings
+
+from tests.validator.conftest import REMOTE_TIMEOUT, Service
+from tests.validator.heavy import wait_for
+from tests.validator.sockets import answer_on
+
+Start = Callable[..., Service]
+
+
+def web_of(service: Service) -> list[int]:
+    """The processes of gunicorn; the first of them has started the others."""
+    found = service.children("tfod_validator.gunicorn_config")
+    return sorted(found, key=lambda pid: (parent_of(pid) != service.process.pid, pid))
+
+
+def workers_of(service: Service) -> list[int]:
+    """The worker processes."""
+    found = service.children("tfod_validator.worker")
+    return [pid for pid in found if parent_of(pid) == service.process.pid]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+class TestRunning:
+    def test_says_where_it_serves(self, start_service: Start) -> None:
+        running = start_service()
+        (line,) = [one for one in running.lines if one.startswith("tfod: ")]
+        data = re.escape(str(running.data))
+        assert re.fullmatch(
+            rf"tfod: serving on http://127\.0\.0\.1:\d+ \(data in {data}; Ctrl-C ends it\)\n", line
+        )
+        for name in (".", "uploads", "incoming", "metrics"):  # for this user only
+            assert (running.data / name).stat().st_mode & 0o777 == 0o700
+        assert len(list((running.data / "metrics").iterdir())) == 1
+        assert running.stop() == 0
+        assert list((running.data / "metrics").iterdir()) == []
+        assert not [line for line in running.lines if "Traceback" in line]
+
+    def test_several_web_processes_share_the_port(self, start_service: Start) -> None:
+        running = start_service("--web", "3", "--workers", "0")
+        wait_for(lambda: len(web_of(running)) == 4, running)
+        children = web_of(running)[1:]
+        # A process that is stopped answers nothing: so each of them has to.
+        for pid in children:
+            others = [one for one in children if one != pid]
+            for one in others:
+                os.kill(one, signal.SIGSTOP)
+            try:
+                assert running.get("/healthz").status_code == 200
+            finally:
+                for one in others:
+                    os.kill(one, signal.SIGCONT)
+
+    def test_workers_alone(self, start_service: Start) -> None:
+        running = start_service("--web", "0", "--workers", "2")
+        assert running.lines[0].startswith("tfod: working with 2 workers (data in ")
+        wait_for(lambda: len(workers_of(running)) == 2, running)
+        assert web_of(running) == []
+
+    def test_ipv6(self, start_service: Start) -> None:
+        if not socket.has_dualstack_ipv6():
+            pytest.skip("no IPv6 here")
+        running = start_service("--host", "::", "--workers", "0", TFOD_TOKENS="a")
+        assert running.url.startswith("http://[::]:")
+        running.url = running.url.replace("[::]", "127.0.0.1")
+        assert running.get("/healthz").status_code == 200
+
+
+class TestEnds:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_signal_lets_requests_finish(self, start_service: Start, number: int) -> None:
+        running = start_service("--workers", "0")
+        url = f"{running.url}/api/v1/validations?filename=a"
+        port = int(running.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), REMOTE_TIMEOUT) as one:
+            head = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
+            one.sendall(f"{head}Content-Length: 6\r\n\r\nabc".encode())
+            wait_for(lambda: list((running.data / "incoming").iterdir()), running)
+            running.process.send_signal(number)
+            with pytest.raises(requests.RequestException):
+                while True:
+                    requests.get(url, timeout=1)
+            one.sendall(b"def")
+            assert answer_on(one).status == 202
+        assert running.process.wait(REMOTE_TIMEOUT) == 0
+        wait_for(lambda: not running.children(), running)
+
+    def test_second_ctrl_c_kills(self, start_service: Start) -> None:
+        running = start_service()
+        (worker,) = workers_of(running)
+        os.kill(worker, signal.SIGSTOP)
+        running.process.send_signal(signal.SIGINT)
+        wait_for(lambda: not web_of(running), running)
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(REMOTE_TIMEOUT) == 130
+        wait_for(lambda: not running.children(), running)
+        running.process.returncode = 0  # as the fixture expects
+
+    def test_children_end_when_the_first_process_is_killed(self, start_service: Start) -> None:
+        running = start_service()
+        assert len(web_of(running)) == 2 and workers_of(running)
+        running.process.kill()
+        running.process.wait()
+        wait_for(lambda: not running.children(), running)
+        assert start_service().get("/healthz").status_code == 200  # the lock is free again
+
+    def test_killed_processes_are_started_again(self, start_service: Start) -> None:
+        running = start_service()
+        (first, web), (worker,) = web_of(running), workers_of(running)
+        os.kill(web, signal.SIGKILL)
+        wait_for(lambda: web not in web_of(running) and len(web_of(running)) == 2, running)
+        assert running.get("/healthz").status_code == 200
+        for pid in (first, worker):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: web_of(running) and first not in web_of(running), running)
+        wait_for(lambda: workers_of(running) not in ([], [worker]), running)
+        assert running.get("/healthz").status_code == 200  # the port was open all the time
+
+    def test_gives_up_when_a_process_cannot_start(self, tmp_path: Path) -> None:
+        data = tmp_path / "data"
+        data.mkdir()
+        (data / "reports.sqlite3").write_text("this is not a database" * 100)
+        done = TestCannotBegin().serve("--port", "0", "--workers", "0", "--data", str(data))
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == (
+            "tfod: the web server ended 5 times right after its start (exit status 3); what it "
+            "wrote above says why"
+        )
+
+
+class TestCannotBegin:
+    def serve(self, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tfod.cli.main", "serve", *options],
+            capture_output=True,
+            text=True,
+            timeout=REMOTE_TIMEOUT,
+            env={**os.environ, **environment},
+        )
+
+    def one_line(self, done: subprocess.CompletedProcess[str]) -> str:
+        assert done.returncode == 2
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        return line
+
+    def test_port_is_taken(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = str(other.getsockname()[1])
+            done = self.serve("--port", port, "--data", str(tmp_path / "data"))
+        assert self.one_line(done) == (
+            f"tfod: port {port} of 127.0.0.1 is taken; stop what listens there, or choose another "
+            "with --port"
+        )
+        assert not (tmp_path / "data").exists()
+
+    def test_host_is_not_here(self, tmp_path: Path) -> None:
+        data = str(tmp_path / "data")
+        for host in ("192.0.2.1", "no.such.host.invalid", "a" * 80 + ".b"):
+            assert "host" in self.one_line(
+                self.serve("--host", host, "--data", data, TFOD_TOKENS="a")
+            )
+
+    def test_folder_cannot_be_used(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        line = self.one_line(self.serve("--port", "0", TFOD_DATA=str(tmp_path / "file")))
+        assert line == (
+            f"tfod: {tmp_path}/file: File exists; choose a folder that can be written with --data"
+        )
+
+    def test_folder_is_used_by_another(self, tmp_path: Path) -> None:
+        settings = Settings(tmp_path)
+        with locked(settings) as is_ours:
+            assert is_ours
+            line = self.one_line(self.serve("--port", "0", "--data", str(tmp_path)))
+        assert line.startswith(f"tfod: {tmp_path}: another tfod serve uses this folder; ")
+        shared = Settings(tmp_path, database_url="postgresql://a")
+        with locked(shared) as is_ours, locked(shared):
+            assert not is_ours
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "what"),
+        [
+            ("PORT", "x", "TFOD_PORT=x: must be a whole number, up to 65535"),
+            ("PORT", "65536", "TFOD_PORT=65536: must be a whole number, up to 65535"),
+            ("THREADS", "0", "TFOD_THREADS=0: must be a whole number, 1 or more"),
+            ("WEB", "9" * 5000, "TFOD_WEB=9"),
+            ("MAX_FILES", "0", "TFOD_MAX_FILES=0: must be a whole number, 1 or more"),
+            ("TOKENS", ",", "TFOD_TOKENS: holds no token"),
+            ("TOKENS", "tökén", "TFOD_TOKENS: a token may have"),
+            ("TOKENS_FILE", "/nowhere", "TFOD_TOKENS_FILE=/nowhere: cannot be read"),
+            ("SECRET_KEY_FILE", "/dev/null", "TFOD_SECRET_KEY_FILE=/dev/null: is empty"),
+        ],
+    )
+    def test_setting_makes_no_sense(self, tmp_path, monkeypatch, capsys, variable, value, what):
+        monkeypatch.setenv(f"TFOD_{variable}", value)
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(["serve"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"tfod: {what}")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_nothing_to_do(self, capsys) -> None:
+        assert cli.main(["serve", "--web", "0", "--workers", "0"]) == 2
+        assert "nothing is left to do" in capsys.readouterr().err
+
+
+class TestSettings:
+    def settings(self, *options: str, **environment: str) -> Settings:
+        return settings_from(cli.build_parser().parse_args(["serve", *options]), environment)
+
+    def test_without_any(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        found = self.settings()
+        assert found.data == tmp_path / "tfod-data"
+        assert found.limits == Limits()
+        assert "localhost" in found.hosts  # and no name that others could give to 127.0.0.1
+        assert found == replace(Settings(found.data), hosts=found.hosts)
+
+    def test_options_win(self) -> None:
+        environment = {"TFOD_CHECKS": "3", "TFOD_THREADS": "4", "TFOD_MAX_FILES": "5"}
+        found = self.settings("--checks", "6", "--max-files", "7", **environment)
+        assert (found.checks, found.threads, found.limits.max_files) == (6, 4, 7)
+
+    def test_names_of_the_service(self) -> None:
+        assert self.settings("--host", "0.0.0.0").hosts == ()
+        assert self.settings("--trusted-proxies", "1").hosts == ()
+        hosts = self.settings("--hosts", "a.example, b.example").hosts
+        assert hosts[:2] == ("a.example", "b.example")
+        assert "127.0.0.1" in hosts  # health checks ask by it
+        assert "127.0.0.2" in self.settings("--host", "127.0.0.2").hosts
+
+    def test_secrets(self, tmp_path: Path) -> None:
+        (tmp_path / "tokens").write_text("one,two\nthree\n")
+        (tmp_path / "key").write_text("a key\n")
+        places = {
+            "TFOD_TOKENS_FILE": str(tmp_path / "tokens"),
+            "TFOD_SECRET_KEY_FILE": str(tmp_path / "key"),
+        }
+        found = self.settings(**places)
+        assert found.tokens == ("one", "two", "three")
+        assert found.secret_key == "a key"
+        assert self.settings(TFOD_TOKENS="").tokens == ()
+        with pytest.raises(TfodError, match="not both"):
+            self.settings(TFOD_TOKENS="one", **places)
+
+    def test_says_who_may_come_in(self, tmp_path: Path) -> None:
+        with socket.create_server(("0.0.0.0", 0)) as other:
+            port = str(other.getsockname()[1])
+            options = ["serve", "--host", "0.0.0.0", "--port", port, "--data", str(tmp_path / "d")]
+            command = [sys.executable, "-m", "tfod.cli.main", *options]
+            for tokens, lines in (("", 2), ("one", 1)):
+                environment = {**os.environ, "TFOD_TOKENS": tokens}
+                done = subprocess.run(command, capture_output=True, text=True, env=environment)
+                assert len(done.stderr.splitlines()) == lines
+                warning = "tfod: warning: everybody who reaches 0.0.0.0"
+                assert (warning in done.stderr) == (not tokens)
+
+    def test_packages_that_are_missing(self, monkeypatch, capsys) -> None:
+        monkeypatch.setitem(sys.modules, "gunicorn", None)
+        monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+        assert cli.main(["serve"]) == 2
+        assert capsys.readouterr().err == (
+            "tfod: the service needs gunicorn, SQLAlchemy; pip install '.[validator]' "
+            "in a clone of tfod\n"
+        )
+
+
+def test_port_of_the_greeting_is_the_real_one() -> None:
+    with listen("localhost", 0) as listener:
+        assert listener.getsockname()[1] > 0
+
+
+class TestLogs:
+    def test_each_record_is_one_line_of_json(self, log_lines) -> None:
+        fields = {
+            "path": "/a\nb\u2028\x1b[2J\udcff",
+            "level": "forged",
+            "bytes": 5,
+            "at": Path("/x"),
+        }
+        logging.getLogger("tfod.access").info("request", extra={"fields": fields})
+        (line,) = log_lines()
+        assert line["path"] == fields["path"]
+        assert (line["level"], line["message"], line["logger"]) == (
+            "info",
+            "request",
+            "tfod.access",
+        )
+        assert (line["bytes"], line["at"]) == (5, "/x")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+
+    def test_exceptions_are_in_the_line(self, log_lines) -> None:
+        try:
+            raise ValueError("a\nb")
+        except ValueError:
+            logging.getLogger("tfod").exception("it failed: %s", "x\ny")
+        (line,) = log_lines()
+        assert line["message"] == "it failed: x\ny"
+        assert "ValueError: a\nb" in line["exception"]
+
+    def test_what_nobody_catches_is_logged(self) -> None:
+        code = (
+            "import threading, warnings\n"
+            "from tfod_validator import logs\n"
+            "logs.configure()\n"
+            "warnings.warn('old')\n"
+            "one = threading.Thread(target=lambda: 1 / 0); one.start(); one.join()\n"
+            "[][1]\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        first, second, third = map(json.loads, done.stderr.splitlines())
+        assert "old" in first["message"]
+        assert "ZeroDivisionError" in second["exception"]
+        assert "IndexError" in third["exception"]
+        assert done.returncode == 1
+
+
+@pytest.fixture
+def log_lines() -> Iterator[Callable[[], list[Any]]]:
+    """What is logged by the service's formatter, read back."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonFormatter())
+    logger = logging.getLogger("tfod")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_lines_are_whole_and_all_there() -> None:
+    """Many threads log at once, and the process ends right behind them."""
+    code = (
+        "import logging, threading\n"
+        "from tfod_validator import logs\n"
+        "logs.configure()\n"
+        "def tell(name):\n"
+        "    for number in range(500):\n"
+        "        more = {'fields': {'of': name, 'at': number}}\n"
+        "        logging.getLogger('tfod').info('x', extra=more)\n"
+        "threads = [threading.Thread(target=tell, args=(name,)) for name in range(8)]\n"
+        "[one.start() for one in threads]\n"
+        "[one.join() for one in threads]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    for name in range(8):
+        assert [one["at"] for one in lines if one["of"] == name] == list(range(500))

@@ -1,0 +1,388 @@
+"""Plugs are pulled: whatever was accepted gets its report, and nothing is left over."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tfod_validator import data_folder, sandbox
+from tfod_validator.check_upload import run_check
+from tfod_validator.jobs import Store
+from tfod_validator.settings import Settings
+from tfod_validator.validation import REPORTS, FilesAwayError, Request, UploadedFile
+from tfod_validator.worker import Worker
+
+from tests.validator.conftest import REMOTE_TIMEOUT, Service, running_service
+from tests.validator.heavy import record_of, slow_shard, wait_for
+from tests.validator.sockets import answer_on
+from tests.validator.test_api import problem
+from tests.validator.test_limits import send
+
+Start = Callable[..., Service]
+_WORKER = "tfod_validator.worker"
+
+
+@pytest.fixture(scope="module")
+def slow() -> bytes:
+    """A shard of which the check takes some seconds."""
+    return slow_shard(100_000)
+
+
+def begin(service: Service, content: bytes) -> str:
+    """Upload a shard; return its id."""
+    response = service.upload({"file": ("a.tfrecord", content)}, wait=0)
+    assert response.status_code == 202
+    return str(response.json()["id"])
+
+
+def state_of(service: Service, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = service.get(f"/api/v1/validations/{key}").json()
+    return found
+
+
+def wait_until_read(service: Service, key: str) -> None:
+    """Wait until the check has read something."""
+    wait_for(lambda: state_of(service, key)["progress"]["records"]["done"], service)
+
+
+def worker_of(service: Service) -> int:
+    """The worker process; its check and the server of forks are children of it."""
+    found = [pid for pid in service.children(_WORKER) if parent_of(pid) == service.process.pid]
+    assert len(found) == 1
+    return found[0]
+
+
+def check_of(service: Service) -> int:
+    """The process of the check that runs."""
+    (server,) = [pid for pid in service.children("forkserver") if is_child(pid, service)]
+    (check,) = [pid for pid in service.children() if parent_of(pid) == server]
+    return check
+
+
+def is_child(pid: int, service: Service) -> bool:
+    return parent_of(pid) == worker_of(service)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def attempts_of(service: Service, key: str) -> int:
+    return attempts_in(Settings(data=service.data), key)
+
+
+def attempts_in(settings: Settings, key: str) -> int:
+    store = Store(settings)
+    found = store.find(key)
+
+    assert found is not None
+    return found.attempts
+
+
+def leftovers(data: Path) -> list[Path]:
+    """Files of uploads that are there."""
+    return [*(data / "uploads").iterdir(), *(data / "incoming").iterdir()]
+
+
+def tidy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do at once what workers do when files have been there for a while."""
+    for name in ("_ABANDONED_AFTER", "_ORPHANED_AFTER"):
+        monkeypatch.setattr("tfod_validator.worker." + name, 0.0)
+    Worker(Settings(data=data)).clean()
+
+
+def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
+    start_service: Start, slow: bytes
+) -> None:
+    running = start_service("--checks", "1")
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
+    wait_for(lambda: attempts_of(running, key) == 2, running)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
+    found = running.wait_until_over(key)
+    assert (found["state"], found["failure"]["status"]) == ("failed", 500)
+    assert "killed the check's process (SIGKILL) each time" in found["failure"]["detail"]
+    assert attempts_of(running, key) == 2
+
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(check_of(running), signal.SIGKILL)
+    assert running.wait_until_over(key)["state"] == "finished"
+    assert attempts_of(running, key) == 2
+
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    check = check_of(running)
+    address = f"{running.url}/api/v1/validations/{key}"
+    assert requests.delete(address, timeout=60).status_code == 204
+    wait_for(lambda: check not in running.children(), running)
+    problem(requests.get(address, timeout=60), 404)
+
+    assert running.upload({"file": ("a.tfrecord", record_of())}).json()["state"] == "finished"
+    wait_for(lambda: leftovers(running.data) == [], running)
+
+
+def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
+    running = start_service()
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    worker, check = worker_of(running), check_of(running)
+    os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: check not in running.children(), running)
+    assert running.wait_until_over(key)["state"] == "finished"
+    assert attempts_of(running, key) == 2
+    wait_for(lambda: leftovers(running.data) == [], running)
+
+
+class TestFilesThatAreNotThere:
+    """A machine that does not see an upload says nothing about it."""
+
+    def begin(self, start_service: Start) -> tuple[Settings, Store, str]:
+        """An upload that waits, of a service that was stopped."""
+        idle = start_service("--workers", "0")
+        key = begin(idle, record_of())
+        idle.stop()
+        settings = Settings(data=idle.data)
+        return settings, Store(settings), key
+
+    def work(self, settings: Settings) -> None:
+        """Do what a worker of another machine does, until there is nothing that it may do."""
+        worker = Worker(settings)
+        sandbox.prepare()
+        worker.work()
+
+    def test_another_worker_does_it(self, start_service: Start) -> None:
+        settings, store, key = self.begin(start_service)
+        folder = data_folder.folder_of(settings, key)
+        hidden = folder.rename(settings.data / "hidden")
+        self.work(settings)
+        found = store.find(key)
+        assert found is not None and (found.state, found.attempts) == ("queued", 1)
+        hidden.rename(folder)
+        self.work(settings)
+        found = store.find(key)
+        assert found is not None and (found.state, found.attempts) == ("finished", 2)
+        assert store.document(key, REPORTS["json"]) is not None
+
+    @pytest.mark.parametrize("damage", ["no folder", "no file", "short file"])
+    def test_there_is_never_a_verdict(self, start_service: Start, damage: str) -> None:
+        settings, store, key = self.begin(start_service)
+        folder = data_folder.folder_of(settings, key)
+        (file,) = folder.iterdir()
+        if damage == "no folder":
+            shutil.rmtree(folder)
+        elif damage == "no file":
+            file.unlink()
+        else:
+            os.truncate(file, file.stat().st_size - 1)
+        for state in ("queued", "queued", "failed"):
+            self.work(settings)
+            found = store.find(key)
+            assert found is not None and found.state == state
+        assert found.failure is not None and found.valid is None
+        assert found.failure["status"] == 500
+        assert "does not find, or cannot read, the files" in found.failure["detail"]
+        assert store.document(key, REPORTS["json"]) is None
+
+    def test_a_disk_that_fails_while_it_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "0").symlink_to("/proc/self/mem")  # has a size of 0, and reading it fails
+        request = Request((UploadedFile("a.tfrecord", 0, "file", "0"),))
+        with pytest.raises(FilesAwayError):
+            run_check(tmp_path, request, Settings(tmp_path).limits, lambda *_: None)
+
+
+def test_another_data_folder(tmp_path: Path, start_service: Start, postgresql: str) -> None:
+    servers = {"TFOD_DATABASE_URL": postgresql}
+    web = start_service("--workers", "0", **servers)
+    key = begin(web, record_of())
+    assert web.get("/readyz").json()["checks"] == {
+        **dict.fromkeys(("database", "disk", "folder"), "ok"),
+        "workers": "failing",
+    }
+    lost = start_service("--web", "0", "--workers", "1", data="elsewhere", **servers)
+    mark = (web.data / "mark").read_text().strip()
+    wait_for(lambda: any(f"write {mark} into" in line for line in lost.lines), lost)
+    assert attempts_in(Settings(web.data, database_url=postgresql), key) == 0
+    assert web.get("/readyz").json()["checks"]["workers"] == "failing"
+    other = start_service("--workers", "0", data="third", **servers)
+    assert other.get("/readyz").json()["checks"]["folder"] == "failing"
+    refused = other.upload({"file": ("a.tfrecord", record_of())}, wait=0)
+    assert "does not find its disk" in problem(refused, 503)["detail"]
+    assert int(refused.headers["Retry-After"]) > 0
+    (other.data / "mark").write_text(mark + "\n")  # as its log says
+    assert other.get("/readyz").json()["checks"]["folder"] == "ok"
+    web.stop()
+    found = start_service("--workers", "1", **servers).wait_until_over(key)
+    assert found["state"] == "finished"
+
+
+def test_a_check_that_takes_its_worker_along(
+    start_service: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = start_service("--workers", "0")
+    key = begin(idle, record_of())
+    idle.stop()
+    store = Store(Settings(data=idle.data))
+    for _ in range(3):
+        found = store.claim("a worker that is gone", time.time() - 1, 4)
+        assert found is not None and found.id == key
+    running = start_service()
+    over = running.wait_until_over(key)
+    assert (over["state"], over["failure"]["status"]) == ("failed", 500)
+    assert "begun 3 times" in over["failure"]["detail"]
+    tidy(running.data, monkeypatch)
+    wait_for(lambda: leftovers(running.data) == [], running)
+
+
+def held_check(service: Service) -> tuple[str, int]:
+    """A check that has begun and goes on when it gets SIGCONT; its upload, and its process."""
+    held: list[tuple[str, int]] = []
+
+    def hold() -> bool:
+        key = begin(service, record_of() * 2_000)
+        while not held and state_of(service, key)["state"] in ("queued", "running"):
+            with suppress(ValueError, OSError):  # it has not begun yet, or has ended already
+                check = check_of(service)
+                os.kill(check, signal.SIGSTOP)
+                held.append((key, check))
+        return bool(held)
+
+    wait_for(hold, service)
+    return held[0]
+
+
+def test_sigterm_drains(start_service: Start) -> None:
+    running = start_service("--checks", "1")
+    key, check = held_check(running)
+    answers: list[requests.Response] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(running.upload({"file": ("b", record_of())}, wait=50))
+    )
+    waiting.start()
+    wait_for(lambda: len(leftovers(running.data)) == 2, running)
+    running.process.send_signal(signal.SIGTERM)
+    waiting.join(REMOTE_TIMEOUT)  # the web process is ending, and so is the worker
+    assert answers[0].status_code == 202
+    with suppress(ProcessLookupError):
+        os.kill(check, signal.SIGCONT)
+    assert running.stop() == 0
+    wait_for(lambda: not running.children(), running)
+    store = Store(Settings(data=running.data))
+    ended, waits = store.find(key), store.find(answers[0].json()["id"])
+    assert ended is not None and ended.state == "finished"
+    assert waits is not None and waits.state == "queued"
+    again = start_service()
+    assert again.wait_until_over(waits.id)["state"] == "finished"
+    wait_for(lambda: leftovers(running.data) == [], running)
+
+
+def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: bytes) -> None:
+    running = start_service()
+    key = begin(running, slow)
+    wait_until_read(running, key)
+    os.kill(running.process.pid, signal.SIGKILL)
+    wait_for(lambda: not running.children(), running)
+    store = Store(Settings(data=running.data))
+    found = store.find(key)
+    assert found is not None and (found.state, found.attempts) == ("queued", 0)
+
+
+def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    data = tmp_path / "data"
+    accepted: list[str] = []
+    for _ in range(2):
+        with running_service(data) as running:
+            clients = [
+                threading.Thread(target=upload_on_and_on, args=(running, slow, accepted, number))
+                for number in range(4)
+            ]
+            for one in clients:
+                one.start()
+            before = len(accepted)
+            wait_for(lambda service=running, least=before: len(accepted) > least, running)
+            time.sleep(chance.uniform(0.1, 2.5))
+            os.kill(running.process.pid, signal.SIGKILL)
+            running.process.wait()
+            for one in clients:
+                one.join(REMOTE_TIMEOUT)
+            wait_for(lambda service=running: not service.children(), running)
+    assert accepted
+    with running_service(data) as running:
+        for key in accepted:
+            found = running.wait_until_over(key)
+            assert found["state"] == "finished", found
+            assert found["report"]["counts"]["records"] == found["progress"]["records"]["done"]
+        wait_for(lambda: counted(running, "queued") + counted(running, "running") == 0, running)
+        tidy(data, monkeypatch)
+        assert leftovers(data) == []
+
+
+def upload_on_and_on(service: Service, slow: bytes, accepted: list[str], number: int) -> None:
+    """Upload until the service is gone; remember what it has accepted."""
+    name, content = ("slow", slow) if number == 0 else ("small", record_of())
+    with suppress(requests.RequestException):
+        while True:
+            response = service.upload({"file": (f"{name}.tfrecord", content)}, wait=0)
+            if response.status_code != 202:
+                return
+            accepted.append(response.json()["id"])
+            time.sleep(0.05 if number else 2)
+
+
+def counted(service: Service, state: str) -> float:
+    text = service.get("/metrics").text
+    start = f'tfod_validations{{state="{state}"}} '
+    return next(float(line[len(start) :]) for line in text.splitlines() if line.startswith(start))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 12 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    with running_service(small_disk / "data", "--min-free-bytes", str(1 << 20)) as running:
+        url = f"{running.url}/api/v1/validations?filename=a.tfrecord"
+        length = {"file": ("a.tfrecord", bytes(12 << 20))}
+        assert problem(running.upload(length), 507)["limit"] == "min_free_bytes"
+        for size in (12, 20):  # their lengths are not known before they have arrived
+            body = (bytes(1 << 20) for _ in range(size))
+            problem(requests.post(url, data=body, timeout=60), 507)
+            wait_for(lambda: leftovers(running.data) == [], running)
+        with send(running, "Transfer-Encoding: chunked", b"c00000\r\n" + bytes(12 << 20)) as slow:
+            assert answer_on(slow).status == 507  # though it sends nothing more
+        wait_for(lambda: shutil.disk_usage(small_disk).free > 8 << 20, running)
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        problem(running.upload({"file": ("a.tfrecord", record_of())}), 507)
+        assert running.get("/readyz").json()["checks"]["disk"] == "failing"
+        assert running.get("/healthz").status_code == 200
+        filler.unlink()
+        over = running.upload({"file": ("a.tfrecord", record_of())}).json()
+        assert over["state"] == "finished"
+        wait_for(lambda: leftovers(running.data) == [], running)
