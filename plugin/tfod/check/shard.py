@@ -73,7 +73,6 @@ class _Pass:
         self._progress = progress
         self._store = store
         self._result = Result(instructions.max_findings)
-        self._shards = 0
 
     def shard(self, one: ShardInput) -> Result:
         """Examine a shard that lies open, or a part of it."""
@@ -82,20 +81,21 @@ class _Pass:
             one.number, 0, location.name, shard.subset, one.label_map, tuple(shard.rivals)
         )
         label_map = self._instructions.label_maps.get(one.label_map or "")
-        reading = self._reading(summary, label_map, shard.numbered)
+        examiner = self._examiner(summary, label_map, shard.numbered)
+        framing = _Framing(examiner)
         try:
             with location.open(one.part, hashed=one.with_sha256) as stream:
                 remote = cast("RemoteStream", stream) if location.remote else None
                 size = remote.size if remote else location.size()
-                reading.read(stream, size, self._progress, one.part)
+                self._read(stream, framing, size, one.part)
                 if remote and one.with_sha256:
                     result.digests[location.name] = remote.digest()
         except OSError as error:
             reason = error.strerror or str(error)
-            reading.examiner.judge_at(Unreadable(reason), Place(location.name))
-            reading.is_cut_off = True
-        result.add_shard(summary, reading.examiner.finish())
-        if one.part is not None and not reading.agrees_with(one.part):
+            examiner.judge_at(Unreadable(reason), Place(location.name))
+            framing.is_cut_off = True
+        result.add_shard(summary, examiner.finish())
+        if one.part is not None and not framing.agrees_with(one.part):
             stop = max(location.known_size() or 0, one.part.stop)
             result.instead = replace(
                 one, part=ShardPart(one.part.start, stop, one.part.first_record)
@@ -104,52 +104,56 @@ class _Pass:
 
     def archive(self, one: ArchiveInput) -> Result:
         """Examine the shards of an archive in their order, and read all else to its end."""
-        location = one.archive
+        location, result = one.archive, self._result
         collector = Collector(self._instructions.policy, self._instructions.max_findings)
-        self._result.findings[one.number] = collector.findings
+        result.findings[one.number] = collector.findings
         try:
             with Archive(location.path, location.name, collector, one.limits) as archive:
                 contents = look_through(archive, collector, needs_label_map=one.label_map is None)
                 for group in contents.shard_sets:
                     for subject in numbered_sets(group.paths, group.missing):
                         collector.judge(subject, archive.place())
-                    for path in group.paths:
-                        self._entry(archive, contents, path, group.subset, one.label_map)
+                for summary, entry, examiner in self._entries(archive, contents, one.label_map):
+                    try:
+                        with archive.open(entry) as stream:
+                            self._read(stream, _Framing(examiner))
+                            while stream.read(_STEP):  # behind a damage there is a checksum, too
+                                pass
+                    except ArchiveDamageError:
+                        summary = replace(summary, is_whole=False)  # the collector has it
+                    result.add_shard(summary, examiner.finish())
                 for entry in archive.entries:
                     archive.drain(entry)
         except OSError as error:
             collector.judge(Unreadable(error.strerror or str(error)), Place(location.name))
-        return self._result
+        return result
 
-    def _entry(
-        self, archive: Archive, contents: Contents, path: str, subset: str, named: str | None
-    ) -> None:
-        result, entry = self._result, contents.shards[path]
-        label_map, map_name = self._instructions.label_maps.get(named or ""), named
-        map_entry = contents.label_maps.get(path)
-        if map_entry is not None:
-            map_name = archive.place(map_entry).shard
-            if map_name not in result.label_maps:
-                result.label_maps[map_name] = _read_label_map(archive, map_entry, map_name)
-            label_map = result.label_maps[map_name].label_map
-        name = archive.place(entry).shard
-        summary = ShardSummary(self._number, self._shards, name, subset, map_name, in_archive=True)
-        self._shards += 1
-        shard_name = parse_shard_name(path)
-        numbered = shard_name is not None and shard_name.total is not None
-        reading = self._reading(summary, label_map, numbered)
-        try:
-            with archive.open(entry) as stream:
-                reading.read(stream, None, self._progress)
-                while stream.read(_STEP):  # what lies behind a damage has a checksum too
-                    pass
-        except ArchiveDamageError:
-            summary = replace(summary, is_whole=False)  # the collector has it
-        result.add_shard(summary, reading.examiner.finish())
+    def _entries(
+        self, archive: Archive, contents: Contents, named: str | None
+    ) -> Iterator[tuple[ShardSummary, Entry, Examiner]]:
+        """The shards of an archive, each with what will examine it."""
+        label_maps, number = self._result.label_maps, 0
+        for group in contents.shard_sets:
+            for path in group.paths:
+                map_name, label_map = named, self._instructions.label_maps.get(named or "")
+                map_entry, entry = contents.label_maps.get(path), contents.shards[path]
+                if map_entry is not None:
+                    map_name = archive.place(map_entry).shard
+                    if map_name not in label_maps:
+                        label_maps[map_name] = _read_label_map(archive, map_entry, map_name)
+                    label_map = label_maps[map_name].label_map
+                name = archive.place(entry).shard
+                summary = ShardSummary(
+                    self._number, number, name, group.subset, map_name, in_archive=True
+                )
+                number += 1
+                shard_name = parse_shard_name(path)
+                numbered = shard_name is not None and shard_name.total is not None
+                yield summary, entry, self._examiner(summary, label_map, numbered)
 
-    def _reading(
+    def _examiner(
         self, summary: ShardSummary, label_map: LabelMap | None, numbered: bool
-    ) -> _Reading:
+    ) -> Examiner:
         blocks, store = self._result.blocks, self._store
         rows = RowCollector(
             summary.work,
@@ -158,15 +162,38 @@ class _Pass:
             lambda block: blocks.append(store.keep(block)),
         )
         place = place_of(summary.work) + summary.number
-        return _Reading(
-            Examiner(
-                self._instructions, summary.name, label_map, rows, place=place, numbered=numbered
-            )
+        return Examiner(
+            self._instructions, summary.name, label_map, rows, place=place, numbered=numbered
         )
 
+    def _read(
+        self,
+        stream: ReadableStream,
+        framing: _Framing,
+        size: int | None = None,
+        part: ShardPart | None = None,
+    ) -> None:
+        """Examine all records of a shard."""
+        examiner, source = framing.examiner, stream
+        name = examiner.result.shard
+        if part is None:  # only plain shards are read in parts
+            source = PeekedStream(stream, HEADER_BYTES)
+            note_compression(examiner, source.head, name)
+        batches = read_record_batch_stream(
+            source,
+            name,
+            size,
+            part=part,
+            on_damage=framing.damaged,
+            max_record_bytes=self._instructions.max_record_bytes,
+        )
+        for records in batches:
+            examiner.look_at(records)
+            self._progress(int(records.lengths.sum()) + _FRAMING * len(records), len(records))
 
-class _Reading:
-    """Reads the records of a shard, and sees whether a part of it is what its index says it is.
+
+class _Framing:
+    """Passes damages of the framing on, and sees whether a part is what its index says it is.
 
     Attributes:
         is_cut_off: whether it could not be read to its end, which says nothing of the index.
@@ -178,44 +205,19 @@ class _Reading:
         self._is_sound = True
         self._passed = 0
 
-    def read(
-        self,
-        stream: ReadableStream,
-        size: int | None,
-        progress: Progress,
-        part: ShardPart | None = None,
-    ) -> None:
-        """Examine all records."""
-        examiner = self.examiner
-        name, source = examiner.result.shard, stream
-        if part is None:  # only plain shards are read in parts
-            peeked = PeekedStream(stream, HEADER_BYTES)
-            note_compression(examiner, peeked.head, name)
-            source = peeked
-        batches = read_record_batch_stream(
-            source,
-            name,
-            size,
-            part=part,
-            on_damage=self._damaged,
-            max_record_bytes=examiner.instructions.max_record_bytes,
-        )
-        for records in batches:
-            examiner.look_at(records)
-            progress(int(records.lengths.sum()) + _FRAMING * len(records), len(records))
+    def damaged(self, damage: Damage) -> None:
+        """Take note of a damage of the framing."""
+        self.examiner.damaged(damage)
+        if damage.kind in (DamageKind.DATA_CRC, DamageKind.OVERSIZE):
+            self._passed += 1
+        else:
+            self._is_sound = False
 
     def agrees_with(self, part: ShardPart) -> bool:
         """Whether the records are those that were promised."""
         if part.records is None or self.is_cut_off:
             return True
         return self._is_sound and self.examiner.result.records + self._passed == part.records
-
-    def _damaged(self, damage: Damage) -> None:
-        self.examiner.damaged(damage)
-        if damage.kind in (DamageKind.DATA_CRC, DamageKind.OVERSIZE):
-            self._passed += 1
-        else:
-            self._is_sound = False
 
 
 def note_compression(examiner: Examiner, head: bytes, name: str) -> None:

@@ -111,14 +111,18 @@ class ShardSource:
         subset: the subset it belongs to.
         label_map: path of the label map that goes with it; None where there is none.
         rivals: label maps that fit equally well, when there are several.
-        numbered: whether it is one of a numbered set.
     """
 
     location: Location
     subset: str
     label_map: str | None = None
     rivals: Sequence[str] = ()
-    numbered: bool = False
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is one of a numbered set."""
+        name = parse_shard_name(self.location.name)
+        return name is not None and name.total is not None
 
 
 @dataclass(frozen=True)
@@ -235,9 +239,7 @@ class _Search:
         subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
         local = not location.remote and location.name == location.path
         found, rivals = self._label_maps.of(location.path) if local else (None, ())
-        found = found or self._label_maps.for_all
-        numbered = name is not None and name.total is not None
-        shard = ShardSource(location, subset, found, rivals, numbered)
+        shard = ShardSource(location, subset, found or self._label_maps.for_all, rivals)
         self.groups.append(ShardGroup(subset, [shard], ()))
 
     def _add_found(self, source: str) -> None:
@@ -263,14 +265,11 @@ class _Search:
     ) -> Iterator[ShardGroup]:
         """Shards that were found, each with the label map beside it; zips are none."""
         for one in sets:
-            shards = []
-            for path in one.paths:
-                if path in zips:
-                    continue
-                name = parse_shard_name(path)
-                found, rivals = self._label_maps.of(path)
-                numbered = name is not None and name.total is not None
-                shards.append(ShardSource(locate(path), one.subset, found, rivals, numbered))
+            shards = [
+                ShardSource(locate(path), one.subset, *self._label_maps.of(path))
+                for path in one.paths
+                if path not in zips
+            ]
             yield ShardGroup(one.subset, shards, one.missing)
 
     def _with_label_maps_within(
@@ -352,16 +351,9 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
         sources = []
         for path in one.paths:
             found, rivals = finder.find(path)
-            name = parse_shard_name(path)
-            sources.append(
-                ShardSource(
-                    location=by_path[path],
-                    subset=one.subset,
-                    label_map=by_path[found].name if found else None,
-                    rivals=tuple(by_path[rival].name for rival in rivals),
-                    numbered=name is not None and name.total is not None,
-                )
-            )
+            label_map = by_path[found].name if found else None
+            names = tuple(by_path[rival].name for rival in rivals)
+            sources.append(ShardSource(by_path[path], one.subset, label_map, names))
         groups.append(ShardGroup(one.subset, sources, one.missing))
     label_maps = {}
     for path in texts:

@@ -387,7 +387,6 @@ class _Run:
                         group.subset,
                         label_map,
                         tuple(map(self._name, one.rivals)),
-                        one.repair.shard.numbered,
                     )
                 )
             groups.append(ShardGroup(group.subset, shards, group.missing))
