@@ -18,7 +18,6 @@ ROOMS = (
 KNOWN_CYCLES: tuple[set[str], ...] = (
     {"tfod.example.columns", "tfod.example.example"},
     {"tfod.detection.columns", "tfod.detection.problems", "tfod.detection.row"},
-    {"tfod.check.box_columns", "tfod.check.rules.boxes"},
 )
 
 
