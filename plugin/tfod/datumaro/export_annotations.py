@@ -36,9 +36,6 @@ _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
 
-ReportAnnotation = Callable[[str], None]
-"""Called with what is wrong with an annotation that cannot be written; it may raise."""
-
 
 @dataclass(slots=True)
 class ExportedObject:
@@ -83,9 +80,14 @@ def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
 
 
 class ObjectBuilder:
-    """Makes the objects of one image after the other; counts what does not come along."""
+    """Makes the objects of one image after the other; counts what does not come along.
 
-    def __init__(self, classes: ExportClasses, save_masks: bool, report: ReportAnnotation) -> None:
+    ``report`` is called with what is wrong with an annotation that cannot be written; it may raise.
+    """
+
+    def __init__(
+        self, classes: ExportClasses, save_masks: bool, report: Callable[[str], None]
+    ) -> None:
         self._classes = classes
         self._unlabelled = ExportClass("", classes.unlabelled_id)
         self._save_masks = save_masks
@@ -100,8 +102,7 @@ class ObjectBuilder:
     def losses(self, masks_option: str = "") -> list[str]:
         """What of all that was built the format has no place for, counted.
 
-        Args:
-            masks_option: of the format, that writes masks too; empty where it has none.
+        ``masks_option`` is the format's option that writes masks too; empty where it has none.
         """
         losses = []
         if self.not_carried:
@@ -325,7 +326,8 @@ class ObjectBuilder:
         names = dict.fromkeys(itertools.chain.from_iterable(attributes))
         carried: dict[str, list[AttributeValue]] = {}
         for name in names:
-            values = [_scalar(one.get(name)) for one in attributes]
+            found = (one.get(name) for one in attributes)
+            values = [one.item() if isinstance(one, np.generic) else one for one in found]
             unfit = [number for number, value in enumerate(values) if not is_attribute_value(value)]
             for number in unfit:
                 self.not_carried_attributes[name] += 1
@@ -383,11 +385,6 @@ def _is_angle(value: Any) -> bool:
 
 
 _MOST_DEGREES = 1e6  # beyond it, it is some other number of that name
-
-
-def _scalar(value: Any) -> Any:
-    """A NumPy scalar as Python's own."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _as_corners(box: Sequence[float]) -> PixelBox:

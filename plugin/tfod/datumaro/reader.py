@@ -79,7 +79,7 @@ class TfDetectionApiBase(ReadDataset):
         with import_errors(path):
             self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
             sets = self._find_sets(path)
-            super().__init__(subsets=_names(sets), ctx=ctx)
+            super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with _paused_garbage_collection():
                 self._read(path, sets, label_map)
 
@@ -305,11 +305,7 @@ _NOTHING_MORE = Detection()
 
 
 def _field_mapping_of(profile: str) -> FieldMapping:
-    """The field mapping of a profile, by its name or from its file.
-
-    Raises:
-        TfodError: there is none.
-    """
+    """The field mapping of a profile, by its name or from its file."""
     from tfod.check.profiles.file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).field_mapping
@@ -320,10 +316,6 @@ def _is_label_map(path: str) -> bool:
         return bool(read_label_map(path)[0].items)
     except LabelMapError:
         return False
-
-
-def _names(sets: list[ShardSet]) -> list[str]:
-    return list(dict.fromkeys(one.subset for one in sets))
 
 
 _USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)
