@@ -19,7 +19,7 @@ from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
 from tfod.shards.create.objects import Objects, detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
 from tfod.shards.create.problems import Policy, Problems
@@ -163,7 +163,7 @@ def _image_number(path: str) -> int:
 
 def _made_label_map(classes: Sequence[str]) -> ChosenLabelMap:
     names = [name for name in dict.fromkeys(classes) if name != DONT_CARE]
-    shipped = shipped_label_map("kitti")
+    shipped = named_label_map("kitti")
     if all(shipped.label_map.find(name) for name in names):
         return shipped
     return ChosenLabelMap(LabelMap.from_names(names), "made of --classes_to_use")

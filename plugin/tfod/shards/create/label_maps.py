@@ -75,11 +75,6 @@ def named_label_map(named: str) -> ChosenLabelMap:
     return ChosenLabelMap(label_map, named, tuple(notes))
 
 
-def shipped_label_map(name: str) -> ChosenLabelMap:
-    """A label map that tfod ships, by name."""
-    return ChosenLabelMap(load_label_map(name)[0], name)
-
-
 def must_write_label_map(chosen: ChosenLabelMap, folder: str, overwrite: bool) -> bool:
     """Whether the map has to be written into the folder; not where the same one is there.
 

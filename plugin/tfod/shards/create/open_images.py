@@ -20,7 +20,7 @@ from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
 from tfod.shards.create.objects import Objects, detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
 from tfod.shards.create.problems import Policy, Problems, Refusal
@@ -72,9 +72,7 @@ def create_open_images(
         TfodError: something is missing, odd or there already; with file and line.
     """
     options, problems = options or Options(), Problems()
-    chosen = choose_label_map(
-        options.label_map, output_path_prefix, lambda: shipped_label_map(_MAP)
-    )
+    chosen = choose_label_map(options.label_map, output_path_prefix, lambda: named_label_map(_MAP))
     ids = _image_ids(source.images_directory, problems)
     count = _shards_with_images(ids, options.num_shards or NUM_SHARDS)
     planned = PlannedSet(

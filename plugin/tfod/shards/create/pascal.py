@@ -21,7 +21,7 @@ from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.image_search import ImageFinder
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, shipped_label_map
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
 from tfod.shards.create.objects import Objects, detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
 from tfod.shards.create.problems import Policy, Problems
@@ -266,7 +266,7 @@ def _made_label_map(folders: Sequence[str]) -> ChosenLabelMap:
     All annotations are looked at, not those of one set, so that every set gets the same map.
     """
     names = set(_class_names(folders))
-    shipped = shipped_label_map("voc2007")
+    shipped = named_label_map("voc2007")
     if all(shipped.label_map.find(name) for name in names):
         return shipped
     return ChosenLabelMap(LabelMap.from_names(sorted(names)), f"made from {folders[0]}")

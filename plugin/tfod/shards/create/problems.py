@@ -77,13 +77,8 @@ class Refusal(NamedTuple):
     fix: str
 
 
-class _First(NamedTuple):
-    """Where something was met first, and when: compares by when."""
-
-    item: int
-    is_made: bool
-    step: int
-    where: str
+_When = tuple[int, bool, int]
+"""Which record, whether it is made by then or only read, and which problem of it."""
 
 
 class Problems:
@@ -98,10 +93,10 @@ class Problems:
         self.annotated = 0
         self.furthest = 0.0
         self._counts: Counter[str] = Counter()
-        self._first: dict[str, _First] = {}
+        self._first: dict[str, tuple[_When, str]] = {}
         self._refused: Counter[Refusal] = Counter()
-        self._places: defaultdict[Refusal, list[_First]] = defaultdict(list)
-        self._item, self._is_made, self._step = -1, False, 0
+        self._places: defaultdict[Refusal, list[tuple[_When, str]]] = defaultdict(list)
+        self._now: _When = (-1, False, 0)
 
     def begin(self, item: int, is_made: bool = False) -> None:
         """Say what the following belongs to, where several processes count at once.
@@ -110,7 +105,7 @@ class Problems:
             item: which record, counted from 0.
             is_made: whether it is made now; else it is read before that, by another process.
         """
-        self._item, self._is_made, self._step = item, is_made, 0
+        self._now = (item, is_made, 0)
 
     def add(self, what: str, where: str) -> None:
         """Count one more of something.
@@ -120,15 +115,16 @@ class Problems:
             where: file and, where there is one, line.
         """
         self._counts[what] += 1
-        self._step += 1
-        if what not in self._first:
-            self._first[what] = _First(self._item, self._is_made, self._step, where)
+        self._first.setdefault(what, (self._step(), where))
 
     def refuse(self, why: Refusal, where: str) -> None:
         """Count one more of something for which nothing may be written."""
         self._refused[why] += 1
-        self._step += 1
-        self._note(why, [_First(self._item, self._is_made, self._step, where)])
+        self._note(why, [(self._step(), where)])
+
+    def _step(self) -> _When:
+        self._now = (*self._now[:2], self._now[2] + 1)
+        return self._now
 
     def raise_refusals(self) -> None:
         """End here if anything was refused.
@@ -147,7 +143,7 @@ class Problems:
         said = []
         for why, places in sorted(self._places.items(), key=lambda one: one[1][0]):
             left = self._refused[why] - len(places)
-            listed = "; ".join(one.where for one in places) + (f"; {left} more" if left else "")
+            listed = "; ".join(where for _, where in places) + (f"; {left} more" if left else "")
             said.append(f"{why.what}: {self._refused[why]} ({listed}); {why.fix}")
         raise TfodError("nothing is written: " + ". ".join(said))
 
@@ -170,7 +166,7 @@ class Problems:
             return
         raise TfodError("; ".join([f"nothing is written: {missing}", *self.sentences()]))
 
-    def _note(self, why: Refusal, places: list[_First]) -> None:
+    def _note(self, why: Refusal, places: list[tuple[_When, str]]) -> None:
         self._places[why] = sorted([*self._places[why], *places])[:_MOST_PLACES]
 
     def merge(self, other: Problems) -> None:
@@ -187,6 +183,6 @@ class Problems:
     def sentences(self) -> list[str]:
         """One sentence a matter, in the order in which they were met."""
         return [
-            f"{self._counts[what]} {what} (the first: {first.where})"
-            for what, first in sorted(self._first.items(), key=lambda one: one[1])
+            f"{self._counts[what]} {what} (the first: {where})"
+            for what, (_, where) in sorted(self._first.items(), key=lambda one: one[1])
         ]

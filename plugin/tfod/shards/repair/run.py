@@ -398,7 +398,6 @@ class _Run:
             severities=_OF_NO_FOLDER,
             max_findings=_MOST_FINDINGS,
             max_record_bytes=self._options.max_record_bytes,
-            jobs=os.cpu_count() or 1,
             fail_on=Severity.WARNING,
             hash_sources=False,
         )
