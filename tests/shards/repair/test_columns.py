@@ -288,7 +288,7 @@ def test_one_object_in_twenty_is_removed(
     assert run("repair", source, "-o", tmp_path / "out")[0] == 0
     with pytest.raises(SystemExit):
         main(["repair", str(source), "-o", str(tmp_path / "b"), "--max-dropped", "101"])
-    assert "not a number of percent from 0 to 100" in capsys.readouterr().err
+    assert "is not a whole number from 0 to 100" in capsys.readouterr().err
 
 
 def test_many_records_are_not_removed_unless_insisted(tmp_path: Path, run: Run) -> None:

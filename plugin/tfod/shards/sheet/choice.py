@@ -46,13 +46,13 @@ class Choice:
 
 @dataclass
 class Seen:
-    """What was passed on the way.
+    """What was read until the last chosen record.
 
     Attributes:
         shards: how many shards were opened.
         records: how many records were looked at.
-        unreadable: damages and records that are no Examples.
-        classes: the names of classes that were met, as far as they were asked for.
+        unreadable: damaged parts, and records that are not Examples.
+        classes: the names of classes that were found, where one is asked for.
     """
 
     shards: int = 0
