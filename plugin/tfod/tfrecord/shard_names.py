@@ -92,9 +92,7 @@ def shard_file_names(subset: str, count: int, extension: str = ".tfrecord") -> l
     stem = stem_of_subset(subset)
     if parse_shard_name(stem + extension) != ShardName(stem):
         stem = re.sub(r"-(?=\d+-of-|of-)", "%2D", stem)
-    if count == 1:
-        return [f"{stem}{extension}"]
-    return [f"{stem}-{number:05d}-of-{count:05d}{extension}" for number in range(count)]
+    return [stem + extension] if count == 1 else _numbered(stem, count, extension)
 
 
 def numbered_file_names(name: str, count: int) -> list[str]:
@@ -103,9 +101,7 @@ def numbered_file_names(name: str, count: int) -> list[str]:
     One is ``coco_train.record``; of 100 the first is ``coco_train.record-00000-of-00100``.
     Source: dataset_tools/tf_record_creation_util.py.
     """
-    if count == 1:
-        return [name]
-    return [f"{name}-{number:05d}-of-{count:05d}" for number in range(count)]
+    return [name] if count == 1 else _numbered(name, count)
 
 
 def similar_file_names(shard: str, count: int) -> list[str]:
@@ -129,6 +125,10 @@ def similar_file_names(shard: str, count: int) -> list[str]:
         before, behind = os.path.splitext(name)
     if count == 1 and parse_shard_name(before + behind):
         return [before + behind]
+    return _numbered(before, count, behind)
+
+
+def _numbered(before: str, count: int, behind: str = "") -> list[str]:
     return [f"{before}-{number:05d}-of-{count:05d}{behind}" for number in range(count)]
 
 

@@ -5,9 +5,10 @@ Both see to it that all bytes are those of one and the same object, over any num
 
 from __future__ import annotations
 
+import abc
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tfod.tfrecord.storage.remote_errors import status_of
 from tfod.tfrecord.storage.remote_files import filesystem_of
@@ -25,8 +26,14 @@ class ChangedError(Exception):
     """The object is another one than when it was first opened."""
 
 
-class RemoteObject(Protocol):
+class RemoteObject(abc.ABC):
     """One object in a store. Its methods wait for the store, and raise whatever it raises.
+
+    Args:
+        filesystem: of fsspec.
+        path: of the object in it.
+        heard: is called whenever bytes have come.
+        marks: of the object as it was opened before, if it was.
 
     Attributes:
         size: its length in bytes as soon as it is open; None where the server does not say it.
@@ -34,10 +41,15 @@ class RemoteObject(Protocol):
         marks: what tells it from another object of its name; None before it is open.
     """
 
-    size: int | None
-    has_ranges: bool
-    marks: Any
+    def __init__(self, filesystem: Any, path: str, heard: Callable[[], None], marks: Any) -> None:
+        self.size: int | None = None
+        self.has_ranges = True
+        self.marks = marks
+        self._system = filesystem
+        self._path = path
+        self._heard = heard
 
+    @abc.abstractmethod
     def open(self) -> None:
         """Ask for it, if that was not done.
 
@@ -45,11 +57,18 @@ class RemoteObject(Protocol):
             ChangedError: it is another object than the marks say.
         """
 
+    @abc.abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Between 1 and so many bytes from an offset; none at the end. Raises as :meth:`open`."""
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Let go of the connection."""
+
+    def _compare(self, marks: Any, size: int | None) -> None:
+        if self.marks not in (None, marks):
+            raise ChangedError
+        self.marks, self.size = marks, size
 
 
 def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: Any) -> RemoteObject:
@@ -57,30 +76,22 @@ def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: A
 
     Args:
         url: of the object.
-        heard: is called whenever bytes have come.
+        heard: as :class:`RemoteObject` has it.
         in_ranges: whether to ask a web server for no more than is read, in more requests.
-        marks: of the object as it was opened before, if it was.
+        marks: as :class:`RemoteObject` has them.
     """
     filesystem, path = filesystem_of(url)
     protocols = filesystem.protocol
     if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
-        return _WebObject(filesystem, path, heard, in_ranges, marks)
+        return _WebObject(filesystem, path, heard, marks, in_ranges)
     return _StoreObject(filesystem, path, heard, marks)
 
 
-class _StoreObject:
+class _StoreObject(RemoteObject):
     """An object of a store that gives any range of it."""
 
-    has_ranges = True
-
-    def __init__(self, filesystem: Any, path: str, heard: Callable[[], None], marks: Any) -> None:
-        self.size: int | None = None
-        self.marks: dict[str, Any] | None = marks
-        self._system = filesystem
-        self._path = path
-        self._heard = heard
-        self._file: Any = None  # None also where each range is asked for by itself
-        self._is_open = False
+    _file: Any = None  # None also where each range is asked for by itself
+    _is_open = False
 
     def open(self) -> None:
         from fsspec.spec import AbstractBufferedFile
@@ -92,10 +103,10 @@ class _StoreObject:
         file = self._system.open(self._path, "rb", block_size=_STEP, cache_type="none")
         if isinstance(file, AbstractBufferedFile):
             self._file = file
-            self._compare(file.details)
+            self._compare_info(file.details)
         else:  # such files may have one position for all who read them
             file.close()
-            self._compare(self._system.info(self._path))
+            self._compare_info(self._system.info(self._path))
         self._is_open = True
 
     def read(self, offset: int, size: int) -> bytes:
@@ -113,42 +124,33 @@ class _StoreObject:
         is_certain = "IfMatch" in getattr(self._file, "read_kw", {})
         if not is_certain and self.size is not None and offset + len(data) >= self.size:
             self._system.invalidate_cache(self._path)
-            self._compare(self._system.info(self._path))  # before anybody takes it for the whole
+            self._compare_info(
+                self._system.info(self._path)
+            )  # before anybody takes it for the whole
         return data
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def _compare(self, info: Mapping[str, Any]) -> None:
+    def _compare_info(self, info: Mapping[str, Any]) -> None:
         if info["type"] == "directory":
             raise IsADirectoryError(f"{self._path} is a folder")
-        marks = {mark: info[mark] for mark in _MARKS if mark in info}
-        if self.marks not in (None, marks):
-            raise ChangedError
-        self.marks, self.size = marks, info.get("size")
+        self._compare({mark: info[mark] for mark in _MARKS if mark in info}, info.get("size"))
 
 
-class _WebObject:
+class _WebObject(RemoteObject):
     """An object of a web server, which need not know ranges: one answer, read on and on.
 
     A server without ranges sends all again, and what was read before is dropped.
     """
 
     def __init__(
-        self,
-        filesystem: Any,
-        path: str,
-        heard: Callable[[], None],
-        in_ranges: bool,
-        marks: Any,
+        self, filesystem: Any, path: str, heard: Callable[[], None], marks: Any, in_ranges: bool
     ) -> None:
-        self.size: int | None = marks[0] if marks else None
+        super().__init__(filesystem, path, heard, marks)
+        self.size = marks[0] if marks else None
         self.has_ranges = False
-        self.marks: tuple[Any, ...] | None = marks
-        self._system = filesystem
-        self._path = path
-        self._heard = heard
         self._in_ranges = in_ranges
         self._answer: Any = None
         self._position = 0
@@ -221,10 +223,7 @@ class _WebObject:
         size = int(length) if length.isdigit() and not is_packed else None
         if self._end is not None and size is None:
             size = self.size  # a range need not say of how much it is one
-        marks = (size, answer.headers.get("ETag"), answer.headers.get("Last-Modified"))
-        if self.marks not in (None, marks):
-            raise ChangedError
-        self.marks, self.size = marks, size
+        self._compare((size, answer.headers.get("ETag"), answer.headers.get("Last-Modified")), size)
         says_so = answer.headers.get("Accept-Ranges") == "bytes"
         self.has_ranges = size is not None and (self._end is not None or says_so)
 
