@@ -171,8 +171,8 @@ class Store:
 
     def waiting(self, client: str) -> tuple[int, int]:
         """How many validations wait: of one client, and in all."""
-        his = sql.func.sum(sql.case((_validations.c.client == client, 1), else_=0))
-        query = sql.select(his, sql.func.count()).where(_validations.c.state == QUEUED)
+        own = sql.func.sum(sql.case((_validations.c.client == client, 1), else_=0))
+        query = sql.select(own, sql.func.count()).where(_validations.c.state == QUEUED)
         with self._reading.connect() as connection:
             of_client, in_all = connection.execute(query).one()
             return of_client or 0, in_all
@@ -291,9 +291,9 @@ class Store:
             return [row.id for row in gone]
 
     def take(self, name: str, most: int, seconds: float) -> float:
-        """Take one of so many turns in so many seconds; for how long there is none, or 0.
+        """Take one of ``most`` turns in some seconds; the seconds until there is one again, or 0.
 
-        All may be taken at once; they come back evenly. What is kept is when all will be back.
+        All may be taken at once; they become free again evenly.
         """
         now, each = time.time(), seconds / most
         full_at, mine = _rates.c.full_at, _rates.c.name == name

@@ -46,7 +46,7 @@ class _Queue(QueueHandler):
 
 
 def configure() -> None:
-    """Let this process log as the service does; also what nobody catches, and warnings.
+    """Let this process log as the service does; also errors that are not caught, and warnings.
 
     One thread writes: threads that write one after the other, under a lock, wait for each other.
     """

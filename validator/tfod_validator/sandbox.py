@@ -227,13 +227,13 @@ def _end_with_parent() -> None:
 def _limit_resources(limits: Limits) -> None:
     """Let the system end what takes too much."""
     seconds = limits.max_check_seconds
-    for kind, soft, hard in (
+    for limit, soft, hard in (
         (resource.RLIMIT_AS, limits.max_check_bytes, limits.max_check_bytes),
         (resource.RLIMIT_CPU, seconds, seconds + 5),
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_FSIZE, 0, 0),  # a check writes no files
     ):
-        _, utmost = resource.getrlimit(kind)
+        _, utmost = resource.getrlimit(limit)
         if utmost != resource.RLIM_INFINITY:
             soft, hard = min(soft, utmost), min(hard, utmost)
-        resource.setrlimit(kind, (soft, hard))
+        resource.setrlimit(limit, (soft, hard))

@@ -68,7 +68,7 @@ def register(app: Flask, settings: Settings) -> None:
 
 
 def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
-    """Compare with every token, in a time that tells nothing about them."""
+    """Compare with every token, in a time that does not depend on them."""
     given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
     known = [hashlib.sha256(one.encode()).digest() for one in tokens]
     same = [hmac.compare_digest(given, one) for one in known]  # all of them, in any case
@@ -114,7 +114,7 @@ def require_owner(one: Validation) -> None:
     """Let only the owner go on.
 
     Raises:
-        ProblemError: somebody else asks.
+        ProblemError: another client asks.
     """
     if is_owner(one):
         return
@@ -165,7 +165,7 @@ def bearer_token() -> str:
 
 
 def new_id() -> str:
-    """An id that nobody guesses: 128 bits."""
+    """An id that cannot be guessed: 128 bits."""
     return secrets.token_urlsafe(16)
 
 

@@ -1,5 +1,5 @@
 // How far a check is: by server-sent events, or by asking each second where those do not work. At
-// the end the report takes the place of the bar.
+// the end the report replaces the bar.
 import { size } from "./size.js";
 
 const panel = document.getElementById("progress");
@@ -7,7 +7,7 @@ const bar = document.getElementById("done");
 const announcements = document.getElementById("live");
 const job = panel.dataset.job;
 let state = "";
-let told = 0;
+let announced = 0;
 
 function show(now) {
   const { bytes, records } = now.progress;
@@ -26,8 +26,8 @@ function show(now) {
   }
   // Screen readers hear of each quarter.
   const quarter = Math.floor((bytes.done / (bytes.total || 1)) * 4);
-  if (quarter > told && quarter < 4) announcements.textContent = `${quarter * 25} percent checked`;
-  told = quarter;
+  if (quarter > announced && quarter < 4) announcements.textContent = `${quarter * 25} percent checked`;
+  announced = quarter;
 }
 
 async function finish() {

@@ -106,7 +106,7 @@ function send(event) {
   document.getElementById("cancel").focus();
 }
 
-let told = 0;
+let announced = 0;
 
 function showSent(event) {
   if (!event.lengthComputable) return;
@@ -119,8 +119,8 @@ function showSent(event) {
       : "All sent, waiting for the answer";
   // Screen readers hear of each quarter.
   const quarter = Math.floor((event.loaded / event.total) * 4);
-  if (quarter > told && quarter < 4) live.textContent = `${quarter * 25} percent uploaded`;
-  told = quarter;
+  if (quarter > announced && quarter < 4) live.textContent = `${quarter * 25} percent uploaded`;
+  announced = quarter;
 }
 
 function arrived() {
@@ -143,7 +143,7 @@ function fail(text) {
 
 function setBusy(busy) {
   if (!busy) upload = null;
-  told = 0;
+  announced = 0;
   bar.removeAttribute("value");
   document.getElementById("sent-words").textContent = "";
   sending.hidden = !busy;
