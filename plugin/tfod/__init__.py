@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.detection.columns import Detections
     from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
+    from tfod.detection.detections import Detections
     from tfod.detection.encoder import encode_detection
     from tfod.detection.label_map import (
         LabelMap,

@@ -15,7 +15,7 @@ from tfod.check.batch import Batch, Expectation
 from tfod.check.decoding import NOT_DECODED
 from tfod.check.encoded_images import EncodedImages
 from tfod.check.profiles.profile import READY
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import RecordBatch, read_record_batches

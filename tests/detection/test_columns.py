@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection import keys
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import KERAS_COCO, FieldMapping
 from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch

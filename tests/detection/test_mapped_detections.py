@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tfod.convert.keras_coco import Annotation, encode_annotations
 from tfod.detection import field_mapping
-from tfod.detection.columns import Detections
 from tfod.detection.detection import ImageLabel
+from tfod.detection.detections import Detections
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
 from tfod.detection.field_mapping import (
     KERAS_COCO,

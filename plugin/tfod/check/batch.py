@@ -17,7 +17,8 @@ from tfod.check.rules.boxes import ListLengths
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
-from tfod.detection.columns import Detections, bytes_of, single_values, usual_keys
+from tfod.detection.columns import bytes_of, single_values, usual_keys
+from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.detection.schema import FeatureDescription, FeatureSpec

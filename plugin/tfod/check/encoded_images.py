@@ -11,7 +11,7 @@ import numpy as np
 
 from tfod.check.decoding import Decoding
 from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
 from tfod.kernel import hash_spans
 

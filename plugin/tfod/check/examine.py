@@ -32,7 +32,7 @@ from tfod.check.rules.registry import Rule, all_rules, judge, rules_for
 from tfod.check.statistics import bound
 from tfod.check.tensorflow_images import obstacle_to_decoding
 from tfod.detection.boxes import BoxTally
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
 from tfod.example.columns import ExampleBatch

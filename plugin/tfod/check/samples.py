@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -160,7 +160,9 @@ def _sound(
         try:
             for shard, batches in _shards_of(location, inventory):
                 field_mapping = field_mapping_of(shard)
-                examples = chain.from_iterable(map(ExampleBatch.of, batches))
+                examples = (
+                    one for batch in batches for one in Example.rows_of(ExampleBatch.of(batch))
+                )
                 for example in islice(examples, _FIRST_RECORDS):
                     record = example.record
                     place = Place(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfod.datumaro import compat
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.detection.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,

@@ -14,8 +14,8 @@ from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_s
 from tfod.detection import keys
 from tfod.detection.boxes import BoxTally, corners_in_pixels
 from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, ImageLabel
+from tfod.detection.detections import Detections
 from tfod.detection.masks import is_box_png
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity

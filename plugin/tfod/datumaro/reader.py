@@ -20,8 +20,8 @@ from tfod.datumaro.import_report import ImportReport
 from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import DEFAULT_EXTENSION
 from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map

@@ -1,4 +1,4 @@
-"""Attributes of objects on their way into an Example: natively as far as that goes."""
+"""Attributes of objects, into an Example and out of one: natively as far as that goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
+from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import AttributeValue
+from tfod.example.columns import Column
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
 
@@ -21,6 +23,8 @@ _ATTRIBUTE_OF_OTHER_NAME = {
 }
 
 
+_ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
+_NOT_UNDERSTOOD = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -127,3 +131,77 @@ def _encode_values(kind: Kind, values: Sequence[Any]) -> bytes:
     if kind is Kind.FLOAT:
         return float_feature([float(value) for value in values])
     return int64_feature(int(value) for value in values)
+
+
+class ExtraError(Exception):
+    """``tfod/attributes`` cannot be understood."""
+
+
+def attributes_of(
+    found: DetectionColumns, row: int, count: int
+) -> tuple[dict[str, list[AttributeValue]], Mapping[str, Any]]:
+    """The attributes of a row's objects, by name, and those of its image that we wrote ourselves.
+
+    Raises:
+        ExtraError: ``tfod/attributes`` cannot be understood.
+    """
+    attributes: dict[str, list[AttributeValue]] = {}
+    for key in found.attribute_keys_in(row):
+        values = _values(found, key, row)
+        if not values:
+            continue
+        if len(values) != count:
+            found.note(row, f"{key} is not one value an object, not read")
+            continue
+        attribute = _ATTRIBUTE_OF_KEY.get(key)
+        name = attribute.name if attribute else key[len(keys.ATTRIBUTE_PREFIX) :]
+        attributes[name] = values
+    texts = found.texts_in(found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES), row)
+    if not texts:
+        return attributes, {}
+    try:
+        return attributes, _corrected(json.loads(texts[0] or "{}"), attributes, count)
+    except _NOT_UNDERSTOOD as error:
+        raise ExtraError(f"cannot be understood ({type(error).__name__}: {error})") from None
+
+
+def _corrected(
+    extra: Any, attributes: dict[str, list[AttributeValue]], count: int
+) -> Mapping[str, Any]:
+    """Correct the attributes by what we wrote beside them; return those of the image."""
+    numbers = {str(number): number for number in range(count)}
+    for number, values in extra.get("objects", {}).items():
+        for name, value in values.items():
+            attributes.setdefault(name, [None] * count)[numbers[number]] = value
+    for number, names in extra.get("absent", {}).items():
+        for name in names:
+            attributes[name][numbers[number]] = None
+    for name, other in dict(extra.get("names", {})).items():
+        attributes[str(other)] = attributes.pop(name)
+    return dict(extra.get("image", {}))
+
+
+def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]:
+    column = column_of(found.columns_of(key), row)
+    if column is None:
+        return []
+    if column.kind is Kind.BYTES:
+        return list(found.texts_in(column, row))
+    values: list[AttributeValue] = column[row].tolist()
+    return values
+
+
+def column_of(columns: Sequence[Column], row: int) -> Column | None:
+    """The one of a key's columns that has values of a record; None without any."""
+    return next((one for one in columns if one.kind is not None and one.has(row)), None)
+
+
+def unreadable_extras(found: DetectionColumns) -> dict[int, str]:
+    """Why ``tfod/attributes`` of a record cannot be understood, by row."""
+    reasons = {}
+    for row in found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES).rows.tolist():
+        try:
+            attributes_of(found, row, int(found.box_counts[row]))
+        except ExtraError as error:
+            reasons[row] = str(error)
+    return reasons

@@ -1,29 +1,17 @@
-"""Detections in columns: what a batch of records says of its images, typed.
-
-A field mapping says which key holds what. What cannot be read is a problem with its row and key
-(:mod:`tfod.detection.problems`), not an exception: the checker reports problems; a row that has one
-raises it when it is asked for as a :class:`~tfod.detection.detection.Detection`.
-
-Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y down.
-"""
+"""What a batch of records states of its images, in typed columns, as a field mapping names them."""
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.detection import Detection
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import ImageHeader, read_image_header
-from tfod.detection.problems import DetectionProblem, find_problems
-from tfod.detection.row import ExtraError, attributes_of, detection_of
-from tfod.errors import RecordError
 from tfod.example.columns import Column, ExampleBatch, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
@@ -39,8 +27,8 @@ _USUAL_KEYS = {
 _FIRST_FIELD_MAPPING = frozenset(role for role, key in OD_API.by_name.items() if key)
 
 
-class Detections(Sequence[Detection]):
-    """The records of a batch as Detections; a row is a :class:`Detection`.
+class DetectionColumns:
+    """What the records of a batch state, whether it fits together or not.
 
     Args:
         examples: the records.
@@ -237,46 +225,6 @@ class Detections(Sequence[Detection]):
         return self.column(keys.XMIN, Kind.FLOAT).counts
 
     @cached_property
-    def box_rows(self) -> np.ndarray:
-        """Which records have boxes that can be read, bool of shape (records,)."""
-        found = np.ones(len(self), bool)
-        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
-        return found
-
-    @cached_property
-    def boxes(self) -> np.ndarray:
-        """The boxes of all records that can be read, float32 of shape (n, 4)."""
-        good, counts = self.box_rows, self.box_counts
-        if self.pixel_box is not None:
-            return self._boxes_of_pixels(self.pixel_box, good)
-        sides = []
-        for key in keys.BOX:
-            column = self.column(key, Kind.FLOAT)
-            values = column.values
-            if not good.all():
-                values = values[np.repeat(good, column.counts)]
-            sides.append(values)
-        assert len({len(side) for side in sides}) == 1, counts
-        # One column behind the other, which makes sums over the sides quick.
-        boxes: np.ndarray = np.stack(sides).T
-        return boxes
-
-    def _boxes_of_pixels(self, column: Column, good: np.ndarray) -> np.ndarray:
-        values = column.values[np.repeat(good, column.counts)].astype(np.float64).reshape(-1, 4)
-        values[:, 2:] += values[:, :2]
-        height, width = np.repeat(self.sizes[good], column.counts[good] // 4, axis=0).T
-        scaled: np.ndarray = (values / np.stack((width, height, width, height), axis=1)).astype(
-            "<f4"
-        )
-        return scaled
-
-    @cached_property
-    def box_splits(self) -> np.ndarray:
-        """Where the boxes of each record begin in :attr:`boxes`, and the end; int64."""
-        counts = np.where(self.box_rows, self.box_counts, 0)
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-
-    @cached_property
     def class_texts(self) -> tuple[np.ndarray, list[str]]:
         """Class texts as a dictionary: the code of each value of the column, and the texts."""
         column = self.column(keys.CLASS_TEXT, Kind.BYTES)
@@ -296,63 +244,6 @@ class Detections(Sequence[Detection]):
         """The class text of every value of the column, by row as its ``row_splits`` say."""
         codes, texts = self.class_texts
         return [texts[code] for code in codes.tolist()]
-
-    # Problems
-
-    @cached_property
-    def problems(self) -> list[DetectionProblem]:
-        """What is wrong, in the order of the rows."""
-        return find_problems(self)
-
-    @cached_property
-    def _first_problems(self) -> dict[int, DetectionProblem]:
-        return {one.row: one for one in reversed(self.problems)}
-
-    def error(self, row: int) -> RecordError | None:
-        """The first problem of a record as an exception; None where it has none."""
-        refusal = self.examples.refusal(row)
-        found = self._first_problems.get(row)
-        if refusal is not None or found is None:
-            return refusal
-        return self.examples.error(row, found.cause, feature=found.key, fix=found.fix)
-
-    @cached_property
-    def unreadable_extras(self) -> dict[int, str]:
-        """Why ``tfod/attributes`` of a record cannot be understood, by row."""
-        found = {}
-        for row in self.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES).rows.tolist():
-            try:
-                attributes_of(self, row, int(self.box_counts[row]))
-            except ExtraError as error:
-                found[row] = str(error)
-        return found
-
-    # Rows
-
-    def __iter__(self) -> Iterator[Detection]:
-        """The rows, in order.
-
-        Raises:
-            RecordError: one has a problem.
-        """
-        return map(self.__getitem__, range(len(self)))
-
-    @overload
-    def __getitem__(self, row: int) -> Detection: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[Detection]: ...
-    def __getitem__(self, row: int | slice) -> Detection | list[Detection]:
-        """A row as a Detection, which copies no images and no masks.
-
-        Raises:
-            RecordError: the row has a problem.
-        """
-        if isinstance(row, slice):
-            return [self[one] for one in range(*row.indices(len(self)))]
-        error = self.error(row)
-        if error is not None:
-            raise error
-        return detection_of(self, row)
 
     def texts_in(self, column: Column, row: int) -> list[str]:
         """The texts of one record in a column of byte strings."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfod.detection import keys
+from tfod.detection.attributes import unreadable_extras
+from tfod.detection.columns import DetectionColumns
 from tfod.example.columns import Column
 from tfod.example.wire import Kind
-
-if TYPE_CHECKING:
-    from tfod.detection.columns import Detections
 
 ONE_EACH = "write the record again with one value for each object"
 _TYPES = "write the shard again with the right type"
@@ -232,7 +230,7 @@ they are (attributes), or not at all."""
 READ_ONCE = (*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES)
 
 
-def find_problems(found: Detections) -> list[DetectionProblem]:
+def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
     """All problems of a batch, in the order of the rows; of a row in the order of its parts."""
     problems = [
         DetectionProblem(row, Wrong.NOT_AN_EXAMPLE, None, one.reason)
@@ -256,7 +254,7 @@ def find_problems(found: Detections) -> list[DetectionProblem]:
     return problems
 
 
-def _mapped_problems(found: Detections) -> Iterator[DetectionProblem]:
+def _mapped_problems(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """Of what only other mappings than the OD API's have."""
     mapping, examples = found.mapping, found.examples
     if found.pixel_box is not None:
@@ -270,7 +268,7 @@ def _mapped_problems(found: Detections) -> Iterator[DetectionProblem]:
             yield from several_values(column)
 
 
-def _rare_problems(found: Detections, boxes: np.ndarray) -> Iterator[DetectionProblem]:
+def _rare_problems(found: DetectionColumns, boxes: np.ndarray) -> Iterator[DetectionProblem]:
     """Of what few records have."""
     if found.columns_of(keys.MASK):
         masks = found.column(keys.MASK, Kind.FLOAT)
@@ -286,7 +284,7 @@ def _rare_problems(found: Detections, boxes: np.ndarray) -> Iterator[DetectionPr
     )
     if found.annotation_id_column is not None:
         yield from object_lengths(found.annotation_id_column, boxes)
-    for row, reason in found.unreadable_extras.items():
+    for row, reason in unreadable_extras(found).items():
         yield DetectionProblem(
             row, Wrong.EXTRA_ATTRIBUTES, keys.EXTRA_ATTRIBUTES, reason, "export the shard again"
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_record_batches
@@ -36,7 +36,7 @@ def read_examples(source: str | os.PathLike[str]) -> Iterator[Example]:
         ShardsNotFoundError, ShardError: as :func:`read_batches`.
     """
     for batch in read_batches(source):
-        yield from batch
+        yield from Example.rows_of(batch)
 
 
 def read_detections(source: str | os.PathLike[str]) -> Iterator[Detection]:

@@ -8,10 +8,10 @@ batch's buffer.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from tfod.example.wire import Kind
 from tfod.kernel import ListKind, Problem, ProblemCode, gather_spans, parse_examples
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
-
-if TYPE_CHECKING:
-    from tfod.example.example import Example
 
 KIND_OF_LIST: Mapping[ListKind, Kind | None] = {
     ListKind.NONE: None,
@@ -317,16 +314,6 @@ class ExampleBatch:
 
     def __len__(self) -> int:
         return len(self.records)
-
-    def __iter__(self) -> Iterator[Example]:
-        """The records one by one.
-
-        Raises:
-            RecordError: one is not a ``tf.train.Example``.
-        """
-        from tfod.example.example import Example  # a view of a row, which needs this module
-
-        return (Example(self, row) for row in range(len(self)))
 
     @property
     def buffer(self) -> bytearray:

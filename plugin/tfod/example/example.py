@@ -41,6 +41,15 @@ class Example:
         return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
 
     @classmethod
+    def rows_of(cls, batch: ExampleBatch) -> Iterator[Example]:
+        """The records of a batch one by one.
+
+        Raises:
+            RecordError: one is not a ``tf.train.Example``.
+        """
+        return (cls(batch, row) for row in range(len(batch)))
+
+    @classmethod
     def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:
         """View a payload that was read some other way."""
         return cls.of(Record(0, 0, bytearray(payload), 0, len(payload)), shard)

@@ -16,7 +16,7 @@ from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection import keys
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_labelled_image
 from tfod.detection.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.labels_file import labels_text

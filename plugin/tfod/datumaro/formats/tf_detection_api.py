@@ -24,6 +24,7 @@ from tfod.detection.image import QUARTER, UPRIGHT, format_name, read_image_heade
 from tfod.detection.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.example.wire import Kind
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
@@ -267,12 +268,10 @@ class TfDetectionApiExporter(ShardExporter):
 def _hold_images(paths: Iterable[str]) -> bool:
     """Whether any record of these shards has an image's bytes."""
     return any(
-        start < end
+        ExampleBatch.of(records).column(keys.ENCODED, Kind.BYTES).values[:, 1].any()
         for path in paths
         if os.path.getsize(path)
         for records in read_record_batches(path)
-        for example in ExampleBatch.of(records)
-        for start, end in example.byte_spans(keys.ENCODED)
     )
 
 

@@ -14,7 +14,7 @@ from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.sampling import profile_of
 from tfod.check.shard_walk import WalkedShard, walk_shards
 from tfod.check.sources import Inventory
-from tfod.detection.columns import Detections
+from tfod.detection.detections import Detections
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.sheet.tile import Tile, make_tile

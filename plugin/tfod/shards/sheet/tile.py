@@ -20,8 +20,8 @@ from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
 from tfod.check.reporters.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.samples import Sample, read_name, read_sample
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.detections import Detections
 from tfod.detection.image import sniff_format
 from tfod.detection.label_map import LabelMap
 from tfod.errors import RecordError

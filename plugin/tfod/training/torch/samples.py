@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from tfod.detection import keys
-from tfod.detection.columns import Detections
 from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
 from tfod.errors import TfodError, how_to_install
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example

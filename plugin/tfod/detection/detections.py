@@ -1,30 +1,114 @@
-"""One row of Detections in columns as a :class:`~tfod.detection.detection.Detection`.
+"""Detections in columns: what a batch of records says of its images, and what is wrong with it.
 
-A row is a view: what is wrong with it the columns have found already, so nothing is checked here.
+What cannot be read is a problem with its row and key (:mod:`tfod.detection.problems`), not an
+exception: the checker reports problems; a row that has one raises it when it is asked for as a
+:class:`~tfod.detection.detection.Detection`. A row is a view: nothing is checked when it is made.
+
+Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y down.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection.attributes import attributes_of, column_of
+from tfod.detection.columns import DetectionColumns
+from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
+from tfod.detection.problems import DetectionProblem, find_problems
+from tfod.errors import RecordError
 from tfod.example.columns import Column
 from tfod.example.wire import Kind
 
-if TYPE_CHECKING:
-    from tfod.detection.columns import Detections
 
-_ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
-_NOT_UNDERSTOOD = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
+class Detections(DetectionColumns, Sequence[Detection]):
+    """The records of a batch as Detections; a row is a :class:`Detection`."""
 
+    @cached_property
+    def box_rows(self) -> np.ndarray:
+        """Which records have boxes that can be read, bool of shape (records,)."""
+        found = np.ones(len(self), bool)
+        found[[one.row for one in self.problems if one.wrong.hides_boxes]] = False
+        return found
 
-class ExtraError(Exception):
-    """``tfod/attributes`` cannot be understood."""
+    @cached_property
+    def boxes(self) -> np.ndarray:
+        """The boxes of all records that can be read, float32 of shape (n, 4)."""
+        good, counts = self.box_rows, self.box_counts
+        if self.pixel_box is not None:
+            return self._boxes_of_pixels(self.pixel_box, good)
+        sides = []
+        for key in keys.BOX:
+            column = self.column(key, Kind.FLOAT)
+            values = column.values
+            if not good.all():
+                values = values[np.repeat(good, column.counts)]
+            sides.append(values)
+        assert len({len(side) for side in sides}) == 1, counts
+        # One column behind the other, which makes sums over the sides quick.
+        boxes: np.ndarray = np.stack(sides).T
+        return boxes
+
+    def _boxes_of_pixels(self, column: Column, good: np.ndarray) -> np.ndarray:
+        values = column.values[np.repeat(good, column.counts)].astype(np.float64).reshape(-1, 4)
+        values[:, 2:] += values[:, :2]
+        height, width = np.repeat(self.sizes[good], column.counts[good] // 4, axis=0).T
+        scaled: np.ndarray = (values / np.stack((width, height, width, height), axis=1)).astype(
+            "<f4"
+        )
+        return scaled
+
+    @cached_property
+    def box_splits(self) -> np.ndarray:
+        """Where the boxes of each record begin in :attr:`boxes`, and the end; int64."""
+        counts = np.where(self.box_rows, self.box_counts, 0)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+
+    @cached_property
+    def problems(self) -> list[DetectionProblem]:
+        """What is wrong, in the order of the rows."""
+        return find_problems(self)
+
+    @cached_property
+    def _first_problems(self) -> dict[int, DetectionProblem]:
+        return {one.row: one for one in reversed(self.problems)}
+
+    def error(self, row: int) -> RecordError | None:
+        """The first problem of a record as an exception; None where it has none."""
+        refusal = self.examples.refusal(row)
+        found = self._first_problems.get(row)
+        if refusal is not None or found is None:
+            return refusal
+        return self.examples.error(row, found.cause, feature=found.key, fix=found.fix)
+
+    def __iter__(self) -> Iterator[Detection]:
+        """The rows, in order.
+
+        Raises:
+            RecordError: one has a problem.
+        """
+        return map(self.__getitem__, range(len(self)))
+
+    @overload
+    def __getitem__(self, row: int) -> Detection: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Detection]: ...
+    def __getitem__(self, row: int | slice) -> Detection | list[Detection]:
+        """A row as a Detection, which copies no images and no masks.
+
+        Raises:
+            RecordError: the row has a problem.
+        """
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        error = self.error(row)
+        if error is not None:
+            raise error
+        return detection_of(self, row)
 
 
 def detection_of(found: Detections, row: int) -> Detection:
@@ -111,64 +195,6 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
     )
 
 
-def attributes_of(
-    found: Detections, row: int, count: int
-) -> tuple[dict[str, list[AttributeValue]], Mapping[str, Any]]:
-    """The attributes of a row's objects, by name, and those of its image that we wrote ourselves.
-
-    Raises:
-        ExtraError: ``tfod/attributes`` cannot be understood.
-    """
-    attributes: dict[str, list[AttributeValue]] = {}
-    for key in found.attribute_keys_in(row):
-        values = _values(found, key, row)
-        if not values:
-            continue
-        if len(values) != count:
-            found.note(row, f"{key} is not one value an object, not read")
-            continue
-        attribute = _ATTRIBUTE_OF_KEY.get(key)
-        name = attribute.name if attribute else key[len(keys.ATTRIBUTE_PREFIX) :]
-        attributes[name] = values
-    texts = found.texts_in(found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES), row)
-    if not texts:
-        return attributes, {}
-    try:
-        return attributes, _corrected(json.loads(texts[0] or "{}"), attributes, count)
-    except _NOT_UNDERSTOOD as error:
-        raise ExtraError(f"cannot be understood ({type(error).__name__}: {error})") from None
-
-
-def _corrected(
-    extra: Any, attributes: dict[str, list[AttributeValue]], count: int
-) -> Mapping[str, Any]:
-    """Correct the attributes by what we wrote beside them; return those of the image."""
-    numbers = {str(number): number for number in range(count)}
-    for number, values in extra.get("objects", {}).items():
-        for name, value in values.items():
-            attributes.setdefault(name, [None] * count)[numbers[number]] = value
-    for number, names in extra.get("absent", {}).items():
-        for name in names:
-            attributes[name][numbers[number]] = None
-    for name, other in dict(extra.get("names", {})).items():
-        attributes[str(other)] = attributes.pop(name)
-    return dict(extra.get("image", {}))
-
-
-def _values(found: Detections, key: str, row: int) -> list[AttributeValue]:
-    column = _column_of(found.columns_of(key), row)
-    if column is None:
-        return []
-    if column.kind is Kind.BYTES:
-        return list(found.texts_in(column, row))
-    values: list[AttributeValue] = column[row].tolist()
-    return values
-
-
-def _column_of(columns: Sequence[Column], row: int) -> Column | None:
-    return next((one for one in columns if one.kind is not None and one.has(row)), None)
-
-
 def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
     texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
     labels = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()
@@ -179,7 +205,7 @@ def _image_labels(found: Detections, row: int) -> list[ImageLabel]:
 
 
 def _captions(found: Detections, row: int) -> list[str]:
-    column = _column_of(found.columns_of(keys.CAPTION), row)
+    column = column_of(found.columns_of(keys.CAPTION), row)
     if column is not None and column.kind is not Kind.BYTES:
         found.note(row, f"{keys.CAPTION} is not a list of texts, not read")
     return found.texts_in(found.column(keys.CAPTION, Kind.BYTES), row)
