@@ -21,7 +21,7 @@ _STAGES = Path(__file__).with_name("scale_stages.py")
 _SMALL = Dataset(1, 1)
 _FLAT = 1.10
 _LEAST_JUDGED = 10_000
-"""Of fewer records the start's own noise is more than what is judged."""
+"""Of fewer records the start's own noise is more than what is checked."""
 _MOST_SECONDS, _MOST_BYTES = 4e-6, 120e6
 _SEVERAL = 1_000_000
 
@@ -112,15 +112,15 @@ def _growth(
         f"{_megabytes(start.peak_bytes)}, is what the check of one record costs; it is not in "
         "the cost of a record."
     )
-    judged = [cost for data, cost in per_record.items() if data.records >= _LEAST_JUDGED]
-    ratio = max(judged) / min(judged)
+    checked = [cost for data, cost in per_record.items() if data.records >= _LEAST_JUDGED]
+    ratio = max(checked) / min(checked)
     yield scale.verdict(
-        f"From {min(judged) * 1e6:.1f} to {max(judged) * 1e6:.1f} µs a record is "
+        f"From {min(checked) * 1e6:.1f} to {max(checked) * 1e6:.1f} µs a record is "
         f"{ratio - 1:.0%} apart; flat to {_FLAT - 1:.0%}",
         ratio <= _FLAT,
     )
     yield scale.verdict(
-        f"At most {_MOST_SECONDS * 1e6:g} µs a record", max(judged) <= _MOST_SECONDS
+        f"At most {_MOST_SECONDS * 1e6:g} µs a record", max(checked) <= _MOST_SECONDS
     )
     peak = max(cost.peak_bytes for cost in single.values())
     yield scale.verdict(

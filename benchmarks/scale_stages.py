@@ -30,7 +30,7 @@ STAGES = {
     "sample": "choose the profile, read the label maps",
     "examine": "examine all records, remember rows",
     "compare": "names and images that come again",
-    "conclude": "judge what all shards have together, make the report",
+    "conclude": "check what all shards have together, make the report",
     "render": "write the report as JSON",
 }
 

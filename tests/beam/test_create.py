@@ -209,7 +209,7 @@ def test_workers_elsewhere_find_the_images(
     assert capsys.readouterr().out.startswith(f"{out}: 8 images, ")
 
 
-def test_what_workers_have_counted_is_one_tally() -> None:
+def test_what_workers_have_counted_adds_up() -> None:
     alone, ours = Problems(), Problems()
     theirs = [Problems(), Problems()]
     for item in range(9):

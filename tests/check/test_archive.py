@@ -366,7 +366,7 @@ def test_zip011_unsupported(check: Check, shard: bytes, method: int, said: str) 
     assert patch.messages("ZIP011") == ["it holds patches of a file and not the file"]
 
 
-# ZIP007 to ZIP009: limits, judged while reading
+# ZIP007 to ZIP009: limits, checked while reading
 
 
 def test_zip007_bomb(check: Check) -> None:

@@ -143,7 +143,7 @@ def said(subject: object) -> list[tuple[str, str]]:
     if subject is None:
         return []
     collector = Collector(Policy(), 1000)
-    collector.judge(subject, Place("train.record", 0, 0, "a.jpg"))
+    collector.check(subject, Place("train.record", 0, 0, "a.jpg"))
     listed = collector.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 

@@ -97,7 +97,7 @@ def test_every_bit_of_the_framing_and_one_of_every_other_byte(
             found = [one for one in report.findings if one.code.startswith("TFR")]
             if found[0].code != "TFR001":
                 assert (found[0].record, found[0].offset) == record_at(place), (place, bit)
-            # What the other record holds is judged all the same.
+            # What the other record holds is checked all the same.
             assert report.counts.records >= (0 if found[0].code == "TFR001" else 1)
 
 

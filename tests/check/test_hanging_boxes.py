@@ -9,7 +9,7 @@ import pytest
 from tfod.check.check import Options
 from tfod.check.check import check_sources as check
 from tfod.check.profiles.profile import OFF, READY
-from tfod.detection.boxes import BoxTally
+from tfod.detection.boxes import BoxCounts
 
 from tests.records import encode, image, objects, write_shard
 
@@ -28,7 +28,7 @@ def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 300])
-def test_each_shard_is_judged_by_all_its_boxes(tmp_path: Path, part_bytes: int) -> None:
+def test_each_shard_is_checked_by_all_its_boxes(tmp_path: Path, part_bytes: int) -> None:
     """However it is cut into parts, and beyond what is listed."""
     shard(tmp_path, "fractions", *[BOX] * 20, *[HANGING] * 9, *[IN_PIXELS] * 2)
     shard(tmp_path, "pixels", HANGING, HANGING, BOX)
@@ -79,7 +79,7 @@ def test_an_inverted_box_that_hangs_over_is_inverted(tmp_path: Path) -> None:
 )
 def test_tally(boxes: list[tuple[float, ...]], in_pixels: int) -> None:
     corners = np.array(boxes, np.float64).reshape(-1, 4)
-    whole = BoxTally.of(corners)
-    parts = sum((BoxTally.of(corners[n : n + 1]) for n in range(len(boxes))), BoxTally())
+    whole = BoxCounts.of(corners)
+    parts = sum((BoxCounts.of(corners[n : n + 1]) for n in range(len(boxes))), BoxCounts())
     assert whole == parts
     assert whole.in_pixels == in_pixels

@@ -19,7 +19,7 @@ from tfod.check.rules.images import (
     Sha256Facts,
     SharedImage,
 )
-from tfod.check.rules.registry import judge
+from tfod.check.rules.registry import problems_of
 from tfod.detection.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 
@@ -31,7 +31,7 @@ JPEG = ImageHeader("jpeg", 100, 200, 3, 8, 1, True, "")
 
 def said(subject: object) -> dict[str, Problem]:
     """What the rules say, by code."""
-    return {rule.code: problem for rule, problem in judge(subject)}
+    return {rule.code: problem for rule, problem in problems_of(subject)}
 
 
 def facts(header: ImageHeader | None = JPEG, **declared: object) -> ImageFacts:

@@ -18,7 +18,7 @@ from PIL import Image
 from tfod.check.collector import Collector
 from tfod.check.cvat_xml import read_cvat_xml
 from tfod.check.finding import Place
-from tfod.check.frames import ImageRow, judge_task
+from tfod.check.frames import ImageRow, check_task
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.task import nearest_label
 from tfod.check.task import Frame, Task, load_task
@@ -185,11 +185,11 @@ def row(name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: i
     return ImageRow(Place("train.record", number, 0, name), name, *size, boxes)
 
 
-def judged(
+def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
     collector = Collector(Policy(), 1000)
-    judge_task(task, iter(rows), classes or {}, collector)
+    check_task(task, iter(rows), classes or {}, collector)
     listed = collector.findings.listed
     return [(code, one.message) for code in sorted(listed) for one in listed[code]]
 
@@ -197,7 +197,7 @@ def judged(
 def codes(task: Task, *names: str) -> list[str]:
     """Codes for images of these names; coverage is a matter of its own."""
     rows = [row(name, number) for number, name in enumerate(names)]
-    return [code for code, _ in judged(task, rows) if code != "TSK005"]
+    return [code for code, _ in checked(task, rows) if code != "TSK005"]
 
 
 class TestLoading:
@@ -236,7 +236,7 @@ class TestLoading:
         path = write("a.xml", video(mode="annotation"))
         task = load_task(cvat_xml=path)
         assert task.frames is None
-        found = judged(task, [row("a.jpg")], {"person": 1})
+        found = checked(task, [row("a.jpg")], {"person": 1})
         assert found == [("TSK007", f"{path} names no frames, so that images were not compared")]
         folder = Path(path).parent
         write("x/a.jpg", jpeg_image(10, 20))
@@ -457,7 +457,7 @@ def write_bomb(path: Path, inside: str, megabytes: int) -> Path:
 class TestLabels:
     def test_tsk001(self) -> None:
         task = Task(labels=frozenset({"traffic light", "car"}))
-        found = judged(task, classes={"Traffic_Light": 3, "car": 9})
+        found = checked(task, classes={"Traffic_Light": 3, "car": 9})
         assert found == [
             (
                 "TSK001",
@@ -467,8 +467,8 @@ class TestLabels:
         ]
 
     def test_tsk001_near_miss(self) -> None:
-        assert judged(Task(labels=frozenset({"car"})), classes={"car": 9}) == []
-        assert judged(Task(), classes={"anything": 9}) == []
+        assert checked(Task(labels=frozenset({"car"})), classes={"car": 9}) == []
+        assert checked(Task(), classes={"anything": 9}) == []
 
     @pytest.mark.parametrize(
         ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
@@ -491,7 +491,7 @@ class TestMatching:
         assert codes(self.TASK, "a.jpg", "c.v1.jpg") == ["TSK002"]
 
     def test_tsk002(self) -> None:
-        found = judged(self.TASK, [row("images/Day-A.jpg"), row("day/zzz.jpg"), row("x")])
+        found = checked(self.TASK, [row("images/Day-A.jpg"), row("day/zzz.jpg"), row("x")])
         assert [message for code, message in found if code == "TSK002"] == [
             "image 'images/Day-A.jpg' matches no frame of the task",
             "image 'day/zzz.jpg' matches no frame of the task; the nearest is 'day/b.jpg'",
@@ -503,19 +503,19 @@ class TestMatching:
     def test_tsk002_names_the_nearest(self, name: str) -> None:
         # Beside the deepest name, so that no folder is taken to be lacking.
         rows = [row("night/x/c.v1.jpg"), row(name)]
-        message = judged(self.TASK, rows)[1][1]
+        message = checked(self.TASK, rows)[1][1]
         assert message == f"image {name!r} matches no frame of the task; " + (
             "the nearest is 'day/a.jpg'"
         )
 
     def test_tsk003(self) -> None:
-        found = judged(self.TASK, [row("000001.jpg")])
+        found = checked(self.TASK, [row("000001.jpg")])
         assert found[0] == (
             "TSK003",
             "image '000001.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'",
         )
         on_disk = task_of("a.jpg", "b.jpg", numbers_guessed=True)
-        assert judged(on_disk, [row("1.jpg")])[0][1].endswith("in the order of their names")
+        assert checked(on_disk, [row("1.jpg")])[0][1].endswith("in the order of their names")
 
     def test_tsk003_near_misses(self) -> None:
         assert codes(task_of("000001.jpg", "000000.jpg"), "000000.jpg", "000001.jpg") == []
@@ -528,7 +528,7 @@ class TestMatching:
             frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in range(3)), video=True
         )
         assert codes(task, "frame_000000.jpg", "frame_000020.PNG") == []
-        found = judged(task, [row("frame_000001.jpg"), row("camera2.jpg"), row("frame_000003")])
+        found = checked(task, [row("frame_000001.jpg"), row("camera2.jpg"), row("frame_000003")])
         assert found[:2] == [
             (
                 "TSK002",
@@ -543,7 +543,7 @@ class TestMatching:
         assert found[2][1].startswith("image 'camera2.jpg' is the name of no frame and goes to")
 
     def test_tsk004(self) -> None:
-        found = judged(
+        found = checked(
             self.TASK, [row("day/a.jpg", size=(50, 200)), row("day/b.jpg", 1, (200, 100))]
         )
         assert [one for one in found if one[0] == "TSK004"] == [
@@ -557,12 +557,12 @@ class TestMatching:
 
     def test_tsk004_needs_both_sizes(self) -> None:
         nameless = ImageRow(Place(), "day/a.jpg", None, None, 1)
-        assert "TSK004" not in dict(judged(self.TASK, [nameless]))
+        assert "TSK004" not in dict(checked(self.TASK, [nameless]))
         unsized = Task(frames=(Frame("a.jpg", 0, None, None),))
         assert codes(unsized, "a.jpg") == []
 
     def test_tsk005(self) -> None:
-        found = judged(self.TASK, [row("day/a.jpg"), row("day/b.jpg", 1, boxes=0)])
+        found = checked(self.TASK, [row("day/a.jpg"), row("day/b.jpg", 1, boxes=0)])
         assert found == [
             (
                 "TSK005",
@@ -571,13 +571,13 @@ class TestMatching:
             )
         ]
         many = task_of(*(f"{number}.jpg" for number in range(100)))
-        assert judged(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …)")
+        assert checked(many)[0][1].endswith("(0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …)")
 
     def test_tsk005_near_miss(self) -> None:
-        assert judged(task_of("a.jpg"), [row("a.jpg")]) == []
+        assert checked(task_of("a.jpg"), [row("a.jpg")]) == []
 
     def test_tsk006(self) -> None:
-        found = judged(task_of("a.jpg"), [row("a.jpg", 3), row("a.png", 4), row("0", 5)])
+        found = checked(task_of("a.jpg"), [row("a.jpg", 3), row("a.png", 4), row("0", 5)])
         assert [message for code, message in found if code == "TSK006"] == [
             "image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
             "image '0' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)",
@@ -606,7 +606,7 @@ class TestMatching:
             before = sys.gettrace()
             sys.settrace(count_lines)
             try:
-                judged(task, rows)
+                checked(task, rows)
             finally:
                 sys.settrace(before)
             return run

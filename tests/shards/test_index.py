@@ -204,7 +204,7 @@ def test_what_is_no_index_of_the_shard_is_left_alone(tmp_path: Path, text: bytes
 
 
 @pytest.mark.parametrize("text", ["17 17\n", "0 17\n17 17\n17 17\n", "0 17\n17 0\n17 17\n"])
-def test_an_index_is_judged_where_no_part_begins(tmp_path: Path, text: str) -> None:
+def test_an_index_is_checked_where_no_part_begins(tmp_path: Path, text: str) -> None:
     path = indexed(tmp_path, b"1", b"2")
     Path(f"{path}.idx").write_text(text)
     assert split_by_index(str(path), 100) is None

@@ -108,7 +108,7 @@ def test_one_file_of_any_name_and_globs(tmp_path: Path) -> None:
     assert subsets(str(tmp_path / "*.record")) == {"t": ["t.record"]}
 
 
-def test_files_of_unknown_names_are_judged_by_content(tmp_path: Path) -> None:
+def test_files_of_unknown_names_are_checked_by_content(tmp_path: Path) -> None:
     fill(tmp_path, "data", "images.jpg", ".hidden", "events.out.tfevents.1.host.record")
     (tmp_path / "notes").write_text("these are not the records you are looking for")
     (event,) = write_records(tmp_path, "event", [b"\x09" + bytes(20)])  # TensorBoard's

@@ -1,4 +1,4 @@
-"""Uploads that take their time, long ones that are never held in memory, and patience."""
+"""Uploads that take their time, long ones that are never held in memory, and timeouts."""
 
 from __future__ import annotations
 

@@ -530,34 +530,34 @@ def test_no_page_has_violations_or_scrolls_sideways(
     page, worker = open_page(color_scheme=scheme, viewport=PHONE), Worker(waiting)
     found: dict[str, Any] = {}
 
-    def judge(name: str) -> None:
+    def check(name: str) -> None:
         found[name] = axe.run(page).response["violations"]
         assert fits(page), name
 
     with_tokens = start_service("--workers", "0", data="other", TFOD_TOKENS="sesame").url
     page.goto(with_tokens)
-    judge("sign-in")
+    check("sign-in")
     address = upload(page, waiting.url, (ATTACK * 5, bad(ATTACK)))
-    judge("waiting")
+    check("waiting")
     key = worker.begin(address)
     page.get_by_role("heading", name="Checking").wait_for()
-    judge("running")
+    check("running")
     worker.end(key)
     verdict(page)
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    judge("finished")
+    check("finished")
     key = worker.begin(upload(page, waiting.url, ("a.zip", b"x")))
     worker.end(key, Result({}, None, failure={"title": "x", "status": 422, "detail": "No."}))
     page.get_by_role("heading", name="The check could not be done").wait_for()
-    judge("failed")
+    check("failed")
     for path in ("/", "/rules", "/docs", "/nothing"):
         page.goto(waiting.url + path)
         if path == "/":
             choose(page, ("anno.zip", good()))
             page.get_by_text("Options").click()
-        judge(path)
+        check(path)
         page.set_viewport_size({"width": 1280, "height": 900})
-        judge(path + " on a desk")
+        check(path + " on a desk")
         page.set_viewport_size(PHONE)
     said = {
         name: [(one["id"], one["nodes"][0]["html"][:200]) for one in violations]

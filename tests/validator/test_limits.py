@@ -232,7 +232,7 @@ class TestQueue:
 
 
 class TestArchives:
-    def judged(self, service: Service, content: bytes) -> dict[str, Any]:
+    def checked(self, service: Service, content: bytes) -> dict[str, Any]:
         response = service.upload({"file": ("a.zip", content)}, fail="error")
         assert response.status_code == 422
         assert response.json()["valid"] is False
@@ -240,16 +240,16 @@ class TestArchives:
         return {one["code"]: one["message"] for one in findings}
 
     def test_entries(self, strict: Service) -> None:
-        found = self.judged(strict, zip_of({f"{n}.txt": b"x" for n in range(6)}))
+        found = self.checked(strict, zip_of({f"{n}.txt": b"x" for n in range(6)}))
         assert "more than 5 entries" in found["ZIP009"]
 
     def test_ratio(self, strict: Service) -> None:
-        found = self.judged(strict, zip_of({"a.tfrecord": bytes(8 * _MIB)}))
+        found = self.checked(strict, zip_of({"a.tfrecord": bytes(8 * _MIB)}))
         assert "20 times are allowed" in found["ZIP007"]
 
     def test_bytes(self, strict: Service) -> None:
         packed = zip_of({f"{n}.tfrecord": bytes(3_900_000) for n in range(3)})
-        assert "more than 10485760 bytes" in self.judged(strict, packed)["ZIP008"]
+        assert "more than 10485760 bytes" in self.checked(strict, packed)["ZIP008"]
 
     def test_bombs_cost_nothing(self, service: Service) -> None:
         before = service.memory()

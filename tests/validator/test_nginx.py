@@ -22,7 +22,7 @@ from tests.validator.sockets import Answer, answer_on
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
 _UPLOAD = "POST /api/v1/validations?filename=a HTTP/1.1\r\nHost: localhost\r\n"
 _TOKEN = "Sesame-1234"
-_PATIENCE = 60
+_TIMEOUT = 60
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def nginx_before(service: Service, folder: Path, **changes: str) -> Iterator[int
     command = ["nginx", "-c", str(folder / "nginx.conf"), "-g", f"daemon off;{user}"]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
@@ -60,7 +60,7 @@ def nginx_before(service: Service, folder: Path, **changes: str) -> Iterator[int
         yield port
     finally:
         server.terminate()
-        server.wait(_PATIENCE)
+        server.wait(_TIMEOUT)
 
 
 def _values(text: str, changes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -81,7 +81,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
 
 
 def connect(port: int, text: str) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", port), _PATIENCE)
+    one = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     one.sendall(text.encode())
     return one
 
@@ -189,7 +189,7 @@ def is_closed(one: socket.socket) -> bool:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.05)

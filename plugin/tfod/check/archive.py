@@ -1,7 +1,7 @@
 """Reading zips that may be hostile: entries are streamed under limits, nothing is unpacked to disk.
 
 What the archive says of itself is used only to find the data. How much unpacks, from how little,
-and with which checksum is judged while reading.
+and with which checksum is checked while reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfod.check.rules.archive import (
     SameName,
     TotalSize,
 )
-from tfod.check.rules.registry import judge
+from tfod.check.rules.registry import problems_of
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.zip_directory import (
     Directory,
@@ -72,7 +72,7 @@ class Archive:
     def __init__(
         self, path: str, name: str, collector: Collector, limits: ArchiveLimits | None = None
     ) -> None:
-        """Open the archive and judge its directory.
+        """Open the archive and check its directory.
 
         Raises:
             OSError: the file cannot be opened or read.
@@ -143,12 +143,12 @@ class Archive:
         place = self.place(None if whole else entry)
         if key not in self._said:
             self._said.add(key)
-            self._collector.judge(subject, place)
+            self._collector.check(subject, place)
         self._settled.add(entry.number)
         raise ArchiveDamageError(f"{self.place(entry).shard}: cannot be read further")
 
     def account(self, entry: Entry, unpacked: int, packed: int) -> None:
-        """Judge how much has been unpacked of an entry so far. For the streams.
+        """Check how much has been unpacked of an entry so far. For the streams.
 
         Raises:
             ArchiveDamageError: a limit is reached.
@@ -168,33 +168,33 @@ class Archive:
         try:
             directory = read_directory(self._file, limits.entries, limits.directory_bytes)
         except DirectoryError as error:
-            self._collector.judge(HeaderDamage(str(error)), self.place())
+            self._collector.check(HeaderDamage(str(error)), self.place())
             return
         self.readable = True
         count = EntryCount(directory.promised, len(directory.entries), directory.complete)
-        self._collector.judge(count, self.place())
+        self._collector.check(count, self.place())
         refused = self._refuse(directory)
         for entry in directory.entries:
             if not entry.is_folder:
                 (self.refused if entry.number in refused else self.entries).append(entry)
 
     def _refuse(self, directory: Directory) -> set[int]:
-        """Judge the entries; return the numbers of those that are not to be read."""
+        """Check the entries; return the numbers of those that are not to be read."""
         refused: set[int] = set()
         for entry in directory.entries:
-            said = list(judge(entry))
+            said = list(problems_of(entry))
             if entry.damage is not None:
-                said.extend(judge(HeaderDamage(entry.damage)))
+                said.extend(problems_of(HeaderDamage(entry.damage)))
             if said:  # whether or not these rules are on
                 refused.add(entry.number)
                 self._collector.add_all(said, self.place(entry))
         for overlap in find_overlaps(directory):
             refused.add(overlap.entry.number)
-            self._collector.judge(overlap, self.place(overlap.entry))
-        refused |= self._judge_names(directory)
+            self._collector.check(overlap, self.place(overlap.entry))
+        refused |= self._check_names(directory)
         return refused
 
-    def _judge_names(self, directory: Directory) -> set[int]:
+    def _check_names(self, directory: Directory) -> set[int]:
         """Report entries that are one file; return those that unpacking writes over."""
         replaced: set[int] = set()
         known: dict[int, Entry] = {}  # by hash: a hostile archive's names are long
@@ -206,7 +206,7 @@ class Archive:
                 continue
             if entry.is_folder and earlier.is_folder:
                 continue
-            self._collector.judge(SameName(entry, earlier), self.place(entry))
+            self._collector.check(SameName(entry, earlier), self.place(entry))
             if earlier.path == entry.path:
                 replaced.add(earlier.number)
         return replaced

@@ -114,7 +114,7 @@ class Contents:
 def look_through(
     archive: Archive, collector: Collector, *, needs_label_map: bool = True
 ) -> Contents:
-    """Find out what the entries of an archive are, and judge that.
+    """Find out what the entries of an archive are, and check that.
 
     Args:
         archive: that was opened.
@@ -135,13 +135,13 @@ def look_through(
         others.append(entry)
         kind = nested_kind(entry, head)
         if kind and not origin:
-            collector.judge(NestedArchive(kind), archive.place(entry))
+            collector.check(NestedArchive(kind), archive.place(entry))
     for origin, names in stray.items():
-        collector.judge(StrayFiles(origin, tuple(names)), archive.place())
+        collector.check(StrayFiles(origin, tuple(names)), archive.place())
     label_maps, mapped = _match_label_maps(archive, shards, collector, needs_label_map)
     if archive.readable:
         refused = sum(is_shard(entry, b"") for entry in archive.refused)
-        collector.judge(
+        collector.check(
             Composition(
                 files=len(archive.entries) + len(archive.refused),
                 shards=len(shards) + refused,
@@ -240,7 +240,7 @@ def _match_label_maps(
             found.update(dict.fromkeys(claimants, readable[0]))
             continue
         rivals_found = RivalLabelMaps(tuple(texts[name].path for name in names), len(claimants))
-        collector.judge(rivals_found, archive.place(shards[claimants[0]]))
+        collector.check(rivals_found, archive.place(shards[claimants[0]]))
     return found, mapped
 
 
@@ -306,7 +306,7 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
     Names and folders are ours, so that whoever looks for shards there finds exactly these, with
     the subsets and the label maps that the zip's own names give them. Nothing else is written.
     What is refused by the rules for archives is left out, as are files of no bytes: let the checker
-    judge the zip first.
+    check the zip first.
 
     Raises:
         ArchiveDamageError: an entry is damaged, or a limit is reached.

@@ -195,14 +195,14 @@ class Batch:
         key = self.expectation.field_mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
-        judged = self.live.copy()
+        checked = self.live.copy()
         spec = self.expectation.features.get(key)
         if spec is not None and spec.required:
-            judged &= self.examples.column(key, Kind.BYTES).present
+            checked &= self.examples.column(key, Kind.BYTES).present
         for column in self.examples.columns_of(key):
             if column.kind not in (None, Kind.BYTES):
-                judged &= ~column.present
-        return np.flatnonzero(judged)
+                checked &= ~column.present
+        return np.flatnonzero(checked)
 
     @cached_property
     def stated_sizes(self) -> np.ndarray:

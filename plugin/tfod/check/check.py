@@ -136,7 +136,7 @@ def check(
         Policy({}, receiver.severities(options.task), options.severities), options.max_findings
     )
     for source in inventory.empty:
-        collector.judge(source)
+        collector.check(source)
     if others is not None:
         collector.findings.merge(others)
     return make_report(
@@ -207,16 +207,16 @@ def _check_dataset(
             result = options.runner.examine(plan)
         label_maps.update(sorted(result.label_maps.items()))
         for name, file in label_maps.items():
-            collector.judge(file, Place(name))
+            collector.check(file, Place(name))
         collector.findings.merge(result.all_findings())
         for group in inventory.groups:
             paths = [shard.location.name for shard in group.shards]
             for one in numbered_sets(paths, group.missing):
-                collector.judge(one, Place(one.stem))
+                collector.check(one, Place(one.stem))
         if unknown is not None:
             records, place = unknown
             title = receiver.title if receiver is not ANY else records.receiver
-            collector.judge(replace(records, receiver=title), place)
+            collector.check(replace(records, receiver=title), place)
         check_together(
             result,
             label_maps,

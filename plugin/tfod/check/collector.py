@@ -10,7 +10,7 @@ from typing import Any
 
 from tfod.check.finding import Finding, Place, Problem, Severity
 from tfod.check.profiles.profile import Policy
-from tfod.check.rules.registry import Rule, judge, rules_for
+from tfod.check.rules.registry import Rule, problems_of, rules_for
 
 _NOWHERE = Place()
 _LONGEST_TEXT = 400
@@ -141,9 +141,9 @@ class Collector:
         self.findings = Findings(most)
         self._severities: dict[tuple[str, Severity | None], Severity | None] = {}
 
-    def judge(self, subject: object, place: Place = _NOWHERE) -> None:
+    def check(self, subject: object, place: Place = _NOWHERE) -> None:
         """Let every rule for this kind of subject look at it; keep what they say."""
-        self.add_all(judge(subject), place)
+        self.add_all(problems_of(subject), place)
 
     def add_all(self, said: Iterable[tuple[Rule, Problem]], place: Place = _NOWHERE) -> None:
         """Keep what rules have said about one place."""

@@ -21,7 +21,7 @@ from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMa
 from tfod.check.rules.images import SameImage, SharedImage
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
-from tfod.check.rules.registry import judge
+from tfod.check.rules.registry import problems_of
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.label_map import LabelMap
 
@@ -82,7 +82,7 @@ def check_together(
         from tfod.check.comparison import missing_images
 
         missing = missing_images(annotations, result.seen)
-        collector.judge(missing, Place(annotations.source))
+        collector.check(missing, Place(annotations.source))
 
 
 def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
@@ -93,19 +93,19 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
         sets.setdefault(shard.subset, []).append(shard)
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
-            collector.judge(EmptyShard(numbered=False), place)
+            collector.check(EmptyShard(numbered=False), place)
         if shard.label_map is None and not shard.in_archive:
-            collector.judge(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
-        collector.judge(FlatBoxes(flat[shard.name], shard.boxes), place)
-        collector.add_all(own_keys.with_own_keys(judge(shard.columns)), place)
+            collector.check(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
+        collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)
+        collector.add_all(own_keys.with_own_keys(problems_of(shard.columns)), place)
     for members in sets.values():
         if not any(shard.columns.candidates for shard in members):
             # Each of many small shards has too few boxes to tell.
             together = sum((shard.columns for shard in members), BoxColumns())
-            problems = own_keys.with_own_keys(judge(together))
+            problems = own_keys.with_own_keys(problems_of(together))
             collector.add_all(problems, Place(members[0].name))
         if all(shard.is_empty_file for shard in members):
-            collector.judge(EmptySet(len(members)), Place(members[0].name))
+            collector.check(EmptySet(len(members)), Place(members[0].name))
 
 
 def _check_classes(
@@ -122,7 +122,7 @@ def _check_classes(
         file = label_maps.get(name or "")
         counts = uses.get(name, Counter())
         classes = ClassesOfShards(counts, file.label_map if file else None, name or "")
-        collector.judge(classes, Place(shard_name))
+        collector.check(classes, Place(shard_name))
 
 
 def _check_label_maps(
@@ -136,7 +136,7 @@ def _check_label_maps(
         if name and label_map is not None:
             maps[name] = label_map
     if len(maps) > 1:
-        collector.judge(LabelMaps(maps))
+        collector.check(LabelMaps(maps))
 
 
 def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
@@ -147,7 +147,7 @@ def _check_keys(shards: Sequence[ShardSummary], collector: Collector) -> None:
             keys = frozenset(key for key in shard.keys if not key.startswith(_OPTIONAL))
             by_subset.setdefault(shard.subset, {})[shard.name] = keys
     for subset, keys_of in by_subset.items():
-        collector.judge(KeysOfShards(subset, keys_of))
+        collector.check(KeysOfShards(subset, keys_of))
 
 
 def _check_duplicates(
@@ -172,7 +172,7 @@ def _check_duplicates(
             subject_of_pair = _subject(kind, later, first, facts, shards, field_mapping)
             if isinstance(subject_of_pair, SharedImage):
                 subject_of_pair = replace(subject_of_pair, leaked=leaked)
-            collector.judge(subject_of_pair, _place_of(later, facts, shards))
+            collector.check(subject_of_pair, _place_of(later, facts, shards))
             uncounted[later.work, later.shard] -= 1
         for at, count in sorted(uncounted.items()):
             collector.count(subject, shards[at].name, count)
@@ -205,7 +205,7 @@ def _subject(
     shards: Shards,
     field_mapping: FieldMapping,
 ) -> object:
-    """What the rule judges."""
+    """What the rule checks."""
     place = _place_of(first, facts, shards)
     if kind is Duplicate.FILENAME:
         return SameName(facts[later].filename, field_mapping.filename or "", place)
@@ -229,7 +229,7 @@ def _check_task(
     label_maps: Mapping[str, LabelMapFile],
     collector: Collector,
 ) -> None:
-    from tfod.check.frames import ImageRow, judge_task  # most checks are of no task
+    from tfod.check.frames import ImageRow, check_task  # most checks are of no task
 
     def rows() -> Iterator[ImageRow]:
         for block in result.blocks:  # they are in the order of the data
@@ -241,7 +241,7 @@ def _check_task(
     classes = class_names(result.uses, label_maps)
     if task.labels is not None:
         classes = _as_labelled(classes, label_maps, task.labels)
-    judge_task(task, rows(), classes, collector)
+    check_task(task, rows(), classes, collector)
 
 
 def _as_labelled(

@@ -21,7 +21,7 @@ _MOST_NAMED = 100  # of missing shards; all are counted
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is judged by one profile and has one verdict.
+    """What is checked by one profile and has one verdict.
 
     Attributes:
         name: its folder or zip, as the user has named it.

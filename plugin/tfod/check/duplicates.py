@@ -178,7 +178,7 @@ def _places(rows: np.ndarray) -> list[RowPlace]:
 
 
 def bucket_ranges(rows: int) -> Iterator[tuple[int, int]]:
-    """Ranges of buckets, half-open, each of about as many rows as are judged at once."""
+    """Ranges of buckets, half-open, each of about as many rows as are checked at once."""
     parts = 1
     while parts < BUCKETS and parts * _ROWS_AT_ONCE < rows:
         parts *= 2

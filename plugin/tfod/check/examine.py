@@ -1,7 +1,7 @@
 """One pass over the records of a shard, batch after batch, many rules.
 
-A rule judges a batch as columns, or what recurs from record to record (a class text with its id, a
-kind of image with its declared size), which is judged once for all records that share it.
+A rule checks a batch as columns, or what recurs from record to record (a class text with its id, a
+kind of image with its declared size), which is checked once for all records that share it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tfod.check.rules.framing import EmptyRecord
 from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
-from tfod.check.rules.registry import Rule, all_rules, judge, rules_for
+from tfod.check.rules.registry import Rule, all_rules, problems_of, rules_for
 from tfod.check.statistics import bound
 from tfod.check.tensorflow_images import obstacle_to_decoding
-from tfod.detection.boxes import BoxTally
+from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
 from tfod.detection.label_map import LabelMap
@@ -101,16 +101,16 @@ class Examiner:
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than images.
             self.result.is_empty_file = True
-            self._collector.judge(EmptyShard(numbered=True), Place(damage.shard))
+            self._collector.check(EmptyShard(numbered=True), Place(damage.shard))
             return
-        self._collector.judge(damage, Place(damage.shard, damage.record, damage.offset))
+        self._collector.check(damage, Place(damage.shard, damage.record, damage.offset))
 
-    def judge_at(self, subject: object, place: Place) -> None:
-        """Judge something that concerns the shard as a whole."""
-        self._collector.judge(subject, place)
+    def check_at(self, subject: object, place: Place) -> None:
+        """Check something that concerns the shard as a whole."""
+        self._collector.check(subject, place)
 
     def look_at(self, records: RecordBatch) -> None:
-        """Judge a batch of records, or keep it until there are so many that it is worth while."""
+        """Check a batch of records, or keep it until there are so many that it is worth while."""
         self.result.records += len(records)
         if self._parser is not None:
             self._ask_tensorflow(records)
@@ -140,7 +140,7 @@ class Examiner:
 
     def _look_at_batch(self, batch: Batch) -> None:
         for row in np.flatnonzero(batch.records.lengths == 0).tolist():
-            self._judge(batch, row, EmptyRecord())
+            self._check(batch, row, EmptyRecord())
         self.result.keys |= batch.keys
         self._keep(batch, batch.features)
         self._look_at_images(batch)
@@ -167,13 +167,15 @@ class Examiner:
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
         return Place(self.result.shard, records.first + row, offset, name or None)
 
-    def _judge(self, batch: Batch, row: int, subject: object) -> None:
-        self._collector.add_all(self._with_own_keys(judge(subject)), self._place_of(batch, row))
+    def _check(self, batch: Batch, row: int, subject: object) -> None:
+        self._collector.add_all(
+            self._with_own_keys(problems_of(subject)), self._place_of(batch, row)
+        )
 
     def _keep(self, batch: Batch, subject: object) -> None:
         """Keep what rules say of the rows of a batch."""
         for rule in rules_for(type(subject)):
-            found = rule.judge(subject)
+            found = rule.check(subject)
             if isinstance(found, BoxProblems):
                 room = self._collector.findings.room(rule.code)
                 self._collector.count_of(rule, self.result.shard, max(len(found) - room, 0))
@@ -192,7 +194,7 @@ class Examiner:
     def _remember(self, key: object, facts: object) -> Problems:
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        problems = [one for one in judge(facts) if self._collector.applies(*one)]
+        problems = [one for one in problems_of(facts) if self._collector.applies(*one)]
         found = self._known[key] = self._with_own_keys(problems)
         return found
 
@@ -231,10 +233,10 @@ class Examiner:
         self._report(batch, row, self._problems_of(facts))
         checksum = batch.detections.sha256s[row]
         if checksum and checksum != image.sha256:
-            self._judge(batch, row, Sha256Facts(checksum, image.sha256))
+            self._check(batch, row, Sha256Facts(checksum, image.sha256))
         # Of one that is cut short, or of a kind that TensorFlow does not know, another rule tells.
         if image.failure and header and header.complete and not obstacle_to_decoding(header):
-            self._judge(batch, row, image.failure)
+            self._check(batch, row, image.failure)
 
     # Names
 
@@ -269,7 +271,9 @@ class Examiner:
             for row in rows
         ]
         for row, one in zip(rows, facts, strict=True):
-            self._collector.add_all(self._with_own_keys(judge(one)), self._place_of(batch, row))
+            self._collector.add_all(
+                self._with_own_keys(problems_of(one)), self._place_of(batch, row)
+            )
 
     def _has_problems(self, kind: tuple[str, bool, str | None, bool]) -> bool:
         """Whether plain names of a kind have problems: only the extension can be wrong."""
@@ -285,7 +289,7 @@ class Examiner:
     def _report_texts(self, batch: Batch) -> None:
         """Report texts that are not UTF-8: of each feature of a record the first."""
         for row, key, value in batch.odd_texts():
-            self._judge(batch, row, NotText(key, value))
+            self._check(batch, row, NotText(key, value))
 
     # Objects
 
@@ -293,17 +297,17 @@ class Examiner:
         result = self.result
         result.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
-            self._judge(batch, row, lengths)
+            self._check(batch, row, lengths)
         for problem in batch.detections.problems:
-            self._judge(batch, problem.row, problem)
+            self._check(batch, problem.row, problem)
         boxes = batch.boxes
         if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():
-                self._judge(batch, row, UnknownSize(int(batch.stated_box_counts[row])))
+                self._check(batch, row, UnknownSize(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
             self._keep(batch, boxes)
-            result.box_tally += (
-                BoxTally(len(boxes.corners)) if boxes.are_proper else BoxTally.of(boxes.corners)
+            result.box_figures += (
+                BoxCounts(len(boxes.corners)) if boxes.are_proper else BoxCounts.of(boxes.corners)
             )
             result.columns = result.columns.with_boxes(boxes)
         live = batch.live
@@ -311,7 +315,7 @@ class Examiner:
         result.statistics.add_images(boxes.height[live], boxes.width[live])
 
     def _look_at_classes(self, batch: Batch) -> None:
-        """Judge what names a class once for all objects that have it."""
+        """Check what names a class once for all objects that have it."""
         codes, uses = batch.uses
         counts = np.bincount(codes, minlength=len(uses)).tolist()
         result = self.result
@@ -353,7 +357,7 @@ class Examiner:
                 self._class_names(boxes.classes[row], end - start),
             )
             if found is not None:
-                self._judge(batch, row, found)
+                self._check(batch, row, found)
 
     def _class_names(self, classes: Sequence[object], count: int) -> list[str | None]:
         """Names of the classes of a record's boxes, by text or by id through the label map."""
@@ -376,7 +380,7 @@ class Examiner:
 
     def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:
         for where, reason in refusals:
-            self._collector.judge(Refused(reason), where)
+            self._collector.check(Refused(reason), where)
 
 
 def _size(stated: float) -> int | None:

@@ -14,7 +14,7 @@ from tfod.check.collector import Findings
 from tfod.check.decoding import NOT_DECODED, Decoding
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.statistics import Statistics
-from tfod.detection.boxes import BoxTally
+from tfod.detection.boxes import BoxCounts
 from tfod.detection.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
@@ -66,7 +66,7 @@ class Examined:
         uses: how often each pair of class text and id is used.
         keys: the features that records have.
         seen: places of the annotations' images that a record has the name of.
-        box_tally: whether the boxes look like pixels.
+        box_figures: whether the boxes look like pixels.
         columns: what the boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
     """
@@ -81,6 +81,6 @@ class Examined:
     uses: Counter[Use] = field(default_factory=Counter)
     keys: set[str] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
-    box_tally: BoxTally = field(default_factory=BoxTally)
+    box_figures: BoxCounts = field(default_factory=BoxCounts)
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False

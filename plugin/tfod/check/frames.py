@@ -58,13 +58,13 @@ class ImageRow:
     boxes: int
 
 
-def judge_task(
+def check_task(
     task: Task, rows: Iterable[ImageRow], classes: Mapping[str, int], collector: Collector
 ) -> None:
-    """Judge shards against the task that they are meant for.
+    """Check shards against the task that they are meant for.
 
     Linear in rows and frames. Images that no frame has the name of are kept until all rows were
-    seen, since the folder that names lack is known only then, and judged after the others.
+    seen, since the folder that names lack is known only then, and checked after the others.
 
     Args:
         task: what is known of the task.
@@ -74,9 +74,9 @@ def judge_task(
     """
     if task.labels is not None:
         for text in sorted(classes):
-            collector.judge(ClassInUse(text, classes[text], task.labels), Place(_ALL, item=text))
+            collector.check(ClassInUse(text, classes[text], task.labels), Place(_ALL, item=text))
     if task.without_frames is not None:
-        collector.judge(NoFrames(task.without_frames))
+        collector.check(NoFrames(task.without_frames))
     if task.frames is None:
         return
     taken = _Taken(task, collector)
@@ -99,7 +99,7 @@ def judge_task(
         found, by = index.by_other_means(row.filename, hint)
         near = index.nearest(row.filename) if found is None else None
         taken.attach(row, found, by, near)
-    collector.judge(taken.coverage())
+    collector.check(taken.coverage())
 
 
 def root_of(filename: str) -> str:
@@ -212,7 +212,7 @@ class Matcher:
 
 
 class _Taken:
-    """Remembers what each frame got; judges each image with what went before."""
+    """Remembers what each frame got; checks each image with what went before."""
 
     def __init__(self, task: Task, collector: Collector) -> None:
         self._task = task
@@ -242,7 +242,7 @@ class _Taken:
             earlier=earlier,
             numbers_guessed=self._task.numbers_guessed,
         )
-        self._collector.judge(image, row.place)
+        self._collector.check(image, row.place)
 
     def coverage(self) -> Coverage:
         without_record = [place for place in range(len(self._frames)) if place not in self._first]

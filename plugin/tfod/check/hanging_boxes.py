@@ -25,7 +25,7 @@ _PIXELS, _OUTSIDE = "BOX005", "BOX003"
 
 def settle_hanging_boxes(shards: Sequence[ShardSummary], collector: Collector) -> None:
     """Turn findings of BOX005 into such of BOX003, in shards that are not in pixels."""
-    tallies = {one.name: one.box_tally for one in shards}
+    tallies = {one.name: one.box_figures for one in shards}
     findings = collector.findings
     counts = findings.counts.get(_PIXELS, Counter[str]())
     hanging = {

@@ -25,7 +25,7 @@ class Receiver:
     Attributes:
         name: what ``--for`` and the service's field ``for`` call it.
         title: what people call it: a shard is valid "for ...".
-        severities: of rules that it judges otherwise than by default, for what is known of the CVAT
+        severities: of rules that it checks otherwise than by default, for what is known of the CVAT
             task that the shards are meant for (None: nothing).
         profile: the ready profile of what it reads; None for the one that fits best.
     """

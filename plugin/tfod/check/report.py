@@ -74,7 +74,7 @@ class DatasetReport:
     Attributes:
         name: as the user has named it.
         valid: nothing was found in it at or above the level that fails.
-        label_maps: names of those that its shards are judged by.
+        label_maps: names of those that its shards are checked by.
         sources: names of its files.
     """
 

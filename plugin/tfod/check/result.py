@@ -14,7 +14,7 @@ from tfod.check.plan import ShardInput
 from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.statistics import Statistics, bound
-from tfod.detection.boxes import BoxTally
+from tfod.detection.boxes import BoxCounts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ShardSummary:
         decoded: images that were decoded.
         keys: the features that its records have.
         has_defects: whether anything was found in it but infos.
-        box_tally: whether its boxes look like pixels.
+        box_figures: whether its boxes look like pixels.
         columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
     """
@@ -52,7 +52,7 @@ class ShardSummary:
     boxes: int = 0
     keys: frozenset[str] = frozenset()
     has_defects: bool = False
-    box_tally: BoxTally = field(default_factory=BoxTally)
+    box_figures: BoxCounts = field(default_factory=BoxCounts)
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
 
@@ -66,7 +66,7 @@ class ShardSummary:
             boxes=self.boxes + following.boxes,
             keys=self.keys | following.keys,
             has_defects=self.has_defects or following.has_defects,
-            box_tally=self.box_tally + following.box_tally,
+            box_figures=self.box_figures + following.box_figures,
             columns=self.columns + following.columns,
         )
 
@@ -116,7 +116,7 @@ class Result:
             boxes=examined.boxes,
             keys=frozenset(examined.keys),
             has_defects=examined.findings.has_defects,
-            box_tally=examined.box_tally,
+            box_figures=examined.box_figures,
             columns=examined.columns,
             is_empty_file=examined.is_empty_file,
         )

@@ -101,7 +101,7 @@ def choose_samples(
     Args:
         report: the report.
         inventory: what it is about.
-        profile: the one that was asked for; None where each dataset was judged by a ready one.
+        profile: the one that was asked for; None where each dataset was checked by a ready one.
         most: how many there may be.
     """
 

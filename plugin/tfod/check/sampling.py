@@ -23,7 +23,7 @@ _SAMPLES_OF_A_SHARD = 32
 _MOST_TRIED = 10_000
 """Records of a shard that are looked at for want of one that can be a sample."""
 _LARGEST_SAMPLE = 64 << 20
-_MOST_UNREACHABLE = 2  # remote shards: a dead server takes all patience for each
+_MOST_UNREACHABLE = 2  # remote shards: each of a dead server takes a whole timeout
 _NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
 _NO_PROFILE = Profile(
     "none",

@@ -92,7 +92,7 @@ class _Pass:
                     result.digests[location.name] = remote.digest()
         except OSError as error:
             reason = error.strerror or str(error)
-            examiner.judge_at(Unreadable(reason), Place(location.name))
+            examiner.check_at(Unreadable(reason), Place(location.name))
             framing.is_cut_off = True
         result.add_shard(summary, examiner.finish())
         if one.part is not None and not framing.agrees_with(one.part):
@@ -112,7 +112,7 @@ class _Pass:
                 contents = look_through(archive, collector, needs_label_map=one.label_map is None)
                 for group in contents.shard_sets:
                     for subject in numbered_sets(group.paths, group.missing):
-                        collector.judge(subject, archive.place())
+                        collector.check(subject, archive.place())
                 for summary, entry, examiner in self._entries(archive, contents, one.label_map):
                     try:
                         with archive.open(entry) as stream:
@@ -125,7 +125,7 @@ class _Pass:
                 for entry in archive.entries:
                     archive.drain(entry)
         except OSError as error:
-            collector.judge(Unreadable(error.strerror or str(error)), Place(location.name))
+            collector.check(Unreadable(error.strerror or str(error)), Place(location.name))
         return result
 
     def _entries(
@@ -225,7 +225,7 @@ def note_compression(examiner: Examiner, head: bytes, name: str) -> None:
     compression = shard_compression(head) if head else Compression.NONE
     if compression is not Compression.NONE:
         said = name.lower().endswith(_COMPRESSED_ENDINGS)
-        examiner.judge_at(CompressedShard(compression.value, said), Place(name))
+        examiner.check_at(CompressedShard(compression.value, said), Place(name))
 
 
 def _read_label_map(archive: Archive, entry: Entry, name: str) -> LabelMapFile:

@@ -163,7 +163,7 @@ def _float(value: float) -> float:
 
 
 def _packed(polygon: Any) -> Any:
-    """A polygon in an eighth of the memory; whatever else it is stays and is judged later."""
+    """A polygon in an eighth of the memory; whatever else it is stays and is checked later."""
     try:
         return array("d", polygon)
     except (TypeError, OverflowError):

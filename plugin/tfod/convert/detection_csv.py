@@ -90,7 +90,7 @@ def read_detection_csv(
         path: the file, UTF-8 (with or without a mark) or UTF-16.
         on_bad_row: told of each row that makes no sense, and the rows behind it are read; without
             it the first one is raised.
-        odd_boxes: take boxes that are inverted or not finite as they are, to be judged later;
+        odd_boxes: take boxes that are inverted or not finite as they are, to be checked later;
             else such a row makes no sense.
 
     Raises:

@@ -147,7 +147,7 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
             if event == "start":
                 depth += 1
                 if depth == 1:
-                    _judge(element.getroottree(), name, root)
+                    _check(element.getroottree(), name, root)
                     continue
                 held += 1 + len(element.attrib)
                 if held > _MOST_HELD:
@@ -184,7 +184,7 @@ def parse(path: str) -> Any:
         raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
     except etree.XMLSyntaxError as error:
         raise _ill_formed(path, error) from None
-    _judge(tree, path, None)
+    _check(tree, path, None)
     return tree.getroot()
 
 
@@ -199,14 +199,14 @@ def root_tag(path: str) -> str:
         events = etree.iterparse(stream, events=("start",), **_SAFE)
         try:
             for _, element in events:
-                _judge(element.getroottree(), name, None)
+                _check(element.getroottree(), name, None)
                 return str(element.tag)
         except etree.XMLSyntaxError as error:
             raise _ill_formed(name, error) from None
     raise TfodError(f"{path} is not XML: it is empty")
 
 
-def _judge(tree: Any, name: str, root: str | None) -> None:
+def _check(tree: Any, name: str, root: str | None) -> None:
     if tree.docinfo.internalDTD is not None or tree.docinfo.doctype:
         raise TfodError(f"{name} has a document type, which is not read; delete <!DOCTYPE …>")
     tag = tree.getroot().tag

@@ -61,7 +61,7 @@ def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
 
     Args:
         file: its path.
-        odd_boxes: take numbers of boxes that are not finite, to be judged later.
+        odd_boxes: take numbers of boxes that are not finite, to be checked later.
 
     Raises:
         TfodError: it cannot be read, is not well-formed XML, or has no number where one must be.

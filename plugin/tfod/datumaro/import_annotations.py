@@ -12,7 +12,7 @@ import numpy as np
 from tfod.datumaro.compat import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import keys
-from tfod.detection.boxes import BoxTally, corners_in_pixels
+from tfod.detection.boxes import BoxCounts, corners_in_pixels
 from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections
@@ -45,7 +45,7 @@ class AnnotationBuilder:
         self.clamped_boxes = 0
         self.boxes_in_pixels = 0
         self._boxes = 0
-        self._far_boxes = BoxTally()
+        self._far_boxes = BoxCounts()
         self.odd_masks = 0
         self.keypoint_names: dict[int, Sequence[str]] = {}
 
@@ -122,8 +122,8 @@ class AnnotationBuilder:
 
     def finish_shard(self) -> None:
         """Decide whether the boxes since the last shard's end are in pixels."""
-        self.boxes_in_pixels += (self._far_boxes + BoxTally(self._boxes)).in_pixels
-        self._boxes, self._far_boxes = 0, BoxTally()
+        self.boxes_in_pixels += (self._far_boxes + BoxCounts(self._boxes)).in_pixels
+        self._boxes, self._far_boxes = 0, BoxCounts()
 
     def _odd_corners(
         self, row: int, more: Detection, size: tuple[int, int]
@@ -137,7 +137,7 @@ class AnnotationBuilder:
             return rounded, _bad_boxes(boxes)
         outside = (clamped != corners).any(axis=1) & np.isfinite(boxes).all(axis=1)
         self.clamped_boxes += int(outside.sum())
-        self._far_boxes += replace(BoxTally.of(boxes), boxes=0)  # they are counted
+        self._far_boxes += replace(BoxCounts.of(boxes), boxes=0)  # they are counted
         return rounded, _bad_boxes(boxes)
 
     def _masks(

@@ -60,7 +60,7 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class BoxTally:
+class BoxCounts:
     """The boxes of a shard, or of a part of it.
 
     Attributes:
@@ -74,15 +74,15 @@ class BoxTally:
     hanging: int = 0
 
     @classmethod
-    def of(cls, corners: np.ndarray) -> BoxTally:
+    def of(cls, corners: np.ndarray) -> BoxCounts:
         """Of boxes, shape (n, 4)."""
         far = far_boxes(corners)
         hanging = int((far & touch_image(corners)).sum()) if far.any() else 0
         return cls(len(corners), int(far.sum()), hanging)
 
-    def __add__(self, other: BoxTally) -> BoxTally:
+    def __add__(self, other: BoxCounts) -> BoxCounts:
         """Of two parts."""
-        return BoxTally(
+        return BoxCounts(
             self.boxes + other.boxes, self.far + other.far, self.hanging + other.hanging
         )
 

@@ -104,7 +104,7 @@ def test_all_that_are_odd_are_counted_and_ten_are_named(run: Run, tmp_path: Path
     assert "row 14: xmin 100, ymin 10, xmax 20, ymax 50 in 200x100)" in ran.err
 
 
-def test_coco_is_judged_before_an_image_is_read(run: Run, tmp_path: Path) -> None:
+def test_coco_is_checked_before_an_image_is_read(run: Run, tmp_path: Path) -> None:
     dataset = FORMATS["coco"](tmp_path, SIZE, [(20, 10, 20, 50)])
     (tmp_path / NAME).unlink()
     ran = run(*dataset)

@@ -105,7 +105,7 @@ def test_fractions_fit_two_orders_and_both_are_named(tmp_path: Path, run: Run) -
     np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
 
 
-def test_a_set_of_small_shards_is_judged_as_one(tmp_path: Path, run: Run) -> None:
+def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
     taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
     source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in pixel_boxes(30)])
@@ -117,7 +117,7 @@ def test_a_set_of_small_shards_is_judged_as_one(tmp_path: Path, run: Run) -> Non
     assert f"pass --pixel-columns={said}" in err
 
 
-def test_files_of_one_image_are_judged_as_one(tmp_path: Path, run: Run) -> None:
+def test_files_of_one_image_are_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Two boxes in each file, and each file a set of its own, as scripts for one image write."""
     taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
     boxes = [divided([box[at] for at in taken]) for box in pixel_boxes(60)]
@@ -245,7 +245,7 @@ def test_pixels_need_the_size_of_the_image(tmp_path: Path, run: Run) -> None:
 
 
 def test_parts_of_a_shard_add_up_to_the_whole() -> None:
-    """Large shards are judged in parts, by several processes."""
+    """Large shards are checked in parts, by several processes."""
     corners = np.array([divided((box[0], box[2], box[1], box[3])) for box in pixel_boxes(300)])
     corners[7] = math.nan
 

@@ -116,7 +116,7 @@ def web() -> Iterator[tuple[Web, str]]:
 
 
 @pytest.fixture(autouse=True)
-def _patience_of_its_own() -> Iterator[None]:
+def _timeout_of_its_own() -> Iterator[None]:
     yield
     set_remote_timeout(REMOTE_TIMEOUT)
 

@@ -206,7 +206,7 @@ def test_a_slow_line_is_not_a_silent_one(bucket: Bucket) -> None:
         start = b""
         while len(start) < 3 * MIB:
             start += stream.read(MIB)
-        bucket.line.delay = 0.05  # a piece takes longer than patience lasts
+        bucket.line.delay = 0.05  # a piece takes longer than the timeout
         set_remote_timeout(1)
         assert start + read_all(stream) == data
 
@@ -293,9 +293,9 @@ def stuck(bucket: Bucket) -> Iterator[Any]:
     bucket.line.hold_after = 2 * MIB
     started = []
 
-    def start(patience: float) -> subprocess.Popen[str]:
+    def start(timeout: float) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", _READER, url, str(patience)],
+            [sys.executable, "-c", _READER, url, str(timeout)],
             env=bucket.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from tfod.check.rules.images import ImageFacts
-from tfod.check.rules.registry import judge
+from tfod.check.rules.registry import problems_of
 from tfod.detection.image import read_image_header
 
 from tests.image_kinds import (
@@ -46,7 +46,7 @@ def is_usable(data: bytes, height: int = HEIGHT, width: int = WIDTH) -> bool:
 def codes(data: bytes) -> set[str]:
     """The rules that fire for an image of which nothing is declared."""
     facts = ImageFacts(-1, read_image_header(data, 0, len(data)))
-    return {rule.code for rule, _ in judge(facts)}
+    return {rule.code for rule, _ in problems_of(facts)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

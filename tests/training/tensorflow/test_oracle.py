@@ -56,7 +56,7 @@ class TestFraming:
                 writer.write(payload)
         assert [bytes(record.payload) for record in read_records(path)] == payloads
 
-    def test_damage_is_judged_alike(self, tmp_path: Path) -> None:
+    def test_damage_is_checked_alike(self, tmp_path: Path) -> None:
         """Every truncation, and a flipped bit in every byte of a plain shard.
 
         We are stricter where TensorFlow takes a file cut inside a header for a clean end.

@@ -105,7 +105,7 @@ def shrunk(sample: Sample, longest: int) -> Shrunk | None:
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of broken metadata, and of bombs: judged below
+            warnings.simplefilter("ignore")  # of broken metadata, and of bombs: checked below
             with Image.open(io.BytesIO(sample.image), formats=_FORMATS) as image:
                 width, height = image.size
                 if not fits_into_memory(image.size):

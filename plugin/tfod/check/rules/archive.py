@@ -270,7 +270,7 @@ def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
     "ZIP009",
     Severity.ERROR,
     "too many entries",
-    why="Files without number exhaust the disk's inodes and everybody's patience.",
+    why="Files without number exhaust the disk's inodes and everybody's time.",
     fix="Split it into several archives, or pack fewer files: shards hold many images each.",
     source="CWE-770",
 )

@@ -1,7 +1,7 @@
 """BOX: the boxes of many records at once, as arrays.
 
 Coordinates are normalized, ``xmin, ymin, xmax, ymax``. A box that looks like pixels, or that is
-not finite, is judged by its own rule alone: everything else follows from that.
+not finite, is checked by its own rule alone: everything else follows from that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ONE_PIXEL = 1 - 1e-3
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 _MANY = 10
-"""Boxes of a shard of which most may be judged; of a few, one by one is enough."""
+"""Boxes of a shard of which most may be checked; of a few, one by one is enough."""
 
 
 @dataclass(frozen=True)

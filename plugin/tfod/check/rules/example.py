@@ -27,7 +27,7 @@ class Features:
     Attributes:
         examples: the records.
         expected: the profile's feature description, and what readers take of other keys.
-        live: which records are judged: they have bytes and can be read; bool.
+        live: which records are checked: they have bytes and can be read; bool.
     """
 
     examples: ExampleBatch

@@ -23,7 +23,7 @@ from tfod.detection.image import FORMAT_OF_EXTENSION, ImageHeader
 
 
 class ImageFacts(NamedTuple):
-    """What a record has for an image and says about it; equal facts are judged once.
+    """What a record has for an image and says about it; equal facts are checked once.
 
     Attributes:
         size: bytes of the encoded image, 0 when it is missing or empty, -1 when there is a

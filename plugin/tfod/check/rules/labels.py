@@ -1,6 +1,6 @@
 """LAB: classes of objects, and the label map that gives them their ids.
 
-A pair of class text and id is judged once, however many objects have it. The text decides, for the
+A pair of class text and id is checked once, however many objects have it. The text decides, for the
 OD API's decoder (``BackupHandler``: ids are looked at only in records without a text), for CVAT and
 for Datumaro: an id beside a text that the label map has is never an error to them.
 """

@@ -3,7 +3,7 @@
 A rule is a function of one subject (a damage of the framing, the layout of a record, a batch of
 boxes, …) that yields a :class:`~tfod.check.finding.Problem` for each thing that is wrong. The
 decorator says the rest: code, severity, title, why it matters, what to do, who says so. Which
-subject a rule judges is the annotation of its first argument.
+subject a rule checks is the annotation of its first argument.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from tfod.check.finding import Problem, Severity
 from tfod.errors import TfodError
 
-Judge = Callable[[Any], Iterable[Problem]]
-_JudgeT = TypeVar("_JudgeT", bound=Callable[..., Iterable[Problem]])
+Check = Callable[[Any], Iterable[Problem]]
+_CheckT = TypeVar("_CheckT", bound=Callable[..., Iterable[Problem]])
 _CODE = re.compile(r"[A-Z]{3}\d{3}\Z")
 
 FAMILIES = {
@@ -47,7 +47,7 @@ class Rule:
     fix: str
     source: str
     subject: type
-    judge: Judge
+    check: Check
 
     @property
     def family(self) -> str:
@@ -60,7 +60,7 @@ _RULES: dict[str, Rule] = {}
 
 def rule(
     code: str, severity: Severity, title: str, *, why: str, fix: str, source: str
-) -> Callable[[_JudgeT], _JudgeT]:
+) -> Callable[[_CheckT], _CheckT]:
     """Declare a rule.
 
     Args:
@@ -77,13 +77,13 @@ def rule(
     if not _CODE.match(code) or code[:3] not in FAMILIES:
         raise ValueError(f"{code} is not a family and three digits")
 
-    def declare(judge: _JudgeT) -> _JudgeT:
+    def declare(check: _CheckT) -> _CheckT:
         if code in _RULES:
             raise ValueError(f"{code} is taken by {_RULES[code].title!r}")
-        hints = typing.get_type_hints(judge)
+        hints = typing.get_type_hints(check)
         subject = next(kind for name, kind in hints.items() if name != "return")
-        _RULES[code] = Rule(code, severity, title, why, fix, source, subject, judge)
-        return judge
+        _RULES[code] = Rule(code, severity, title, why, fix, source, subject, check)
+        return check
 
     return declare
 
@@ -102,7 +102,7 @@ _by_subject: dict[type[Any], tuple[Rule, ...]] = {}
 
 
 def rules_for(subject: type[Any]) -> tuple[Rule, ...]:
-    """The rules that judge a kind of subject, in the order of their codes."""
+    """The rules that check a kind of subject, in the order of their codes."""
     found = _by_subject.get(subject)
     if found is None:
         found = tuple(one for one in all_rules().values() if one.subject is subject)
@@ -110,11 +110,11 @@ def rules_for(subject: type[Any]) -> tuple[Rule, ...]:
     return found
 
 
-def judge(subject: object) -> Iterator[tuple[Rule, Problem]]:
+def problems_of(subject: object) -> Iterator[tuple[Rule, Problem]]:
     """Let every rule for this kind of subject look at it."""
     kind: type[Any] = type(subject)
     for one in rules_for(kind):
-        for problem in one.judge(subject):
+        for problem in one.check(subject):
             yield one, problem
 
 

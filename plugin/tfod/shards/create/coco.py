@@ -1,7 +1,7 @@
 """COCO to shards, as create_coco_tf_record.py makes them.
 
 Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
-leaves out without a word, of no area or past the right or the lower edge, are judged by the policy
+leaves out without a word, of no area or past the right or the lower edge, are checked by the policy
 of all formats. Other than the script this takes size and format from the image's own header,
 writes ``class/label`` (as Model Garden's official/vision/data/create_coco_tf_record.py does),
 captions (its key ``image/caption``), the keypoints' names from the file, and a label map with the

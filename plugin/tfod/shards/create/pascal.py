@@ -2,7 +2,7 @@
 
 Boxes are VOC's pixels, which it counts from 1, divided by the size that the XML gives: nothing is
 subtracted or rounded. Other than the script this reads layouts that are not VOC's (those of
-xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), judges boxes, keeps images
+xml_to_csv.py's users: ``images`` and ``annotations``, or one folder), checks boxes, keeps images
 that are no JPEG, takes size and format from the image's own header, writes ``occluded`` where the
 XML has it, reads objects without ``difficult``, ``truncated`` or ``pose`` as 0, 0 and Unspecified,
 and needs no label map.

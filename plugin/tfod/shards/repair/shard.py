@@ -15,7 +15,7 @@ from tfod.check.box_columns import BoxColumns, ColumnOrder
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Profile
 from tfod.check.rules.example import Features
-from tfod.check.rules.registry import judge
+from tfod.check.rules.registry import problems_of
 from tfod.check.shard_walk import WalkedShard
 from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
@@ -129,7 +129,7 @@ class ShardRepair:
                 examples = ExampleBatch.of(records)
                 found: list[list[tuple[str, str]]] = [[] for _ in range(len(records))]
                 features = Features(examples, expected, np.ones(len(records), bool))
-                for rule, problem in judge(features):
+                for rule, problem in problems_of(features):
                     found[problem.row or 0].append((rule.code, problem.feature or ""))
                 for row, problems in enumerate(found):
                     payload = self._repaired(examples, row, problems)

@@ -210,7 +210,7 @@ def _decoded(mask: PngMask) -> np.ndarray | None:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of bombs: judged below
+            warnings.simplefilter("ignore")  # of bombs: checked below
             with Image.open(io.BytesIO(mask.data), formats=("PNG",)) as image:
                 if not fits_into_memory(image.size):
                     return None
