@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from tfod.check.finding import Finding, Severity
+from tfod.check.records.statistics import Statistics
 from tfod.check.report import ChosenProfile, Counts, DatasetReport, Report, SourceFile
 from tfod.check.rules.registry import Rule
-from tfod.check.statistics import Statistics
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

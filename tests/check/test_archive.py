@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod.check.archive_contents import Contents, look_through
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding
 from tfod.check.profiles.profile import Policy
+from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod.check.sources.archive_contents import Contents, look_through
 from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.storage.zip_directory import printable
 from tfod.tfrecord.writer import write_records

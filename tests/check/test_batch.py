@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check import check, examine
-from tfod.check.batch import Batch, Expectation
-from tfod.check.decoding import NOT_DECODED
-from tfod.check.encoded_images import EncodedImages
+from tfod.check import check
 from tfod.check.profiles.profile import READY
+from tfod.check.records import examiner as examine
+from tfod.check.records.batch import Batch, Expectation
+from tfod.check.records.decoding import NOT_DECODED
+from tfod.check.records.encoded_images import EncodedImages
 from tfod.detection.detections import Detections
 from tfod.example.columns import ExampleBatch
 from tfod.example.wire import Kind

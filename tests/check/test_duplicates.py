@@ -19,17 +19,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check import duplicates, row_store
-from tfod.check.duplicates import (
+from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
     bucket_ranges,
     duplicates_in,
     find_duplicates,
     look_up,
+    row_store,
     wanted_rows,
 )
-from tfod.check.row_blocks import (
+from tfod.check.duplicates.compare import compare as duplicates
+from tfod.check.duplicates.row_blocks import (
     BUCKETS,
     FACTS,
     KEYED_ROWS,
@@ -42,7 +43,7 @@ from tfod.check.row_blocks import (
     Rows,
     hash_of,
 )
-from tfod.check.row_store import RowStore, scratch_folder
+from tfod.check.duplicates.row_store import RowStore, scratch_folder
 from tfod.errors import TfodError
 from tfod.kernel import hash_spans
 
@@ -413,8 +414,8 @@ def test_blocks_go_to_a_file_when_there_are_many(tmp_path: Path) -> None:
 _FILL = """
 import resource, sys
 from tfod.errors import TfodError
-from tfod.check.row_blocks import RowBlock
-from tfod.check.row_store import RowStore
+from tfod.check.duplicates.row_blocks import RowBlock
+from tfod.check.duplicates.row_store import RowStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, 6 << 20))
 store = RowStore(sys.argv[1])
 try:

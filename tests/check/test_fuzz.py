@@ -17,13 +17,13 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check_sources
 from tfod.check.profiles.profile import READY
 from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.json_and_junit import render_junit
 from tfod.check.reporters.text import render_text
+from tfod.check.sources.archive import ArchiveLimits
 from tfod.tfrecord.framing import masked_crc32c
 
 from tests.conftest import examples

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
-from tfod.check import image_bytes
 from tfod.check.check import check_sources
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.records import image_bytes
+from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
 from tfod.check.rules.images import (
     ImageFacts,
     SameImage,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.row_store import RowStore
 from tfod.check.plan import Input, ShardInput, in_parts, number_of, place_of
 from tfod.check.profiles.profile import READY, Policy
+from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.row_store import RowStore
 from tfod.check.shard import examine
-from tfod.check.sources import take_inventory
+from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.shard_parts import split_shard
 from tfod.tfrecord.writer import write_records
@@ -124,7 +124,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
 def test_too_many_classes_are_the_same_ones_however_they_are_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfod.check.statistics.MOST_KINDS", 50)
+    monkeypatch.setattr("tfod.check.records.statistics.MOST_KINDS", 50)
     box = (0.1, 0.1, 0.9, 0.9)
     records = []
     for number in range(400):

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.check.cvat_task.task import Frame, Task
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
 from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
 from tfod.check.rules.registry import Rule, all_rules
-from tfod.check.task import Frame, Task
 
 from tests.check.test_check import training
 from tests.commands import Run

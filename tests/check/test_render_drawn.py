@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from tfod.check.finding import Place
 from tfod.check.reporters.drawing import LONGEST, draw_image
-from tfod.check.samples import Sample
+from tfod.check.reporters.samples import Sample
 
 from tests.image_kinds import saved
 

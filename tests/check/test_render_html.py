@@ -18,10 +18,10 @@ from PIL import Image
 from tfod.check.finding import Place
 from tfod.check.report import Report
 from tfod.check.reporters.html import render_html
+from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.thumbnails import Thumbnail, thumbnail
 from tfod.check.reporters.wording import page_advice
 from tfod.check.rules import registry
-from tfod.check.samples import Sample
 
 from tests.check.reports import (
     HOSTILE,
@@ -348,7 +348,7 @@ from tfod.errors import TfodError
 from tfod.check.finding import Place
 from tfod.check.reporters.html import render_html
 from tfod.check.reporters.text import render_text
-from tfod.check.samples import Sample
+from tfod.check.reporters.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)
 one = Sample(Place(), ("BOX903",), (), b"x", 1, 1, np.zeros((0, 4)), ())

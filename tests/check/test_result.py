@@ -13,11 +13,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.collector import Findings
-from tfod.check.examined import Examined
 from tfod.check.finding import Finding, Severity
+from tfod.check.records.examined import Examined
+from tfod.check.records.statistics import Statistics
 from tfod.check.result import Result, ShardSummary, joined_parts
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.statistics import Statistics
 from tfod.detection.label_map import LabelMap, LabelMapItem
 
 _PART_BITS = 24

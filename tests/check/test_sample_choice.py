@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check
-from tfod.check.samples import Sample, choose_samples
-from tfod.check.sources import take_inventory
+from tfod.check.reporters.samples import Sample, choose_samples
+from tfod.check.sources.search import take_inventory
 
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shard, with_boxes
 from tests.records import encode

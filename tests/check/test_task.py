@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.check.collector import Collector
-from tfod.check.cvat_xml import read_cvat_xml
+from tfod.check.cvat_task.cvat_xml import read_cvat_xml
+from tfod.check.cvat_task.frames import ImageRow, check_task
+from tfod.check.cvat_task.task import Frame, Task, load_task
 from tfod.check.finding import Place
-from tfod.check.frames import ImageRow, check_task
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.task import nearest_label
-from tfod.check.task import Frame, Task, load_task
 from tfod.errors import TfodError
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
@@ -408,7 +408,7 @@ class TestBadInput:
     def test_a_bomb_takes_little_memory(self, tmp_path: Path, inside: str, most: int) -> None:
         path = write_bomb(tmp_path / "bomb.zip", inside, 40)
         script = (
-            "import resource, sys, lxml.etree; from tfod.check.task import load_task\n"
+            "import resource, sys, lxml.etree; from tfod.check.cvat_task.task import load_task\n"
             "from tfod.errors import TfodError\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used()\n"
@@ -431,7 +431,7 @@ class TestBadInput:
                 file.write(f'<image id="{number}" name="{number}.jpg">{box}</image>\n')
             file.write("</annotations>")
         script = (
-            "import resource, sys, lxml.etree; from tfod.check.task import load_task\n"
+            "import resource, sys, lxml.etree; from tfod.check.cvat_task.task import load_task\n"
             "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "before = used(); load_task(cvat_xml=sys.argv[1]); print(used() - before)"
         )

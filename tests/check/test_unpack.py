@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfod.check.archive import ArchiveDamageError, ArchiveLimits
-from tfod.check.archive_contents import unpack_shards
+from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits
+from tfod.check.sources.archive_contents import unpack_shards
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import write_records
 

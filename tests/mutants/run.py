@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfod.check.annotation_files import load_annotations
-from tfod.check.archive import ArchiveLimits
+from tfod.check.annotations.files import load_annotations
 from tfod.check.check import Options, check_sources
-from tfod.check.decoding import read_most_decoded
+from tfod.check.cvat_task.task import load_task
 from tfod.check.profiles.file import load_profile
+from tfod.check.records.decoding import read_most_decoded
 from tfod.check.report import Report
-from tfod.check.task import load_task
+from tfod.check.sources.archive import ArchiveLimits
 
 from tests.mutants.registry import Content, Inside, Mutant
 from tests.mutants.sound import LABEL_MAP

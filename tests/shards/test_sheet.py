@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.check.reporters.drawing import can_show
-from tfod.check.sources import take_inventory
+from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.detection.masks import encode_mask_png

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
-from tfod.check.decoding import read_most_decoded
+from tfod.check.cvat_task.task import Task, load_task
 from tfod.check.finding import Severity
 from tfod.check.profiles.file import load_profile
 from tfod.check.profiles.profile import Profile
 from tfod.check.receivers import RECEIVERS
+from tfod.check.records.decoding import read_most_decoded
 from tfod.check.report import Report
 from tfod.check.reporters.drawing import draw_image
 from tfod.check.reporters.html import render_body, render_html
 from tfod.check.reporters.json_and_junit import render_json, render_junit
+from tfod.check.reporters.samples import Sample, choose_samples
 from tfod.check.reporters.text import render_text
-from tfod.check.samples import Sample, choose_samples
-from tfod.check.sources import Inventory, Location, inventory_of
-from tfod.check.task import Task, load_task
+from tfod.check.sources.archive import ArchiveLimits
+from tfod.check.sources.search import Inventory, Location, inventory_of
 from tfod.errors import TfodError
 
 from tfod_validator.settings import Limits

@@ -21,10 +21,10 @@ from flask import Request as FlaskRequest
 from flask import current_app
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
-from tfod.check.decoding import MOST_DECODED
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
+from tfod.check.records.decoding import MOST_DECODED
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.sansio import multipart
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
 
-from tfod.check.decoding import MOST_DECODED
+from tfod.check.records.decoding import MOST_DECODED
 
 State = Literal["queued", "running", "finished", "failed"]
 QUEUED: State = "queued"

@@ -17,14 +17,14 @@ import numpy as np
 
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
-from tfod.check.duplicates import Wanted, duplicates_in, look_up, wanted_rows
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
+from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock
+from tfod.check.duplicates.row_store import RowStore
 from tfod.check.plan import ArchiveInput, Input, Plan, ShardInput, in_parts, place_of
+from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock
-from tfod.check.row_store import RowStore
 from tfod.check.shard import examine
-from tfod.check.sources import Location
+from tfod.check.sources.search import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 

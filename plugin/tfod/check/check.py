@@ -8,28 +8,28 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.check.archive import ArchiveLimits
 from tfod.check.collector import Collector, Findings
 from tfod.check.dataset_checks import check_together, class_names, find_all_duplicates
-from tfod.check.datasets import Dataset, datasets_of, numbered_sets
-from tfod.check.decoding import MOST_DECODED, Decoding, choose_decoding
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.row_store import RowStore, scratch_folder
 from tfod.check.finding import Place, Severity
-from tfod.check.label_maps import load_label_maps
 from tfod.check.plan import HashInput, Input, Plan, in_parts, inputs_of, place_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
+from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY, Receiver, receiver_of
+from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
+from tfod.check.records.examined import Instructions
 from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.result import Result
-from tfod.check.row_store import RowStore, scratch_folder
-from tfod.check.sampling import profile_of
 from tfod.check.shard import Progress, examine, hashing
-from tfod.check.sources import Inventory, Location, take_inventory
+from tfod.check.sources.archive import ArchiveLimits
+from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
+from tfod.check.sources.label_maps import load_label_maps
+from tfod.check.sources.search import Inventory, Location, take_inventory
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations import Annotations
-    from tfod.check.task import Task
+    from tfod.check.annotations.annotations import Annotations
+    from tfod.check.cvat_task.task import Task
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tfod.check.archive import ArchiveLimits
-from tfod.check.examined import Instructions
-from tfod.check.sources import Inventory, Location, ShardSource
+from tfod.check.records.examined import Instructions
+from tfod.check.sources.archive import ArchiveLimits
+from tfod.check.sources.search import Inventory, Location, ShardSource
 from tfod.tfrecord.framing import HEADER_BYTES, ShardPart, is_record_header
 from tfod.tfrecord.shard_parts import split_by_index, split_shard
 

@@ -15,10 +15,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 from typing import TypeAlias
 
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.row_store import RowStore
 from tfod.check.plan import Input
+from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.row_store import RowStore
 from tfod.check.shard import Progress, examine
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_interrupt

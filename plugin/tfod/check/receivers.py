@@ -15,7 +15,7 @@ from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Profile, Severities
 
 if TYPE_CHECKING:
-    from tfod.check.task import Task
+    from tfod.check.cvat_task.task import Task
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
-from tfod.check.duplicates import Duplicates
-from tfod.check.examined import Examined, Use
+from tfod.check.duplicates.compare import Duplicates
+from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.plan import ShardInput
-from tfod.check.row_blocks import RowBlock, RowFacts, RowPlace
+from tfod.check.records.box_columns import BoxColumns
+from tfod.check.records.examined import Examined, Use
+from tfod.check.records.statistics import Statistics, bound
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.statistics import Statistics, bound
 from tfod.detection.boxes import BoxCounts
 
 

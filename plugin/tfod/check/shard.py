@@ -12,21 +12,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tfod.check.archive import Archive, ArchiveDamageError
-from tfod.check.archive_contents import Contents, look_through, read_entry
 from tfod.check.collector import Collector
-from tfod.check.datasets import numbered_sets
-from tfod.check.examine import Examiner
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.row_blocks import RowCollector
+from tfod.check.duplicates.row_store import RowStore
 from tfod.check.finding import Place
-from tfod.check.label_maps import label_map_file
 from tfod.check.plan import ArchiveInput, HashInput, Input, ShardInput, place_of
+from tfod.check.records.examined import Instructions
+from tfod.check.records.examiner import Examiner
 from tfod.check.result import Result, ShardSummary
-from tfod.check.row_blocks import RowCollector
-from tfod.check.row_store import RowStore
 from tfod.check.rules.framing import CompressedShard, Unreadable
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.sources import Location
+from tfod.check.sources.archive import Archive, ArchiveDamageError
+from tfod.check.sources.archive_contents import Contents, look_through, read_entry
+from tfod.check.sources.datasets import numbered_sets
+from tfod.check.sources.label_maps import label_map_file
+from tfod.check.sources.search import Location
 from tfod.detection.label_map import LONGEST_LABEL_MAP, LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind

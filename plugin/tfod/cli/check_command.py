@@ -10,15 +10,15 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfod.check.archive import ArchiveLimits
 from tfod.check.check import Options, check
-from tfod.check.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
+from tfod.check.records.decoding import MOST_DECODED, read_most_decoded
 from tfod.check.report import Report
 from tfod.check.rules.registry import require_rule_names
-from tfod.check.sources import Inventory, take_inventory
+from tfod.check.sources.archive import ArchiveLimits
+from tfod.check.sources.search import Inventory, take_inventory
 from tfod.cli.command_line import (
     add_label_map,
     add_number,
@@ -33,10 +33,10 @@ from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations import Annotations
+    from tfod.check.annotations.annotations import Annotations
+    from tfod.check.cvat_task.task import Task
     from tfod.check.profiles.profile import Profile
     from tfod.check.shard import Progress
-    from tfod.check.task import Task
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
@@ -244,7 +244,7 @@ def _profile(named: str | None) -> Profile | None:
 def _annotations(path: str | None) -> Annotations | None:
     if path is None:
         return None
-    from tfod.check.annotation_files import load_annotations
+    from tfod.check.annotations.files import load_annotations
 
     return load_annotations(path)
 
@@ -261,7 +261,7 @@ def _task(arguments: argparse.Namespace) -> Task | None:
     if not targets:
         if not any(described):
             return None
-        from tfod.check.task import load_task
+        from tfod.check.cvat_task.task import load_task
 
         return load_task(*described)
     if len(targets) > 1 or any(described):
@@ -292,7 +292,7 @@ def _rendered(
         return render_text(report, color=on_terminal and "NO_COLOR" not in os.environ)
     if arguments.format == "html":
         from tfod.check.reporters.html import render_html
-        from tfod.check.samples import choose_samples
+        from tfod.check.reporters.samples import choose_samples
 
         samples = choose_samples(report, inventory, options.profile, arguments.samples)
         return render_html(report, samples)

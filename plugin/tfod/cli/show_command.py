@@ -10,7 +10,7 @@ from tfod.check.amounts import plural
 from tfod.check.profiles.file import load_profile
 from tfod.check.reporters.drawing import can_show
 from tfod.check.reporters.escaping import visible
-from tfod.check.sources import take_inventory
+from tfod.check.sources.search import take_inventory
 from tfod.cli.command_line import add_label_map, add_number, print_line, print_note, whole_file
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, paint_sheet, render_page

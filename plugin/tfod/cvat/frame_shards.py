@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfod.check.amounts import plural
-from tfod.check.cvat_xml import CvatImage
+from tfod.check.cvat_task.cvat_xml import CvatImage
 from tfod.cvat.detections import DetectionBuilder
 from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap, comment_on_empty

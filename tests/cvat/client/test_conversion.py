@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.cvat_shapes import BOX, MASK, CvatShape
-from tfod.check.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
+from tfod.check.cvat_task.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
 from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs

@@ -19,7 +19,7 @@ from PIL import Image
 from tfod.check.check import Options, check
 from tfod.check.finding import Severity
 from tfod.check.receivers import CVAT
-from tfod.check.sources import take_inventory
+from tfod.check.sources.search import take_inventory
 from tfod.cvat.client.export import convert_export
 from tfod.cvat.frame_shards import ExportOptions
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.sampling import profile_of
-from tfod.check.sources import take_inventory
+from tfod.check.profiles.sampling import profile_of
+from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 

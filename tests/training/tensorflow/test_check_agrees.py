@@ -20,12 +20,12 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.batch import Expectation
 from tfod.check.check import Options, check_sources
-from tfod.check.examine import Examiner
-from tfod.check.examined import Instructions
+from tfod.check.duplicates.row_blocks import RowCollector
 from tfod.check.profiles.profile import READY, Policy, Profile, profile_of_features
-from tfod.check.row_blocks import RowCollector
+from tfod.check.records.batch import Expectation
+from tfod.check.records.examined import Instructions
+from tfod.check.records.examiner import Examiner
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
 from tfod.example.spelling import Spelling, spelling_of

@@ -15,10 +15,10 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
-from tfod.check.decoding import read_most_decoded
 from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import TRAINING
+from tfod.check.records.decoding import read_most_decoded
 from tfod.detection.label_map import read_label_map
 from tfod.detection.schema import TF_DETECTION_API
 from tfod.errors import RecordError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfod.check.statistics import GRID, Statistics
+from tfod.check.records.statistics import GRID, Statistics
 
 SIDE = 320
 """Side of a map in the units of its SVG."""

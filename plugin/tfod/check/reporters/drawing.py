@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfod.check.reporters.escaping import shortened_name
+from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.thumbnails import (
     JPEG_QUALITY,
     shown_aspect,
@@ -19,7 +20,6 @@ from tfod.check.reporters.thumbnails import (
     thumbnail,
     why_no_image,
 )
-from tfod.check.samples import Sample
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont

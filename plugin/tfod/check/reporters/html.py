@@ -20,6 +20,7 @@ from tfod.check.reporters.drawing import Card, make_card
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import Group, group_findings
 from tfod.check.reporters.next_steps import next_steps
+from tfod.check.reporters.samples import Sample
 from tfod.check.reporters.wording import (
     about_dataset,
     besides,
@@ -31,7 +32,6 @@ from tfod.check.reporters.wording import (
 )
 from tfod.check.rules.registry import Rule
 from tfod.check.rules.repairs import REPAIRS
-from tfod.check.samples import Sample
 from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:

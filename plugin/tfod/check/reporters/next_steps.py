@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tfod.check.amounts import plural
-from tfod.check.box_columns import MOST_SLIPS, is_many
 from tfod.check.finding import Severity
 from tfod.check.receivers import ANY, CVAT
+from tfod.check.records.box_columns import MOST_SLIPS, is_many
 from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.repairs import MAX_DROPPED, REPAIRS

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
-from tfod.check.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.finding import JsonValue, Problem, Severity
+from tfod.check.records.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
+from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.rules.registry import rule
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import DetectionProblem, Wrong
@@ -146,7 +146,7 @@ def looks_like_pixels(boxes: Boxes) -> Iterable[Problem]:
     """A coordinate is larger than 2, in most boxes of the shard or outside the image.
 
     Said of each such box; those that hang over the edge of their image become BOX003 where most
-    boxes of their shard have no such coordinate (:mod:`tfod.check.hanging_boxes`).
+    boxes of their shard have no such coordinate (:mod:`tfod.check.records.hanging_boxes`).
     """
     if boxes.are_proper:
         return ()

@@ -1,6 +1,6 @@
 """Rules about the annotations that a shard was made from.
 
-:mod:`tfod.check.comparison` pairs the boxes; the rules say what is left over.
+:mod:`tfod.check.annotations.comparison` pairs the boxes; the rules say what is left over.
 """
 
 from __future__ import annotations

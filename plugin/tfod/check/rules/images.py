@@ -14,10 +14,10 @@ import numpy as np
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.image_bytes import DecodeFailure
-from tfod.check.image_bytes import decode_failure as decode_failure
+from tfod.check.records.image_bytes import DecodeFailure
+from tfod.check.records.image_bytes import decode_failure as decode_failure
+from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
-from tfod.check.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.detection import keys
 from tfod.detection.image import FORMAT_OF_EXTENSION, ImageHeader
 

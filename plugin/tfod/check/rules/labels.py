@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tfod.check.amounts import plural
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.near_names import NearNames
+from tfod.check.rules.near_names import NearNames
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.label_map import LabelMap, LabelMapItem

@@ -1,7 +1,7 @@
 """Rules about the CVAT task that a shard is meant for.
 
 How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
-``dataset_manager/bindings.py``; :mod:`tfod.check.frames` does the same.
+``dataset_manager/bindings.py``; :mod:`tfod.check.cvat_task.frames` does the same.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfod.check.finding import Place, Problem, Severity
-from tfod.check.near_names import NearNames
+from tfod.check.rules.near_names import NearNames
 from tfod.check.rules.registry import rule
 
 if TYPE_CHECKING:
-    from tfod.check.task import Frame
+    from tfod.check.cvat_task.task import Frame
 from tfod.detection import keys
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"

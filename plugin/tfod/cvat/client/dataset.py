@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.check.cvat_shapes import MASK, CvatShape
+from tfod.check.cvat_task.cvat_shapes import MASK, CvatShape
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
 from tfod.cvat.masks import decode_runs, run_lengths

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod.check.archive_contents import read_entry
 from tfod.check.collector import Collector
-from tfod.check.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
+from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
+from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod.check.sources.archive_contents import read_entry
 from tfod.convert.documents import MEMBER
 from tfod.cvat.client.requests import Advance, progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards

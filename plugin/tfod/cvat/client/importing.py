@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfod.check.check import Options, check
-from tfod.check.frames import Matcher
+from tfod.check.cvat_task.frames import Matcher
+from tfod.check.cvat_task.task import Task
 from tfod.check.receivers import CVAT
 from tfod.check.report import Report
 from tfod.check.reporters.text import render_text
-from tfod.check.sources import take_inventory
-from tfod.check.task import Task
+from tfod.check.sources.search import take_inventory
 from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset

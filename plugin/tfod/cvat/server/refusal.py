@@ -16,7 +16,7 @@ from tfod.check.receivers import CVAT
 from tfod.check.report import Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.registry import all_rules
-from tfod.check.sources import Location, inventory_of, is_archive
+from tfod.check.sources.search import Location, inventory_of, is_archive
 from tfod.cvat.server.instance import Instance
 from tfod.errors import TfodError
 

@@ -34,7 +34,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
     from tfod.check.check import Options, check
     from tfod.check.profiles.profile import READY
     from tfod.check.receivers import TRAINING
-    from tfod.check.sources import Location, inventory_of
+    from tfod.check.sources.search import Location, inventory_of
 
     if not shards:
         return

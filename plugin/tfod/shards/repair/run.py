@@ -12,19 +12,19 @@ from functools import reduce
 from operator import add
 
 from tfod.check.amounts import plural
-from tfod.check.box_columns import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
 from tfod.check.collector import Collector
 from tfod.check.finding import Place, Severity
 from tfod.check.profiles.profile import OFF, Policy, Profile
+from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY
+from tfod.check.records.box_columns import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
 from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
-from tfod.check.sampling import profile_of
-from tfod.check.shard_walk import WalkedShard, walk_shards
-from tfod.check.sources import Inventory, Location, ShardGroup, ShardSource, take_inventory
+from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
+from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.box_fixes import why_not_one_by_one
 from tfod.shards.repair.changes import Change, Changes

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tfod.check.archive import ArchiveDamageError
-from tfod.check.batch import Expectation
-from tfod.check.box_columns import BoxColumns, ColumnOrder
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Profile
+from tfod.check.records.batch import Expectation
+from tfod.check.records.box_columns import BoxColumns, ColumnOrder
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import problems_of
-from tfod.check.shard_walk import WalkedShard
+from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.shard_walk import WalkedShard
 from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
 from tfod.shards.repair.box_fixes import read_columns

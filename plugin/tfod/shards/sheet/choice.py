@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tfod.check.archive import ArchiveDamageError
 from tfod.check.collector import Collector
 from tfod.check.profiles.profile import Policy, Profile
-from tfod.check.sampling import profile_of
-from tfod.check.shard_walk import WalkedShard, walk_shards
-from tfod.check.sources import Inventory
+from tfod.check.profiles.sampling import profile_of
+from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.search import Inventory
+from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.detections import Detections
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch

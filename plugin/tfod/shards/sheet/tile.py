@@ -17,9 +17,9 @@ import numpy as np
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
 from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
+from tfod.check.reporters.samples import Sample, read_name, read_sample
 from tfod.check.reporters.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.samples import Sample, read_name, read_sample
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.image import sniff_format

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tfod.check.amounts import plural
 from tfod.check.rules.dataset import NumberedSet
-from tfod.check.sources import Inventory, ShardGroup
+from tfod.check.sources.search import Inventory, ShardGroup
 from tfod.tfrecord.shard_names import SPLITS, missing_of_sets, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_search import is_roboflow_export
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of

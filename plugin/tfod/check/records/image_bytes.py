@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.check.tensorflow_images import FORMAT_TITLES
+from tfod.check.records.tensorflow_images import FORMAT_TITLES
 from tfod.detection.image import sniff_format
 from tfod.detection.image_header import Bytes
 from tfod.errors import TfodError, how_to_install

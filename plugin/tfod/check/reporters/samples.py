@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tfod.check.archive import ArchiveDamageError
-from tfod.check.archive_contents import opened_shards
 from tfod.check.finding import Finding, Place
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.report import Report
-from tfod.check.sources import Inventory, Location
+from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.search import Inventory, Location
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import image_size
 from tfod.errors import TfodError

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.check.boxes import Boxes
-from tfod.check.encoded_images import EncodedImages
+from tfod.check.duplicates.row_blocks import FACTS, Rows
 from tfod.check.finding import Problem
 from tfod.check.profiles.profile import Profile
-from tfod.check.row_blocks import FACTS, Rows
+from tfod.check.records.boxes import Boxes
+from tfod.check.records.encoded_images import EncodedImages
 from tfod.check.rules.boxes import ListLengths
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.archive import ArchiveDamageError, ArchiveLimits
-from tfod.check.archive_contents import opened_shards
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import all_rules
-from tfod.check.sources import Inventory, Location
+from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits
+from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.search import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.reader import read_record_batch_stream
 

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tfod.check.archive import Archive, ArchiveDamageError
-from tfod.check.archive_contents import look_through, read_entry
 from tfod.check.collector import Collector
-from tfod.check.label_maps import label_map_file
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.sources import Inventory, Location, ShardStream
+from tfod.check.sources.archive import Archive, ArchiveDamageError
+from tfod.check.sources.archive_contents import look_through, read_entry
+from tfod.check.sources.label_maps import label_map_file
+from tfod.check.sources.search import Inventory, Location, ShardStream
 from tfod.detection.label_map import LONGEST_LABEL_MAP, load_label_map
 from tfod.tfrecord.shard_names import parse_shard_name
 from tfod.tfrecord.storage.open import open_shard

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tfod.check.boxes import Boxes
+    from tfod.check.records.boxes import Boxes
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 ROUNDING = 1e-5

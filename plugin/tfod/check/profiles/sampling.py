@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfod.check.archive import ArchiveDamageError
-from tfod.check.archive_contents import opened_shards
 from tfod.check.finding import Place
 from tfod.check.profiles.choice import Sample, choose_profile, samples_of
 from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
-from tfod.check.sources import Inventory
+from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.search import Inventory
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
 from tfod.example.columns import ExampleBatch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.annotations import Annotations, SourceImage
+from tfod.check.annotations.annotations import Annotations, SourceImage
 from tfod.check.rules.fidelity import (
     BoxPair,
     Comparison,

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfod.check.batch import Expectation
-from tfod.check.box_columns import BoxColumns
 from tfod.check.collector import Findings
-from tfod.check.decoding import NOT_DECODED, Decoding
 from tfod.check.profiles.profile import Policy, Profile
-from tfod.check.statistics import Statistics
+from tfod.check.records.batch import Expectation
+from tfod.check.records.box_columns import BoxColumns
+from tfod.check.records.decoding import NOT_DECODED, Decoding
+from tfod.check.records.statistics import Statistics
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:
-    from tfod.check.annotations import Annotations
+    from tfod.check.annotations.annotations import Annotations
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""

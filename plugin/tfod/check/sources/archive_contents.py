@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tfod.check.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.collector import Collector
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
+from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header

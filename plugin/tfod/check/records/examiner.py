@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfod.check.batch import Batch
-from tfod.check.boxes import BoxProblems
 from tfod.check.collector import Collector
-from tfod.check.encoded_images import EncodedImage, EncodedImages
-from tfod.check.examined import Examined, Instructions, Use
+from tfod.check.duplicates.row_blocks import RowCollector
 from tfod.check.finding import Place, Problem
 from tfod.check.profiles.profile import Policy
-from tfod.check.row_blocks import RowCollector
+from tfod.check.records.batch import Batch
+from tfod.check.records.boxes import BoxProblems
+from tfod.check.records.encoded_images import EncodedImage, EncodedImages
+from tfod.check.records.examined import Examined, Instructions, Use
+from tfod.check.records.statistics import bound
+from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.dataset import EmptyShard
 from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
@@ -29,8 +31,6 @@ from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, all_rules, problems_of, rules_for
-from tfod.check.statistics import bound
-from tfod.check.tensorflow_images import obstacle_to_decoding
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
@@ -41,8 +41,8 @@ from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
 if TYPE_CHECKING:
-    from tfod.check.annotations import Annotations
-    from tfod.check.tensorflow_engine import TensorFlowParser
+    from tfod.check.annotations.annotations import Annotations
+    from tfod.check.records.tensorflow_engine import TensorFlowParser
 
 _Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
@@ -92,7 +92,7 @@ class Examiner:
         self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
-            from tfod.check.tensorflow_engine import TensorFlowParser
+            from tfod.check.records.tensorflow_engine import TensorFlowParser
 
             self._parser = TensorFlowParser(instructions.profile.features)
 
@@ -338,7 +338,7 @@ class Examiner:
 
     def _compare(self, batch: Batch, annotations: Annotations) -> None:
         """Compare records with what they were made from."""
-        from tfod.check.comparison import compare  # few checks have annotations
+        from tfod.check.annotations.comparison import compare  # few checks have annotations
 
         boxes, sizes = batch.boxes, batch.stated_sizes.tolist()
         for row in np.flatnonzero(batch.live).tolist():

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
+from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowFacts, RowPlace
 
 _ROWS_AT_ONCE = 1 << 19
 _ROWS_COMPARED_AT_ONCE = 1 << 17

@@ -1,8 +1,9 @@
 """What is remembered of every record until the end, to compare records with each other.
 
 About ninety bytes a record, in blocks that can be pickled and laid aside in a file
-(:mod:`tfod.check.row_store`): hashes of the names and of the image, sorted, so that the rows
-of one range of hashes lie together; and what is needed to name a record that a rule speaks of.
+(:mod:`tfod.check.duplicates.row_store`): hashes of the names and of the image, sorted, so that
+the rows of one range of hashes lie together; and what is needed to name a record that a rule speaks
+of.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfod.check.cvat_task.task import Frame, Task
 from tfod.check.finding import Place
 from tfod.check.rules.task import (
     Attachment,
@@ -26,7 +27,6 @@ from tfod.check.rules.task import (
     NoFrames,
     plain_letters,
 )
-from tfod.check.task import Frame, Task
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 

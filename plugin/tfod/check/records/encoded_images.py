@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfod.check.decoding import Decoding
-from tfod.check.image_bytes import DecodeFailure, decode_failure, looks_like
+from tfod.check.records.decoding import Decoding
+from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
 from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
 from tfod.kernel import hash_spans

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import BinaryIO
 
-from tfod.check.row_blocks import FileSpan, RowBlock
+from tfod.check.duplicates.row_blocks import FileSpan, RowBlock
 from tfod.errors import TfodError
 
 _IN_MEMORY = 4 << 20
