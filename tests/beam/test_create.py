@@ -14,7 +14,7 @@ from tfod.beam import Runner
 from tfod.cli.main import main
 from tfod.errors import TfodError
 from tfod.shards.create.coco import CocoContent, CocoSet, create_coco
-from tfod.shards.create.from_csv import create_from_csv
+from tfod.shards.create.csv import create_from_csv
 from tfod.shards.create.kitti import create_kitti
 from tfod.shards.create.open_images import OpenImagesSource, create_open_images
 from tfod.shards.create.output import Created, Options

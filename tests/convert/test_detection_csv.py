@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.convert.detection_csv import (
+from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
     CsvError,
@@ -238,7 +238,7 @@ class TestWriting:
         path = tmp_path / "x.csv"
         path.write_text("before")
         code = (
-            "import resource, signal, sys; from tfod.convert.detection_csv import *;"
+            "import resource, signal, sys; from tfod.convert.csv import *;"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16));"
             "box = CsvBox('x', (1.0, 2.0, 3.0, 4.0));"

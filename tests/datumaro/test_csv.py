@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
-from tfod.convert.detection_csv import (
+from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
     CsvImage,

@@ -18,7 +18,7 @@ from tfod.check.duplicates.compare import (
 from tfod.check.duplicates.row_blocks import RowFacts, RowPlace
 from tfod.check.finding import Place
 from tfod.check.records.batch import OwnKeys
-from tfod.check.records.box_columns import BoxColumns
+from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import Use
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.result import Result, ShardSummary

@@ -10,7 +10,7 @@ from tfod.check.collector import Findings
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
 from tfod.check.plan import ShardInput
-from tfod.check.records.box_columns import BoxColumns
+from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import Examined, Use
 from tfod.check.records.statistics import Statistics, bound
 from tfod.check.rules.labels import LabelMapFile

@@ -274,6 +274,6 @@ def _open_images(given: argparse.Namespace, options: Options) -> Created:
 
 
 def _csv(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.from_csv import create_from_csv
+    from tfod.shards.create.csv import create_from_csv
 
     return create_from_csv(given.csv_input, given.image_dir, given.output_path, options)

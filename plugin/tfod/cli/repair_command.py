@@ -12,7 +12,7 @@ from typing import Any
 from tfod.check.amounts import plural
 from tfod.check.finding import Place
 from tfod.check.profiles.file import load_profile
-from tfod.check.records.box_columns import ColumnOrder
+from tfod.check.records.column_order import ColumnOrder
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tfod
-from tfod.check.records.box_columns import SIDES, BoxColumns, ColumnOrder
 from tfod.check.records.boxes import Boxes
+from tfod.check.records.column_order import SIDES, BoxColumns, ColumnOrder
 from tfod.cli.main import main
 from tfod.detection import keys
 from tfod.tfrecord.writer import write_records

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.convert.detection_csv import CsvBox, CsvImage, write_detection_csv
+from tfod.convert.csv import CsvBox, CsvImage, write_detection_csv
 
 from tests.datumaro.test_import import jpeg
 

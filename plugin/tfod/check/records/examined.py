@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfod.check.collector import Findings
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
-from tfod.check.records.box_columns import BoxColumns
+from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
 from tfod.check.records.statistics import Statistics
 from tfod.detection.boxes import BoxCounts

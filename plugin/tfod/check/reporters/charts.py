@@ -34,7 +34,7 @@ def _bars(pairs: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
     return [(label, count, count / most * 100) for label, count in pairs]
 
 
-def columns(statistics: Statistics) -> dict[str, object]:
+def boxes_per_image(statistics: Statistics) -> dict[str, object]:
     """How many images have 0, 1, 2, … boxes; empty without images.
 
     ``columns`` are x, y, width, height and what is said when they are pointed at; ``ticks`` are x

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tfod.check.amounts import plural
 from tfod.check.finding import Severity
 from tfod.check.receivers import ANY, CVAT
-from tfod.check.records.box_columns import MOST_SLIPS, is_many
+from tfod.check.records.column_order import MOST_SLIPS, is_many
 from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
 from tfod.check.rules.repairs import MAX_DROPPED, REPAIRS

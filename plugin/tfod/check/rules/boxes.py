@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.check.finding import JsonValue, Problem, Severity
-from tfod.check.records.box_columns import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
+from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import rule
 from tfod.detection.boxes import touch_image
 from tfod.detection.problems import DetectionProblem, Wrong

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfod.check.amounts import listed
-from tfod.convert.detection_csv import (
+from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
     CsvError,

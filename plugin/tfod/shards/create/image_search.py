@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tfod.convert.voc import VocImage
+from tfod.convert.pascal import VocImage
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import split_extension

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.convert.voc import VOC_ANNOTATIONS, VocObject, read_voc
+from tfod.convert.pascal import VOC_ANNOTATIONS, VocObject, read_voc
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError

@@ -9,7 +9,7 @@ import numpy as np
 from tfod.check.amounts import plural
 from tfod.check.finding import JsonValue
 from tfod.check.records.batch import BOX_PREFIX
-from tfod.check.records.box_columns import ROUNDING, BoxColumns, ColumnOrder, is_many
+from tfod.check.records.column_order import ROUNDING, BoxColumns, ColumnOrder, is_many
 from tfod.errors import TfodError
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.objects import (

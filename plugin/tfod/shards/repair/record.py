@@ -9,8 +9,8 @@ import numpy as np
 
 from tfod.check.finding import JsonValue
 from tfod.check.profiles.profile import Profile
-from tfod.check.records.box_columns import ROUNDING, TOLERATED
 from tfod.check.records.boxes import Boxes
+from tfod.check.records.column_order import ROUNDING, TOLERATED
 from tfod.check.rules.boxes import swapped_axes
 from tfod.check.rules.images import ImageFacts, check_size
 from tfod.detection.image import read_image_header

@@ -19,7 +19,7 @@ from tfod.check.finding import Place, Severity
 from tfod.check.profiles.profile import OFF, Policy, Profile
 from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY
-from tfod.check.records.box_columns import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
+from tfod.check.records.column_order import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
 from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS

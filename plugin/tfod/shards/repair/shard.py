@@ -12,7 +12,7 @@ import numpy as np
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
-from tfod.check.records.box_columns import BoxColumns, ColumnOrder
+from tfod.check.records.column_order import BoxColumns, ColumnOrder
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import problems_of
 from tfod.check.sources.archive import ArchiveDamageError

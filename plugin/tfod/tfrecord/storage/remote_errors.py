@@ -43,7 +43,12 @@ def remote_error(url: str, error: BaseException) -> RemoteError:
     protocol = url.partition("://")[0]
     reason = reason_of(error)
     if isinstance(error, ImportError):
-        return RemoteError(url, f"needs a package ({reason}); {how_to_install('remote')}")
+        fix = (
+            how_to_install("remote")
+            if protocol.rpartition("::")[2] in _CREDENTIALS
+            else "install it with pip"
+        )
+        return RemoteError(url, f"needs a package ({reason}); {fix}")
     if isinstance(error, FileNotFoundError):
         known = f" ({reason})" if "bucket does not exist" in reason else ""
         fix = "see whether the address is right"

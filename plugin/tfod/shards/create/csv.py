@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tfod.convert.detection_csv import CsvImage, DetectionCsv, read_detection_csv
+from tfod.convert.csv import CsvImage, DetectionCsv, read_detection_csv
 from tfod.detection.detection import Detection
 from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
@@ -32,7 +32,7 @@ def create_from_csv(
     """Write the images that a CSV names.
 
     Args:
-        csv_input: the file, as :func:`~tfod.convert.detection_csv.read_detection_csv` reads it.
+        csv_input: the file, as :func:`~tfod.convert.csv.read_detection_csv` reads it.
         image_dir: the folder of the images.
         output_path: of the shard; of several the numbered names start with it.
         options: as for all formats. Without a label map the one beside the shards is taken; else
