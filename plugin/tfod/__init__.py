@@ -108,7 +108,7 @@ __all__ = [
 
 _NAMES_OF_MODULES = {
     "tfod.tfrecord.compression": ("Compression",),
-    "tfod.detection.columns": ("Detections",),
+    "tfod.detection.detections": ("Detections",),
     "tfod.detection.detection": ("Detection", "ImageLabel", "Keypoints", "PngMask"),
     "tfod.detection.encoder": ("encode_detection",),
     "tfod.errors": (
