@@ -64,6 +64,16 @@ def test_exit_status_for_ci(
     assert out.startswith(b"VALID" if kind == "good" else b"INVALID")
 
 
+def test_fail_looks_at_its_own_level(service: Service, tmp_path: Path) -> None:
+    """Not at that of the verdict, which the upload has chosen."""
+    shard = shard_of(tmp_path, xmax=0.1)  # boxes without area: warnings
+    found = service.end_of(service.upload({"file": ("a.tfrecord", shard)}, wait=0))
+    url = service.url + found.json()["links"]["self"]
+    assert found.json()["valid"] is True
+    for level, status in (("error", 200), ("warning", 422)):
+        assert requests.get(url, params={"fail": level}, timeout=30).status_code == status, level
+
+
 def test_fail_without_a_report_in_time_is_no_success(service: Service, good_zip: bytes) -> None:
     response = service.upload({"file": ("a.zip", good_zip)}, wait=0, fail="error")
     found = problem(response, 409)

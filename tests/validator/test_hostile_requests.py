@@ -120,6 +120,24 @@ def test_names_of_strange_letters(service: Service, name: bytes, status: int) ->
     assert page.status_code == 200 and "<b>" not in page.text
 
 
+@pytest.mark.parametrize("disposition", [b'form-data; filename="a"', b"form-data"])
+def test_parts_without_a_name(service: Service, disposition: bytes) -> None:
+    body = b"--b\r\nContent-Disposition: " + disposition + b"\r\n\r\nabc\r\n--b--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    url = f"{service.url}/api/v1/validations"
+    response = requests.post(url, data=body, headers=headers, timeout=60)
+    assert response.status_code == 400
+
+
+def test_addresses_that_are_none(service: Service) -> None:
+    assert service.get("/reports/a%00b").status_code == 404
+    url = f"{service.url}/api/v1/validations"
+    assert requests.post(f"{url}?key=1", data=b"x", timeout=60).status_code == 400
+    origin = {"Origin": "http://["}
+    refused = requests.post(url, data=b"x", headers=origin, timeout=60)
+    assert refused.status_code == 403
+
+
 def test_names_do_not_reach_headers(service: Service) -> None:
     url = f"{service.url}/api/v1/validations?wait=30&filename=a%0d%0aX-Evil:%201%22.tfrecord"
     response = service.end_of(requests.post(url, data=record_of(), timeout=60))

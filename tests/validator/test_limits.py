@@ -199,6 +199,17 @@ class TestQueue:
         assert turns == ["1", "2", "3", "1", "2", "1"]
         assert store.claim("worker", time.time() + 600, 4) is None
 
+    def test_what_a_worker_is_checking_is_no_work_for_it(self, start_service: Start) -> None:
+        """Not even when its lease has ended, as after a pause of the machine."""
+        running = start_service("--workers", "0")
+        running.upload({"file": ("a", b"x")}, wait=0)
+        store = Store(Settings(data=running.data))
+        found = store.claim("worker", time.time() - 1, 4)
+        assert found is not None
+        assert store.claim("worker", time.time() + 600, 4, (found.id,)) is None
+        again = store.claim("another", time.time() + 600, 4)
+        assert again is not None and (again.id, again.attempts) == (found.id, 2)
+
     def test_a_client_leaves_a_place_to_others(self, start_service: Start) -> None:
         before = start_service("--workers", "0", "--trusted-proxies", "1")
         keys = {}

@@ -273,6 +273,7 @@ def test_a_network_of_ipv6_is_one_client() -> None:
     assert security.network_of("2001:db8:0:1::1") != one
     assert security.network_of("fe80::1%eth0") == "fe80::/64"
     assert security.network_of("10.0.0.1") == "10.0.0.1"
+    assert security.network_of("::ffff:10.0.0.1") == "10.0.0.1"  # at a socket for both
     assert security.network_of("unknown") == "unknown"
 
 

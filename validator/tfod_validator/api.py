@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import flask_openapi3 as openapi
 from flask import Response, current_app, request, stream_with_context, url_for
 from pydantic import BaseModel, ConfigDict, Field
+from tfod.check.finding import Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
@@ -486,7 +487,7 @@ def _wait_for(found: Validation, seconds: float) -> Validation:
         while not found.is_over and time.monotonic() < end and not draining.is_set():
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(_LOOK_EVERY, pause * 1.3)
-            found = security.current_store().find(found.id) or found
+            found = find(found.id)  # 404 when it was deleted meanwhile
     finally:
         waiting.release()
     return found
@@ -498,9 +499,16 @@ def _answer(found: Validation, query: AnswerParameters) -> Response:
     if found.failure is not None and (query.fail or name != "json"):
         raise _failure_of(found)
     response = _json(describe(found)) if name == "json" else _document(found, name)
-    if query.fail and found.valid is False:
+    if query.fail and found.is_over and _has_findings(found, Severity(query.fail)):
         response.status_code = 422
     return response
+
+
+def _has_findings(found: Validation, level: Severity) -> bool:
+    """Whether there are any at or above a level, which need not be that of the verdict."""
+    saved = security.current_store().document(found.id, REPORTS["json"])
+    counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
+    return any(counts.get(one.value) for one in Severity if one.rank >= level.rank)
 
 
 def _document(found: Validation, name: str) -> Response:
@@ -509,6 +517,8 @@ def _document(found: Validation, name: str) -> Response:
         raise _failure_of(found)
     content = security.current_store().document(found.id, REPORTS[name])
     if content is None:
+        if found.is_over:
+            find(found.id)  # 404 when it was deleted meanwhile
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     response = Response(content, content_type=_TYPES[name])
     if name == "html":

@@ -186,7 +186,9 @@ class Store:
                 found[state] = count
         return {state: found.get(state, 0) for state in (QUEUED, RUNNING, FINISHED, FAILED)}
 
-    def claim(self, holder: str, lease: float, most_running: int) -> Validation | None:
+    def claim(
+        self, holder: str, lease: float, most_running: int, busy: Sequence[str] = ()
+    ) -> Validation | None:
         """Take the next validation that may run; None if there is none.
 
         Of the clients that wait, the one of which the fewest run is next; then the one that had
@@ -196,9 +198,11 @@ class Store:
             holder: who takes it.
             lease: until when it is taken, unless :meth:`renew` is called.
             most_running: how many of one client may run at the same time.
+            busy: what the holder is checking, whatever became of the lease.
         """
         table, now = _validations, time.time()
-        next_client = _next_client(holder, most_running, now)
+        waits = _waits(holder, now) & table.c.id.not_in(busy)
+        next_client = _next_client(waits, most_running, now)
         with self._reading.connect() as connection:
             if connection.scalar(next_client) is None:
                 return None
@@ -207,9 +211,7 @@ class Store:
                 # Two claims at the same moment would both count what runs of a client.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
             client = connection.scalar(next_client)
-            of_client = sql.select(table.c.id).where(
-                _waits(holder, now) & (table.c.client == client)
-            )
+            of_client = sql.select(table.c.id).where(waits & (table.c.client == client))
             first = of_client.order_by(table.c.created).limit(1).with_for_update(skip_locked=True)
             key = connection.scalar(first)
             changes = {"state": RUNNING, "started": now, "holder": holder, "lease": lease}
@@ -357,12 +359,14 @@ class Store:
             return connection.scalar(query) or 0
 
 
-def _next_client(holder: str, most_running: int, now: float) -> sql.Select[tuple[str]]:
+def _next_client(
+    waits: sql.ColumnElement[bool], most_running: int, now: float
+) -> sql.Select[tuple[str]]:
     """The client whose turn it is."""
     table, others = _validations, _validations.alias()
     waiting = (
         sql.select(table.c.client, sql.func.min(table.c.created).label("first"))
-        .where(_waits(holder, now))
+        .where(waits)
         .group_by(table.c.client)
         .subquery()
     )

@@ -196,7 +196,7 @@ def report_style() -> AnyResponse:
 
 
 def _find(key: str) -> Validation:
-    one = security.current_store().find(key)
+    one = security.current_store().find(key) if key.isprintable() else None
     if one is None:
         raise ProblemError(
             404, "There is no such report: it was deleted, its time is over, or the link is wrong."
@@ -206,7 +206,10 @@ def _find(key: str) -> Validation:
 
 def _local(target: str) -> str:
     """Where to go next, on this service and nowhere else."""
-    parts = urlsplit(target)
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return url_for("pages.index")
     is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
     is_path = is_path and target.isprintable()
     return target if is_path and not parts.netloc and not parts.scheme else url_for("pages.index")

@@ -59,7 +59,7 @@ def invalid_parameter(error: ValidationError) -> ProblemError:
     """What is wrong with the parameters of a request, or with its address."""
     first = error.errors()[0]
     name = str(first["loc"][0])[:80]
-    if name in _IN_PATHS:
+    if name in _IN_PATHS and name in (request.view_args or {}):
         return ProblemError(404, _DETAILS[404])
     if first["type"] == "extra_forbidden":
         detail = f"{name} is not a parameter here; see /docs."

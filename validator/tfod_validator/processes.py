@@ -63,9 +63,10 @@ def run(settings: Settings) -> int:
             service that runs.
     """
     with ExitStack() as stack:
-        listener = stack.enter_context(listen(settings.host, settings.port))
-        if not settings.web:
-            listener.close()
+        listener = socket.socket()  # without web processes it stays as it is
+        if settings.web:
+            listener = listen(settings.host, settings.port)
+        stack.enter_context(listener)
         make_folders(settings)
         is_ours = stack.enter_context(locked(settings))
         if is_ours:
@@ -171,7 +172,7 @@ def _supervise(children: list[_Child], listener: socket.socket) -> int:
             status = _EXIT_KILLED if heard.count(signal.SIGINT) > 1 else status
             for child in children:
                 if child.process is not None:
-                    child.process.kill()
+                    os.kill(child.process.pid, signal.SIGKILL)  # kill() would reap it unseen
         time.sleep(_LOOK_EVERY / 4)
     return status
 

@@ -126,7 +126,7 @@ def _listen(
                 return _receive(pipe, message["result"])
         except (EOFError, OSError):
             process.join()
-            if process.exitcode == -signal.SIGKILL:
+            if process.exitcode in (-signal.SIGKILL, 255):  # 255: how it ended is not known
                 raise RetryError(_KILLED, 2, 0.0) from None
             return _died(process.exitcode or 0, limits)
         done = (message["bytes"], message["records"])

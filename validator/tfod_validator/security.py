@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, current_app, redirect, request, session, url_for
+from flask.sessions import SecureCookieSessionInterface
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from tfod_validator.jobs import Store
@@ -50,6 +51,13 @@ _COOKIE_MARK = "token"
 """Where the cookie holds the mark of a token."""
 
 
+class _Sessions(SecureCookieSessionInterface):
+    """Cookies that browsers send over https alone, where they got them so."""
+
+    def get_cookie_secure(self, app: Flask) -> bool:
+        return request.is_secure
+
+
 def register(app: Flask, settings: Settings) -> None:
     """Let the app refuse what it should, and say in headers what browsers should."""
     app.before_request(_refuse)
@@ -60,6 +68,7 @@ def register(app: Flask, settings: Settings) -> None:
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
     )
+    app.session_interface = _Sessions()
     if settings.trusted_proxies:
         count = settings.trusted_proxies
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
@@ -155,7 +164,11 @@ def network_of(address: str) -> str:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return address if parsed.version == 4 else str(ipaddress.IPv6Network((int(parsed), 64), False))
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped  # a client of IPv4 at a socket for both
+    if parsed.version == 4:
+        return str(parsed)
+    return str(ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
 def bearer_token() -> str:
@@ -231,7 +244,7 @@ def _is_of_other_site() -> bool:
     if site is not None:
         return site not in ("same-origin", "none")
     origin = request.headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc != request.host
+    return origin is not None and origin.partition("://")[2] != request.host
 
 
 def _add_headers(response: Response) -> Response:

@@ -285,6 +285,8 @@ def _read_form(
         parts = _parts(_events(pieces, boundary, max_files + _SPARE_PARTS))
         text_bytes = 0
         for part, content in parts:
+            if part.name is None:
+                raise ValueError("a part has no name")
             if isinstance(part, multipart.File):
                 if len(files) >= max_files:
                     raise _too_many_files(max_files)

@@ -73,6 +73,7 @@ class Worker:
         self._given_up = threading.Event()
         self._mark: str | None = None
         self._has_warned = False
+        self._busy: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Work until the event is set; checks that run then may go on for a while."""
@@ -122,10 +123,15 @@ class Worker:
         """Check what waits, one after the other, until there is nothing more."""
         while not self._stopping.is_set() and self._has_folder():
             lease = time.time() + LEASE_SECONDS
-            found = self._store.claim(self._name, lease, self._most_running())
+            # After a pause of the machine, what runs here has an ended lease: it is no free work.
+            found = self._store.claim(self._name, lease, self._most_running(), tuple(self._busy))
             if found is None:
                 return
-            self._check(found)
+            self._busy.add(found.id)
+            try:
+                self._check(found)
+            finally:
+                self._busy.discard(found.id)
 
     def clean(self) -> None:
         """Delete expired reports, and files that are not needed any more."""
@@ -133,7 +139,7 @@ class Worker:
             self._settings,
             self._store,
             orphaned_after=_ORPHANED_AFTER,
-            abandoned_after=_ABANDONED_AFTER,
+            abandoned_after=self._limits.max_upload_seconds + _ABANDONED_AFTER,
         )
         if expired:
             _log.info("expired", extra={"fields": {"validations": expired}})
