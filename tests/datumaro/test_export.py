@@ -238,6 +238,13 @@ class TestObjects:
         (again,) = import_dataset(tmp_path / "again")
         assert [one.type.name for one in again.annotations] == ["mask", "bbox"]
 
+    def test_polygons_are_drawn_as_by_datumaro(self, tmp_path) -> None:
+        outline = [1.3, 1.2, 9.7, 2.1, 8.2, 7.9, 4.4, 9.3, 1.1, 6.3]
+        source = dataset(item("a", Polygon(outline, label=0)))
+        (ours,) = export(source, tmp_path / "a", save_masks=True)
+        (theirs,) = export(source.transform("polygons_to_masks"), tmp_path / "b", save_masks=True)
+        assert bytes(ours.masks[0].data) == bytes(theirs.masks[0].data)
+
     @pytest.mark.parametrize("transform", ["polygons_to_masks", "boxes_to_masks"])
     def test_after_datumaros_own_transforms(self, tmp_path, transform) -> None:
         shapes = [Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0), Bbox(0, 0, 20, 10, label=1)]

@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes")
     parser.add_argument(
-        "--dry-run", action="store_true", help="write nothing, say what would be done"
+        "--dry-run", action="store_true", help="say what would be done, and keep nothing"
     )
     parser.add_argument("--report", metavar="FILE", help="write every change here, as JSON")
     parser.add_argument(

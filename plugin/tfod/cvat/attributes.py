@@ -33,6 +33,8 @@ class AttributeSpec:
         """From CVAT's description, in its tables or from its API."""
         values = attribute.get("values") or ()
         choices = values.split("\n") if isinstance(values, str) else values
+        if list(choices) == [""]:  # CVAT's API splits a text without any
+            choices = ()
         return cls(str(attribute.get("input_type", "")), tuple(str(one) for one in choices))
 
 

@@ -26,7 +26,6 @@ from tfod.detection.masks import (
     ellipse_outline,
     encode_mask_png,
     fill_box,
-    fill_polygon,
     is_box_png,
 )
 
@@ -289,16 +288,16 @@ class ObjectBuilder:
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
         for part in one.outlines:
-            drawn = part.image if part.type.name == "mask" else fill_polygon(part.points, size)
+            drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
             drawn = np.asarray(drawn, bool)
             mask = drawn if mask is None else mask | drawn
         if mask is None:
             if one.turned is not None:
-                mask = fill_polygon(one.turned, size)
+                mask = _draw(one.turned, size)
             elif one.shape is not None and one.shape.type.name != "bbox":
                 # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
                 outline = np.asarray(one.shape.as_polygon(), np.float64).reshape(-1).tolist()
-                mask = fill_polygon(outline, size)
+                mask = _draw(outline, size)
             else:
                 return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
         return PngMask(encode_mask_png(mask))
@@ -407,3 +406,11 @@ def _outline_corners(part: Any) -> PixelBox:
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
     return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
+
+
+def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
+    """The pixels inside a polygon, drawn as Datumaro's own transforms draw it."""
+    from datumaro.util.mask_tools import rles_to_mask
+
+    height, width = size
+    return np.asarray(rles_to_mask([list(map(float, points))], width, height)).astype(bool)

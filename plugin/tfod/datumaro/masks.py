@@ -17,6 +17,8 @@ from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.tfrecord.record_index import ByteSpan
 
+_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the format asks for PNG; writers err
+
 
 @attr.s(slots=True, order=False, eq=False)
 class BoxedMask(annotation.Mask):
@@ -72,7 +74,7 @@ class LazyPngMask:
             ShardError: the bytes are no image.
         """
         try:
-            return decode_mask_png(self.span.read())
+            return decode_mask_png(self.span.read(), _FORMATS)
         except ValueError:
             raise ShardError(
                 "a mask cannot be decoded, its bytes are not a PNG image",

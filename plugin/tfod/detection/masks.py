@@ -144,8 +144,10 @@ def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
     )
 
 
-def decode_mask_png(data: bytes | memoryview) -> np.ndarray:
-    """The mask in a PNG, bool of shape (height, width). Needs Pillow.
+def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
+    """The mask in a PNG, or an image of other formats, bool of shape (height, width).
+
+    Needs Pillow.
 
     Raises:
         ValueError: the bytes are no PNG image, or one of too many pixels; with the reason.
@@ -153,7 +155,7 @@ def decode_mask_png(data: bytes | memoryview) -> np.ndarray:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        with Image.open(io.BytesIO(data), formats=list(formats)) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels are too many")
             plain = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)

@@ -312,6 +312,13 @@ def test_attribute_text(kind: str, value: Any, text: str | None) -> None:
     assert text_of(fit_value(value, AttributeSpec(kind))) == text
 
 
+@pytest.mark.parametrize("values", ["", [""], []])
+def test_a_number_without_limits(values: Any) -> None:
+    """CVAT's tables have an empty text, its API a list of one."""
+    spec = AttributeSpec.of({"input_type": "number", "values": values})
+    assert fit_value(5.0, spec) == 5
+
+
 class TestChanges:
     def keys(self, frames: range, **annotations: Any) -> tuple[dict[int, Any], Changes]:
         changes = Changes()

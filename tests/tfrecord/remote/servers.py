@@ -226,6 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(web.status or 404, {}, _REFUSAL, with_body)
             return
         headers = {"ETag": web.etag}
+        if web.is_packed:  # ranges are of the packed bytes, as a store's
+            headers["Content-Encoding"], data = "gzip", gzip.compress(data, mtime=0)
         status, start, whole = 200, 0, len(data)
         if path.endswith("/"):
             headers["Content-Type"] = "text/html"
@@ -239,8 +241,6 @@ class _Handler(BaseHTTPRequestHandler):
                 status, start = 206, int(found[1]) + (1 if web.is_shifted else 0)
                 data = data[start : int(found[2]) + 1 if found[2] else None][: web.longest_range]
                 headers["Content-Range"] = f"bytes {start}-{start + len(data) - 1}/{whole}"
-        if web.is_packed:
-            headers["Content-Encoding"], data = "gzip", gzip.compress(data)
         self._send(status, headers, data, with_body)
 
     def _send(self, status: int, headers: dict[str, str], data: bytes, with_body: bool) -> None:

@@ -67,6 +67,17 @@ def test_an_answer_that_is_cut_is_taken_up_again(web: Served, has_ranges: bool) 
     assert (server.sent < len(data) + 2 * 2 * MIB) == has_ranges
 
 
+def test_a_packed_answer_that_is_cut_is_asked_for_again(web: Served) -> None:
+    """As a whole: ranges would be of the packed bytes, and sizes are theirs, too."""
+    server, url = web
+    server.is_packed = True
+    data = noise(4 * MIB)
+    server.files["/a.tfrecord"] = data
+    server.cut_after.append(2 * MIB)
+    assert digest_of(f"{url}/a.tfrecord") == hashlib.sha256(data).hexdigest()
+    assert server.requests == [("GET", "/a.tfrecord", "")] * 2
+
+
 def test_ranges_that_are_shorter_than_asked_for_are_put_together(web: Served) -> None:
     server, url = web
     data = noise(4 * MIB)

@@ -180,7 +180,10 @@ class ShapeBuilder:
         found = []
         for name, value in values.items():
             spec = label.attributes.get(name)
-            text = None if spec is None else text_of(fit_value(value, spec))
+            fit = None if spec is None else fit_value(value, spec)
+            if fit is None and spec is not None and spec.input_type != "checkbox":
+                fit = value  # beyond the limits or the choices: the server decides
+            text = text_of(fit)
             if text is None:
                 self.not_carried.attributes[name] += 1
             else:

@@ -415,7 +415,10 @@ class AtomicFile:
         """Give the complete file its name; return its path."""
         self.complete()
         path = os.path.join(self._folder, name)
-        publish_together({path: self.aside})
+        try:
+            _rename(self.aside, path)  # in one step: the name always has a whole file
+        except OSError as error:
+            raise self._failure(error) from None
         return path
 
     def discard(self) -> None:

@@ -155,6 +155,8 @@ class _WebObject(RemoteObject):
         self._answer: Any = None
         self._position = 0
         self._end: int | None = None  # behind the range that is answered
+        # Packed for the way: sizes and ranges would be those of the packed bytes.
+        self._is_packed = bool(marks) and marks[0] is None
 
     def open(self) -> None:
         if self._answer is not None:
@@ -207,7 +209,7 @@ class _WebObject(RemoteObject):
         from fsspec.asyn import sync
 
         headers = {**self._system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
-        if offset or self._in_ranges:
+        if (offset or self._in_ranges) and not self._is_packed:
             end = offset + wanted - 1 if self._in_ranges else ""
             headers["Range"] = f"bytes={offset}-{end}"
         self._answer = answer = sync(self._system.loop, self._ask, headers)
@@ -215,6 +217,7 @@ class _WebObject(RemoteObject):
         if answer.status == 206 and (found is None or int(found[1]) > offset):
             raise OSError("the server has sent another range than it was asked for")
         is_packed = answer.headers.get("Content-Encoding", "identity") != "identity"
+        self._is_packed |= is_packed
         if answer.status == 206 and found is not None:
             self._position, self._end, length = int(found[1]), int(found[2]) + 1, found[3]
         else:
