@@ -26,6 +26,7 @@ MOST_SLIPS = 3
 MOST_SLIPS_SHARE = 0.05
 _MOST_CANDIDATES = 4
 _FIRST = 64
+_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -156,11 +157,9 @@ class BoxColumns:
             return self
         inverted = (corners[:, 2:] < corners[:, :2]).any(axis=1)
         improper = ~_proper(corners)
-        fitting = sum(
-            1 << place
-            for place, order in enumerate(_ORDERS)
-            if self.fitting >> place & 1 and _proper(order.read(corners, width, height)).all()
-        )
+        left = [place for place in range(len(_ORDERS)) if self.fitting >> place & 1]
+        fits = _fit(left, corners, width, height)
+        fitting = sum(1 << place for place, does in zip(left, fits.tolist(), strict=True) if does)
         return self + BoxColumns(
             boxes=len(corners),
             inverted=int(inverted.sum()),
@@ -211,11 +210,27 @@ def is_many(number: int, of: int, share: float = MOST_SLIPS_SHARE) -> bool:
     return number > max(1, share * of) and (number > MOST_SLIPS or 2 * number >= of)
 
 
+def _fit(
+    places: list[int], corners: np.ndarray, width: np.ndarray, height: np.ndarray
+) -> np.ndarray:
+    """Which of some orders make all boxes proper, bool of shape (orders,)."""
+    stored = np.array([_ORDERS[place].stored for place in places], np.int64).reshape(-1, 4)
+    in_pixels = np.array([_ORDERS[place].in_pixels for place in places], bool)
+    sides = np.stack((width, height, width, height), axis=1)
+    fits = np.ones(len(places), bool)
+    for start in range(0, len(corners), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found = corners[part][:, stored]  # of shape (boxes, orders, 4)
+        found[:, in_pixels] *= sides[part][:, stored[in_pixels]] / sides[part, None, :]
+        fits &= _proper(found).all(axis=0)
+    return fits
+
+
 def _proper(corners: np.ndarray) -> np.ndarray:
-    """Boxes that are neither inverted nor far outside, bool of shape (n,); NaN is not."""
+    """Boxes that are neither inverted nor far outside, bool without the last axis; NaN is not."""
     with np.errstate(invalid="ignore"):
-        ordered: np.ndarray = np.all(corners[:, :2] <= corners[:, 2:], axis=1)
+        ordered: np.ndarray = np.all(corners[..., :2] <= corners[..., 2:], axis=-1)
         least, most = 1 - TOLERATED - ROUNDING, TOLERATED + ROUNDING
-        inside: np.ndarray = np.all((corners >= least) & (corners <= most), axis=1)
+        inside: np.ndarray = np.all((corners >= least) & (corners <= most), axis=-1)
         proper: np.ndarray = np.logical_and(ordered, inside)
     return proper
