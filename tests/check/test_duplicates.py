@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.check.duplicates import compare, row_store
 from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
@@ -26,10 +27,8 @@ from tfod.check.duplicates.compare import (
     duplicates_in,
     find_duplicates,
     look_up,
-    row_store,
     wanted_rows,
 )
-from tfod.check.duplicates.compare import compare as duplicates
 from tfod.check.duplicates.row_blocks import (
     BUCKETS,
     FACTS,
@@ -222,8 +221,8 @@ def test_what_comes_again_is_what_a_dictionary_finds(
         assert find_duplicates(blocks, most) == right
         order.shuffle(laid_aside)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(duplicates, "_ROWS_AT_ONCE", 8 * at_once)
-            patch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", at_once)
+            patch.setattr(compare, "_ROWS_AT_ONCE", 8 * at_once)
+            patch.setattr(compare, "_ROWS_COMPARED_AT_ONCE", at_once)
             assert find_duplicates(laid_aside, most) == right
         assert in_ranges(laid_aside, most, [0, *sorted(cuts), BUCKETS], order) == right
         assert sum(right.counts.values()) >= sum(map(len, right.listed.values()))
@@ -266,7 +265,7 @@ def test_large_blocks_are_read_range_by_range(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_found_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 4000)
+    monkeypatch.setattr(compare, "_ROWS_AT_ONCE", 4000)
     shards = many_shards(2)
     blocks = blocks_of(shards, RowStore(None))
     assert find_duplicates(blocks, 50) == expected(shards, 50)
@@ -282,7 +281,7 @@ def test_many_rows_are_found_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     [(0, 1), (1, 1), (1000, 1), (1001, 2), (10_000, 16), (1 << 40, BUCKETS)],
 )
 def test_ranges_of_buckets(rows: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(compare, "_ROWS_AT_ONCE", 1000)
     ranges = list(bucket_ranges(rows))
     assert len(ranges) == parts
     assert ranges[0][0] == 0 and ranges[-1][1] == BUCKETS
@@ -293,8 +292,8 @@ def test_ranges_of_buckets(rows: int, parts: int, monkeypatch: pytest.MonkeyPatc
 def test_what_is_compared_a_few_rows_at_a_time(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", at_once)
+    monkeypatch.setattr(compare, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(compare, "_ROWS_COMPARED_AT_ONCE", at_once)
     chosen = random.Random(at_once)
     for values in (3, 40):
         shards = []
@@ -313,8 +312,8 @@ def test_what_is_compared_a_few_rows_at_a_time(
 def test_what_all_records_have_takes_no_more_memory_than_what_is_compared_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(duplicates, "_ROWS_AT_ONCE", 8192)
-    monkeypatch.setattr(duplicates, "_ROWS_COMPARED_AT_ONCE", 4096)
+    monkeypatch.setattr(compare, "_ROWS_AT_ONCE", 8192)
+    monkeypatch.setattr(compare, "_ROWS_COMPARED_AT_ONCE", 4096)
     peaks = []
     for works in (10, 80):
         rows = [row(number, "same.jpg", None, 0) for number in range(4096)]
