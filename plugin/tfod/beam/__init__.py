@@ -31,7 +31,7 @@ from tfod.beam.run import PipelineRunner, run_pipeline
 if TYPE_CHECKING:
     from tfod.check.plan import Plan
     from tfod.check.result import Result
-    from tfod.shards.create.output import MadeSet, PlannedSet
+    from tfod.shards.create.output import CreatedSet, PlannedSet
     from tfod.shards.create.problems import Problems
     from tfod.shards.reshard import CopiedSubset, Subset
 
@@ -49,7 +49,7 @@ class Runner(PipelineRunner):
 
     def make_sets(
         self, planned: Sequence[PlannedSet], problems: Problems, work: str
-    ) -> list[MadeSet]:
+    ) -> list[CreatedSet]:
         """Make the shards of sets in a work folder."""
         from tfod.beam.create import make_on_beam
 

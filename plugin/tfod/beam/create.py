@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.beam.errors import errors_in_utf8, require_here, require_shared
 from tfod.beam.run import PipelineRunner, run_pipeline
-from tfod.shards.create.output import MadeSet, PlannedSet, make_record
+from tfod.shards.create.output import CreatedSet, PlannedSet, make_record
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
@@ -51,7 +51,7 @@ class _Done:
 
 def make_on_beam(
     planned: Sequence[PlannedSet], problems: Problems, work: str, runner: PipelineRunner
-) -> list[MadeSet]:
+) -> list[CreatedSet]:
     """Make the shards of sets in the work folder.
 
     Args:
@@ -74,7 +74,7 @@ def make_on_beam(
         require_here(one.file, one.size)
         problems.merge(one.problems)
     return [
-        MadeSet(
+        CreatedSet(
             tuple(task.file for task in some),
             sum(done[task.file].images for task in some),
             sum(done[task.file].objects for task in some),
@@ -89,7 +89,7 @@ def _deal(
     """Deal the items of a set into one file for each shard."""
     make = f"{prefix}-make"
     with open(make, "wb") as file:
-        pickle.dump(planned.make, file)
+        pickle.dump((planned.make, problems.policy), file)
     dealt: dict[int, list[_Numbered]] = defaultdict(list)
     items = iter(planned.items)
     count = 0
@@ -136,8 +136,8 @@ def _make_one(task: _Task) -> _Done:
     where, name = os.path.split(task.file)
     require_shared(where)
     with open(task.make, "rb") as stream:
-        make = pickle.load(stream)
-    problems = Problems()
+        make, policy = pickle.load(stream)
+    problems = Problems(policy)
     images = objects = 0
     output = AtomicFile(where, name)
     try:

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.check.check import check_sources
-from tfod.convert.open_images import box_rows
 from tfod.detection.detection import ImageLabel
 from tfod.detection.label_map import read_label_map
 from tfod.detection.stream import read_detections
+from tfod.shards.create.open_images import rows_by_image
+from tfod.shards.create.problems import Policy, Problems
 
 from tests.commands import Run
 from tests.shards.create.conftest import OPEN_IMAGES, by_filename
@@ -229,13 +230,14 @@ def test_a_sorted_csv_is_streamed(tmp_path: Path) -> None:
     path = tmp_path / "b.csv"
     head = "ImageID,LabelName,XMin,XMax,YMin,YMax\n"
     path.write_text(head + "".join(f"{n:04},/m/x,0,1,0,1\n" for n in range(100)))
-    absent: list[tuple[int, str]] = []
-    rows = box_rows(
-        str(path), True, ["0010", "0050"], lambda _, line, image: absent.append((line, image))
-    )
-    assert absent == []
-    assert len(next(rows)) == 1 and absent == [(n + 2, f"{n:04}") for n in range(10)]
-    assert len(next(rows)) == 1 and len(absent) == 98
+    problems = Problems(Policy(skip_missing_images=True))
+    rows = rows_by_image(str(path), (), lambda _, row: row, ["0010", "0050"], problems)
+    assert problems.sentences() == []
+    assert len(next(rows)) == 1
+    (absent,) = problems.sentences()
+    assert absent.startswith("10 rows of images") and absent.endswith("line 2: 0000)")
+    assert len(next(rows)) == 1
+    assert problems.sentences()[0].startswith("98 rows of images")
 
 
 def test_the_checker_agrees(run: Run, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ categories' ids, gaps and all.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,18 +27,19 @@ from tfod.convert.coco import (
     sound_coco,
     whole_number,
 )
-from tfod.convert.coco_keypoints import KeypointFile, read_keypoints
+from tfod.convert.coco_keypoints import read_keypoints
 from tfod.convert.coco_masks import draw_segmentation
 from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
 from tfod.detection.image import keypoints_turned_back, mask_turned_back
 from tfod.detection.masks import encode_mask_png, fill_box
 from tfod.errors import TfodError
-from tfod.shards.create.coco_classes import Categories, Classes, category_names, choose_classes
-from tfod.shards.create.image_files import Frame, by, frame_of, read_image
+from tfod.shards.create.coco_classes import choose_classes, read_categories
+from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame_of, read_image
+from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.objects import normalized, sound_boxes
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
-from tfod.shards.create.problems import Policy, Problems, Refusal
+from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
 
 NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
@@ -114,11 +115,12 @@ def create_coco(
     Raises:
         TfodError: something is missing, odd or there already.
     """
-    options, content, problems = options or Options(), content or CocoContent(), Problems()
-    readers = [_Reader(one, content, options.policy, problems) for one in sets]
-    classes = choose_classes([one.categories() for one in readers], options.label_map, problems)
+    options, content = options or Options(), content or CocoContent()
+    problems = Problems(options.policy)
+    readers = [_Reader(one, content, problems) for one in sets]
+    chosen = choose_classes([one.categories for one in readers], options.label_map, problems)
     # Annotations are checked before the first image is read, which takes the time.
-    items = [list(one.items(classes)) for one in readers]
+    items = [list(one.items(chosen)) for one in readers]
     problems.raise_refusals()
     planned = [
         PlannedSet(
@@ -126,11 +128,11 @@ def create_coco(
             options.num_shards or NUM_SHARDS[one.name],
             one.annotations_file,
             some,
-            _Maker(one.annotations_file, one.image_dir, content.include_masks, options.policy),
+            functools.partial(_make, one.annotations_file, one.image_dir, content.include_masks),
         )
         for one, some in zip(sets, items, strict=True)
     ]
-    return write_sets(planned, classes.chosen, problems, options)
+    return write_sets(planned, chosen, problems, options)
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,11 @@ class _Object:
 
 @dataclass(frozen=True)
 class _Item:
-    """What the JSONs say of an image; ``said`` is its height and width, as far as they do."""
+    """What the JSONs say of an image."""
 
     image_id: str
     filename: str
-    said: tuple[int | None, int | None]
+    annotated: AnnotatedSize
     objects: Sequence[_Object]
     keypoints: Keypoints | None
     captions: Sequence[str]
@@ -162,42 +164,26 @@ class _Item:
 class _Reader:
     """Reads what is said of the images of one set."""
 
-    def __init__(
-        self, source: CocoSet, content: CocoContent, policy: Policy, problems: Problems
-    ) -> None:
+    def __init__(self, source: CocoSet, content: CocoContent, problems: Problems) -> None:
         self._source = source
         self._content = content
-        self._policy = policy
         self._problems = problems
         fields = (*_FIELDS, "segmentation") if content.include_masks else _FIELDS
         without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
-        self.file = read_coco(source.annotations_file, fields, without)
+        self._file = read_coco(source.annotations_file, fields, without)
         keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
-        self.keypoints: KeypointFile | None = read_keypoints(keypoints) if keypoints else None
+        self._keypoints = read_keypoints(keypoints) if keypoints else None
         self._captions = _read_captions(captions) if captions else {}
+        self.categories = read_categories(self._file, self._keypoints)
         self._used: dict[Any, frozenset[Any]] = {}
         self._file_names: set[str] = set()
         self._without_box: list[str] = []
         self._placed = self._looked_at = 0  # annotations of listed images; those looked at
 
-    def categories(self) -> Categories:
-        """The categories of the file, and which of them its annotations have."""
-        names = category_names(self.file)
-        used: dict[int, str] = {}
-        for members in self.file.annotations.values():
-            for one in members:
-                where = self._place(one.get("id"))
-                with sound_coco(where):
-                    number = whole_number(one, "category_id")
-                if number not in names:
-                    raise TfodError(f"{where}: there is no category {number}; add it to categories")
-                used.setdefault(number, where)
-        return Categories(self.file.path, names, used, self.keypoints)
-
-    def items(self, classes: Classes) -> Iterator[_Item]:
+    def items(self, chosen: ChosenLabelMap) -> Iterator[_Item]:
         """The images that get a record, in the order of the file's images."""
-        for image in self.file.images:
-            item = self._item(image, classes)
+        for image in self._file.images:
+            item = self._item(image, chosen)
             if item is None:
                 continue
             if self._content.remove_non_person_images and all(
@@ -208,11 +194,11 @@ class _Reader:
             yield item
         self._count_what_is_left()
 
-    def _item(self, image: Mapping[str, Any], classes: Classes) -> _Item | None:
-        path = self.file.path
+    def _item(self, image: Mapping[str, Any], chosen: ChosenLabelMap) -> _Item | None:
+        path = self._file.path
         with sound_coco(f"{path}, image {quoted(image.get('id'))}"):
             image_id, filename = scalar(image, "id"), safe_relative_path(_file_name(image))
-            said = _side(image, "height"), _side(image, "width")
+            annotated = _side(image, "height"), _side(image, "width")
             if image_id in self._used:
                 raise ValueError("another image has this id, too")
         if filename in self._file_names:
@@ -221,41 +207,39 @@ class _Reader:
                 f"{path}, image {quoted(image_id)}: {filename}",
             )
         self._file_names.add(filename)
-        found = self.file.annotations.pop(image_id, [])
+        found = self._file.annotations.pop(image_id, [])
         self._placed += len(found)
         self._problems.annotated += len(found)
-        size = self._size(filename, said, found)
+        self._used[image_id] = frozenset()
+        size = self._size(filename, annotated, len(found))
         if size is None:
-            self._used[image_id] = frozenset()
             return None
-        kept = list(self._objects(found, size, classes))
+        kept = list(self._objects(found, size, chosen))
         ids = [one.id for one in kept]
         self._used[image_id] = frozenset(ids)
         return _Item(
             str(image_id),
             filename,
-            said,
+            annotated,
             kept,
-            self.keypoints.keypoints(image_id, ids, size) if self.keypoints else None,
+            self._keypoints.keypoints(image_id, ids, size) if self._keypoints else None,
             self._captions.pop(image_id, ()),
         )
 
-    def _size(
-        self, filename: str, said: tuple[int | None, int | None], found: Sequence[Any]
-    ) -> tuple[int, int] | None:
-        """Height and width that boxes are of; None where the file that is asked is missing."""
-        if said[0] and said[1]:
-            return said[0], said[1]
+    def _size(self, filename: str, annotated: AnnotatedSize, count: int) -> Size | None:
+        """The size that boxes are of; None where the file that is asked is missing."""
+        if annotated[0] and annotated[1]:
+            return annotated[0], annotated[1]
         path = os.path.join(self._source.image_dir, filename)
-        image = read_image(path, self.file.path, self._problems, self._policy)
+        image = read_image(path, self._file.path, self._problems)
         if image is None:
             return None
         # What is odd about it is counted when its record is made.
-        choice, boxes = self._policy.exif_orientation, [(0.0, 0.0, 0.0, 0.0)] * len(found)
-        return frame_of(image, said, boxes, choice, filename, Problems()).size
+        uncounted, boxes = Problems(self._problems.policy), [(0.0, 0.0, 0.0, 0.0)] * count
+        return frame_of(image, annotated, boxes, filename, uncounted).size
 
     def _objects(
-        self, annotations: Sequence[Mapping[str, Any]], size: tuple[int, int], classes: Classes
+        self, annotations: Sequence[Mapping[str, Any]], size: Size, chosen: ChosenLabelMap
     ) -> Iterator[_Object]:
         """The annotations that are kept."""
         found = []
@@ -266,137 +250,114 @@ class _Reader:
                 if not one.get("bbox"):
                     self._without_box.append(where)
                     continue
-                item = self._object(one, classes, where)
+                item = self._object(one, chosen, where)
             if self._content.remove_non_person_annotations and item.name != _PERSON:
                 self._problems.add("annotations of other classes than person, left out", where)
             else:
                 found.append(item)
         places = [self._place(one.id) for one in found]
-        boxes = [one.corners for one in found]
-        sound, kept = sound_boxes(boxes, size, places, self._policy.odd_boxes, self._problems)
+        sound, kept = sound_boxes([one.corners for one in found], size, places, self._problems)
         for row, corners in zip(kept, sound.tolist(), strict=True):
             yield replace(found[row], corners=tuple(corners))
 
-    def _object(self, one: Mapping[str, Any], classes: Classes, where: str) -> _Object:
+    def _object(self, one: Mapping[str, Any], chosen: ChosenLabelMap, where: str) -> _Object:
         x, y, width, height = numbers(one["bbox"], 4, "bbox")
-        area = one.get("area")
+        area, attributes = one.get("area"), one.get("attributes")
         if area is None:
             self._problems.add("annotations without area, that of their box is written", where)
-        name, label = classes.of(self.file.path, whole_number(one, "category_id"), where)
+        name = self.categories.names[whole_number(one, "category_id")]
+        label = chosen.id_of(name, where)
+        crowd = int(real_number(one.get("iscrowd") or 0, "iscrowd"))
+        area = width * height if area is None else real_number(area, "area")
+        # What CVAT and others say of an object besides.
+        if attributes is not None and not isinstance(attributes, dict):
+            raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
         return _Object(
             scalar(one, "id") if one.get("id") is not None else None,
             name,
             label,
             (x, y, x + width, y + height),
-            int(real_number(one.get("iscrowd") or 0, "iscrowd")),
-            width * height if area is None else real_number(area, "area"),
-            _attributes(one.get("attributes")),
+            crowd,
+            area,
+            attributes or {},
             one.get("segmentation"),
         )
 
-    def _count(self, what: str, places: Iterable[str], why: Refusal | Literal[False]) -> None:
-        for where in places:
-            if why:
-                self._problems.refuse(why, where)
-            else:
-                self._problems.add(f"{what}, left out", where)
-
     def _place(self, annotation_id: Any) -> str:
-        return _place(self.file.path, annotation_id)
+        return _place(self._file.path, annotation_id)
 
     def _count_what_is_left(self) -> None:
         unplaced = [
             f"{self._place(one.get('id'))}: {quoted(image_id)}"
-            for image_id, members in self.file.annotations.items()
+            for image_id, members in self._file.annotations.items()
             for one in members
         ]
         are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
-        self._count("annotations of images that are not listed", unplaced, are_most and _UNPLACED)
         are_all = len(self._without_box) == self._looked_at
-        self._count("annotations without bbox", self._without_box, are_all and _WITHOUT_BOX)
-        for place in self.keypoints.unused(self._used) if self.keypoints else ():
-            self._problems.add("keypoints of no object that is written, left out", place)
-        for image_id, captions in self._captions.items():
-            for _ in captions:
-                self._problems.add(
-                    "captions of images that are not listed, left out",
-                    f"{self._source.caption_annotations_file}, image {image_id}",
-                )
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the records of one set."""
-
-    annotations_file: str
-    image_dir: str
-    include_masks: bool
-    policy: Policy
-
-    def __call__(self, item: _Item, problems: Problems) -> Detection | None:
-        path, found = self.annotations_file, item.objects
-        path = os.path.join(self.image_dir, item.filename)
-        image = read_image(path, path, problems, self.policy)
-        if image is None:
-            return None
-        corners, choice = [one.corners for one in found], self.policy.exif_orientation
-        where = f"{path}: {item.filename}"
-        frame = frame_of(image, item.said, corners, choice, where, problems)
-        if frame.size != frame.own:
-            where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
-            if self.include_masks:
-                raise TfodError(f"{where}; masks would not fit it, correct the size")
-            problems.add(
-                "images of another size than the JSON says; their boxes are divided by the JSON's",
-                where,
+        left_out = "annotations of images that are not listed, left out"
+        for where in unplaced:
+            self._problems.add(_UNPLACED if are_most else left_out, where)
+        for where in self._without_box:
+            self._problems.add(
+                _WITHOUT_BOX if are_all else "annotations without bbox, left out", where
             )
-        return Detection(
-            **image.fields(item.filename, item.image_id),
-            boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
-            class_text=[one.name for one in found],
-            class_label=[one.label for one in found],
-            masks=[self._mask(one, frame, problems) for one in found]
-            if self.include_masks
-            else None,
-            keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
-            attributes={
-                **_lists([one.attributes for one in found]),
-                "is_crowd": [one.is_crowd for one in found],
-                "area": [one.area for one in found],
-            },
-            captions=item.captions,
-        )
+        for where in self._keypoints.unused(self._used) if self._keypoints else ():
+            self._problems.add("keypoints of no object that is written, left out", where)
+        for image_id, captions in self._captions.items():
+            where = f"{self._source.caption_annotations_file}, image {image_id}"
+            for _ in captions:
+                self._problems.add("captions of images that are not listed, left out", where)
 
-    def _mask(self, one: _Object, frame: Frame, problems: Problems) -> PngMask:
-        where = _place(self.annotations_file, one.id)
-        mask = draw_segmentation(one.segmentation, frame.size, where)
-        if mask is None:
-            problems.add("annotations without segmentation, their mask is their box", where)
-            mask = fill_box(one.corners, frame.size)
-        return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
+
+def _make(
+    annotations_file: str, image_dir: str, include_masks: bool, item: _Item, problems: Problems
+) -> Detection | None:
+    found = item.objects
+    path = os.path.join(image_dir, item.filename)
+    image = read_image(path, path, problems)
+    if image is None:
+        return None
+    corners = [one.corners for one in found]
+    where = f"{path}: {item.filename}"
+    frame = frame_of(image, item.annotated, corners, where, problems)
+    if frame.size != frame.own:
+        where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
+        if include_masks:
+            raise TfodError(f"{where}; masks would not fit it, correct the size")
+        problems.add(
+            "images of another size than the JSON says; their boxes are divided by the JSON's",
+            where,
+        )
+    masks = [_mask(annotations_file, one, frame, problems) for one in found if include_masks]
+    # None where an object has no attribute of that name.
+    names = dict.fromkeys(name for one in found for name in one.attributes)
+    return Detection(
+        **image.fields(item.filename, item.image_id),
+        boxes=normalized(np.array(corners).reshape(-1, 4), frame.size, frame.orientation),
+        class_text=[one.name for one in found],
+        class_label=[one.label for one in found],
+        masks=masks if include_masks else None,
+        keypoints=keypoints_turned_back(item.keypoints, frame.orientation),
+        attributes={
+            **{name: [one.attributes.get(name) for one in found] for name in names},
+            "is_crowd": [one.is_crowd for one in found],
+            "area": [one.area for one in found],
+        },
+        captions=item.captions,
+    )
+
+
+def _mask(path: str, one: _Object, frame: Frame, problems: Problems) -> PngMask:
+    where = _place(path, one.id)
+    mask = draw_segmentation(one.segmentation, frame.size, where)
+    if mask is None:
+        problems.add("annotations without segmentation, their mask is their box", where)
+        mask = fill_box(one.corners, frame.size)
+    return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
 
 
 def _place(path: str, annotation_id: Any) -> str:
     return f"{path}, annotation {annotation_id}"
-
-
-def _attributes(found: Any) -> Mapping[str, AttributeValue]:
-    """What CVAT and others say of an object besides, under ``attributes``.
-
-    Raises:
-        ValueError: it is no object of JSON.
-    """
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise ValueError(f"attributes are {quoted(found)}, expected names and values")
-    return found
-
-
-def _lists(found: Sequence[Mapping[str, AttributeValue]]) -> dict[str, list[AttributeValue]]:
-    """Attributes by name, one value an object; None where it has none of that name."""
-    names = dict.fromkeys(name for one in found for name in one)
-    return {name: [one.get(name) for one in found] for name in names}
 
 
 def _file_name(image: Mapping[str, Any]) -> str:
@@ -417,7 +378,7 @@ def _side(image: Mapping[str, Any], key: str) -> int | None:
 def _read_captions(path: str) -> dict[Any, list[str]]:
     """Captions by the image's id, in the file's order."""
     found = read_coco(path, ("caption",), without=("images", "categories"))
-    captions: dict[Any, list[str]] = defaultdict(list)
+    captions: dict[Any, list[str]] = {}
     for image_id, members in found.annotations.items():
         with sound_coco(f"{path}, image {image_id}"):
             captions[image_id] = [str(one["caption"]) for one in members]

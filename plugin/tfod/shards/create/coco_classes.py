@@ -32,33 +32,11 @@ class Categories:
     keypoints: KeypointFile | None = None
 
 
-@dataclass(frozen=True)
-class Classes:
-    """What the categories of all files became.
-
-    Attributes:
-        names: of each file the categories' names by id.
-        chosen: the label map.
-    """
-
-    names: Mapping[str, Mapping[int, str]]
-    chosen: ChosenLabelMap
-
-    def of(self, path: str, category: int, where: str) -> tuple[str, int]:
-        """The name and the id of a category of a file.
-
-        Raises:
-            TfodError: the label map lacks it.
-        """
-        name = self.names[path][category]
-        return name, self.chosen.id_of(name, where)
-
-
-def category_names(file: CocoFile) -> dict[int, str]:
-    """Names of a file's categories by id.
+def read_categories(file: CocoFile, keypoints: KeypointFile | None) -> Categories:
+    """The categories of a file, and which of them its annotations have.
 
     Raises:
-        TfodError: one makes no sense.
+        TfodError: one makes no sense, or an annotation has another.
     """
     names: dict[int, str] = {}
     for place, one in enumerate(file.categories, 1):
@@ -70,12 +48,21 @@ def category_names(file: CocoFile) -> dict[int, str]:
                 raise ValueError(f"category {number} has no name")
             if names.setdefault(number, str(name)) != str(name):
                 raise ValueError(f"id {number} is that of {names[number]!r} and of {name!r}")
-    return names
+    used: dict[int, str] = {}
+    for members in file.annotations.values():
+        for one in members:
+            where = f"{file.path}, annotation {one.get('id')}"
+            with sound_coco(where):
+                number = whole_number(one, "category_id")
+            if number not in names:
+                raise TfodError(f"{where}: there is no category {number}; add it to categories")
+            used.setdefault(number, where)
+    return Categories(file.path, names, used, keypoints)
 
 
 def choose_classes(
     files: Sequence[Categories], label_map: str | None, problems: Problems
-) -> Classes:
+) -> ChosenLabelMap:
     """Find the ids of the categories of all sets.
 
     Args:
@@ -88,9 +75,8 @@ def choose_classes(
     Raises:
         TfodError: two sets give one id to different names, or an annotation has the category 0.
     """
-    names = {one.path: one.names for one in files}
     if label_map is not None:
-        return Classes(names, named_label_map(label_map))
+        return named_label_map(label_map)
     items: dict[int, LabelMapItem] = {}
     for one in files:
         for number, name in one.names.items():
@@ -101,16 +87,23 @@ def choose_classes(
                     f"{one.path}: category {number} is {name!r}, and {known.name!r} in "
                     "another set; write them apart"
                 )
-    kept = _without_namesakes(items, files[0].path, problems)
+    path = files[0].path
+    kept = _without_namesakes(items, path, problems)
     if 0 in kept and kept[0].name != BACKGROUND:
-        _require_unused(files)
+        for one in files:
+            if 0 in one.used:
+                raise TfodError(
+                    f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 "
+                    "for the background and refuses a label map with it; number the categories "
+                    "from 1, or name a label map that has ids for them with --label_map_path"
+                )
         problems.add(
             "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
             "background",
-            f"{files[0].path}: {kept.pop(0).name!r}",
+            f"{path}: {kept.pop(0).name!r}",
         )
     made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return Classes(names, ChosenLabelMap(made, f"that of {files[0].path}"))
+    return ChosenLabelMap(made, f"that of {path}")
 
 
 def _without_namesakes(
@@ -130,16 +123,6 @@ def _without_namesakes(
             f"{first[item.name]}",
         )
     return kept
-
-
-def _require_unused(files: Sequence[Categories]) -> None:
-    for one in files:
-        if 0 in one.used:
-            raise TfodError(
-                f"{one.used[0]}: it is of category 0 ({one.names[0]!r}), and the OD API has 0 for "
-                "the background and refuses a label map with it; number the categories from 1, or "
-                "name a label map that has ids for them with --label_map_path"
-            )
 
 
 def _keypoint_items(keypoints: KeypointFile | None, category: int) -> tuple[Keypoint, ...]:

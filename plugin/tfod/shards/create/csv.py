@@ -8,21 +8,21 @@ label map, the format from the image's bytes, and adds the SHA-256.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 
 from tfod.convert.csv import CsvImage, DetectionCsv, read_detection_csv
 from tfod.detection.detection import Detection
-from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map
-from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
+from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
-from tfod.shards.create.problems import Policy, Problems
+from tfod.shards.create.problems import Problems
 from tfod.tfrecord.image_names import safe_relative_path
 
 
@@ -46,13 +46,16 @@ def create_from_csv(
         found = read_detection_csv(csv_input, odd_boxes=True)
     except OSError as error:
         raise TfodError(f"{csv_input} cannot be read: {error.strerror}") from None
+    names = {box.class_name for image in found.images for box in image.boxes}
     chosen = choose_label_map(
-        options.label_map, output_path, lambda: _made_label_map(found.images, csv_input)
+        options.label_map,
+        output_path,
+        lambda: made_label_map(sorted(names), f"made from {csv_input}"),
     )
     images = sorted(found.images, key=attrgetter("filename"))
-    maker = _Maker(csv_input, image_dir, chosen, options.policy)
-    planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, maker)
-    created = write_sets([planned], chosen, Problems(), options, sources=[csv_input])
+    make = functools.partial(_make, csv_input, image_dir, chosen)
+    planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, make)
+    created = write_sets([planned], chosen, Problems(options.policy), options, sources=[csv_input])
     notes = (*found.liberties, *_unread(found, csv_input), *created.notes)
     return replace(created, notes=notes)
 
@@ -71,39 +74,22 @@ def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the records."""
-
-    csv_input: str
-    image_dir: str
-    chosen: ChosenLabelMap
-    policy: Policy
-
-    def __call__(self, found: CsvImage, problems: Problems) -> Detection | None:
-        filename = safe_relative_path(found.filename)
-        path = os.path.join(self.image_dir, filename)
-        image = read_image(path, self.csv_input, problems, self.policy)
-        if image is None:
-            return None
-        problems.annotated += len(found.boxes)
-        objects = Objects(
-            names=[one.class_name for one in found.boxes],
-            boxes=[one.corners for one in found.boxes],
-            places=[f"{self.csv_input}, row {one.row}" for one in found.boxes],
-        )
-        return detection_of(
-            image,
-            filename,
-            objects,
-            self.chosen,
-            self.policy,
-            problems,
-            where=f"{self.csv_input}, {found.filename}",
-            said=(found.height, found.width),
-        )
-
-
-def _made_label_map(images: Sequence[CsvImage], csv_input: str) -> ChosenLabelMap:
-    names = {box.class_name for image in images for box in image.boxes}
-    return ChosenLabelMap(LabelMap.from_names(sorted(names)), f"made from {csv_input}")
+def _make(
+    csv_input: str, image_dir: str, chosen: ChosenLabelMap, found: CsvImage, problems: Problems
+) -> Detection | None:
+    filename = safe_relative_path(found.filename)
+    image = read_image(os.path.join(image_dir, filename), csv_input, problems)
+    if image is None:
+        return None
+    problems.annotated += len(found.boxes)
+    return detection_of(
+        image,
+        filename,
+        chosen,
+        problems,
+        where=f"{csv_input}, {found.filename}",
+        names=[one.class_name for one in found.boxes],
+        boxes=[one.corners for one in found.boxes],
+        places=[f"{csv_input}, row {one.row}" for one in found.boxes],
+        annotated=(found.height, found.width),
+    )

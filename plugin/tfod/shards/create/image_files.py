@@ -11,20 +11,19 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfod.detection.image import QUARTER, UPRIGHT, read_image_header
 from tfod.errors import TfodError
-from tfod.shards.create.problems import ExifOrientation, Policy, Problems, Refusal
+from tfod.shards.create.problems import ExifOrientation, Problems, Refusal
 
 _MISSING = Refusal(
     "images that are missing",
     "put them there, take them out of the annotations, or leave them out with "
     "--skip_missing_images",
 )
-
 _TURNED_BACK = (
     "images annotated as their EXIF orientation shows them, their annotations turned back to the "
     "stored pixels"
@@ -41,8 +40,6 @@ _EXCHANGED = Refusal(
     "export images and annotations together again, or, if only the sizes are wrong, say "
     "--exif_orientation=ignored",
 )
-
-
 _CONTRADICTORY = Refusal(
     "images whose boxes fit them only as their EXIF orientation shows them, though their "
     "annotation gives the stored size",
@@ -51,31 +48,24 @@ _CONTRADICTORY = Refusal(
 )
 _ROUNDING = 1e-3  # of the image's side: boxes may pass its edge by sloppiness, not by a turn
 
+Size: TypeAlias = "tuple[int, int]"
+"""Height and width in pixels."""
+AnnotatedSize: TypeAlias = "tuple[int | None, int | None]"
+"""Height and width that an annotation gives; None where it does not."""
+
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file.
-
-    Attributes:
-        data: its bytes.
-        format: ``jpeg``, ``png``, …, by its bytes.
-        height, width: in pixels, from its header, as it is stored.
-        orientation: EXIF's, 1 to 8; 1 where it has none.
-    """
+    """An image file: its bytes, and what they say of format, stored size, and EXIF orientation."""
 
     data: bytes
     format: str
     height: int
     width: int
-    orientation: int = 1
+    orientation: int = UPRIGHT
 
     def fields(self, filename: str, source_id: str | None = None) -> dict[str, Any]:
-        """The fields of a Detection that are about the image file.
-
-        Args:
-            filename: what ``image/filename`` says.
-            source_id: what ``image/source_id`` says, if not the same.
-        """
+        """The fields of a Detection that are about the image file."""
         return {
             "filename": filename,
             "source_id": filename if source_id is None else source_id,
@@ -87,14 +77,8 @@ class ImageFile:
         }
 
 
-def read_image(path: str, wanted_by: str, problems: Problems, policy: Policy) -> ImageFile | None:
-    """Read an image file; None where there is none, which the problems counts or refuses.
-
-    Args:
-        path: of the image.
-        wanted_by: the file that names it, for errors.
-        problems: counts images that are missing.
-        policy: whether they may be left out.
+def read_image(path: str, wanted_by: str, problems: Problems) -> ImageFile | None:
+    """Read an image file that another file names; None where there is none, which is counted.
 
     Raises:
         TfodError: it cannot be read, or is no image.
@@ -105,10 +89,7 @@ def read_image(path: str, wanted_by: str, problems: Problems, policy: Policy) ->
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
-        if policy.skip_missing_images:
-            problems.add(f"{_MISSING.what}, left out", path)
-        else:
-            problems.refuse(_MISSING, path)
+        problems.add_missing(_MISSING, path)
         return None
     except OSError as error:
         raise TfodError(
@@ -132,42 +113,41 @@ class Frame:
 
     Attributes:
         orientation: EXIF's, that was applied; 1 where the annotation is of the stored pixels.
-        own: the image's height and width in this frame, by its header.
-        size: height and width as the annotation gives them, where it does.
+        own: the image's size in this frame, by its header.
+        size: as the annotation gives it, where it does.
     """
 
     orientation: int
-    own: tuple[int, int]
-    size: tuple[int, int]
+    own: Size
+    size: Size
 
 
 def frame_of(
     image: ImageFile,
-    said: tuple[int | None, int | None],
+    annotated: AnnotatedSize,
     boxes: Sequence[Sequence[float]],
-    choice: ExifOrientation,
     where: str,
     problems: Problems,
 ) -> Frame:
-    """Find out in which frame an image was annotated.
+    """Find out in which frame an image was annotated; images turned or refused are counted.
 
     Args:
         image: the image.
-        said: height and width that the annotation gives; None where it does not.
-        boxes: xmin, ymin, xmax, ymax in the pixels of ``said``, else of the image; of an image
+        annotated: its size by the annotation.
+        boxes: xmin, ymin, xmax, ymax in the pixels of that size, else of the image; of an image
             without any nothing has to be found out.
-        choice: what to do where sizes do not tell.
         where: the annotation, for messages.
-        problems: counts images that are turned, and those that are refused.
+        problems: with the policy for sizes that do not tell.
     """
+    choice = problems.policy.exif_orientation
     stored, turn = (image.height, image.width), image.orientation
     exchanged = stored[::-1]
-    follows = _agrees(said, stored), _agrees(said, exchanged)
+    follows = _agrees(annotated, stored), _agrees(annotated, exchanged)
     by_quarter = turn >= QUARTER
     is_turned = False
     if stored[0] != stored[1] and follows == (False, True) and not by_quarter and len(boxes):
         if choice is not ExifOrientation.IGNORED:
-            problems.refuse(_EXCHANGED, f"{where}: {by(exchanged)}, the file {by(stored)}")
+            problems.add(_EXCHANGED, f"{where}: {by(exchanged)}, the file {by(stored)}")
         return Frame(UPRIGHT, stored, stored)
     if turn == UPRIGHT or not len(boxes):
         pass
@@ -175,27 +155,29 @@ def frame_of(
         is_turned = True
     elif by_quarter and follows == (True, False):
         if _fit(boxes, exchanged) and not _fit(boxes, stored):
-            problems.refuse(_CONTRADICTORY, where)
+            problems.add(_CONTRADICTORY, where)
     elif choice is ExifOrientation.AUTO:
-        problems.refuse(_AMBIGUOUS, f"{where}: orientation {turn}, {by(stored)}")
+        problems.add(_AMBIGUOUS, f"{where}: orientation {turn}, {by(stored)}")
     else:
         is_turned = choice is ExifOrientation.APPLIED
     if is_turned:
         problems.add(_TURNED_BACK, f"{where}: orientation {turn}")
     own = exchanged if is_turned and by_quarter else stored
-    return Frame(turn if is_turned else UPRIGHT, own, (said[0] or own[0], said[1] or own[1]))
+    size = annotated[0] or own[0], annotated[1] or own[1]
+    return Frame(turn if is_turned else UPRIGHT, own, size)
 
 
-def _agrees(said: tuple[int | None, int | None], size: tuple[int, int]) -> bool:
+def _agrees(annotated: AnnotatedSize, size: Size) -> bool:
     """Whether an annotation gives this size, or a part of it."""
-    return any(said) and all(one in (None, own) for one, own in zip(said, size, strict=True))
+    pairs = zip(annotated, size, strict=True)
+    return any(annotated) and all(one in (None, own) for one, own in pairs)
 
 
-def _fit(boxes: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
+def _fit(boxes: Sequence[Sequence[float]], size: Size) -> bool:
     right, bottom = np.array(boxes, np.float64).reshape(-1, 4)[:, 2:].max(axis=0)
     return bool(right <= size[1] * (1 + _ROUNDING) and bottom <= size[0] * (1 + _ROUNDING))
 
 
-def by(size: tuple[int, int]) -> str:
+def by(size: Size) -> str:
     """A size as messages have it: width first."""
     return f"{size[1]}x{size[0]}"

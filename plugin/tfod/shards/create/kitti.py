@@ -2,27 +2,28 @@
 
 Other than the script, which writes the full path on the disk of whoever ran it, file name and
 source id are the image's file name; the format is what the bytes are, ``occluded`` is written
-too, and a label map for other classes is made when none is named.
+too, and a label map for other classes is made when none is named. Label files are one text file an
+image, one line an object (source: the object development kit's readme.txt).
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.convert.kitti import BOX, FIELDS, KittiObject, read_kitti
 from tfod.detection.detection import Detection
 from tfod.detection.image import FORMAT_OF_EXTENSION
-from tfod.detection.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
-from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
+from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
-from tfod.shards.create.problems import Policy, Problems
+from tfod.shards.create.problems import Problems
 
 DONT_CARE = "dontcare"
 CLASSES_TO_USE = ("car", "pedestrian", DONT_CARE)
@@ -33,7 +34,14 @@ _IMAGES = (
     os.path.join("training", "image_2"),  # how the zip unpacks
 )
 _DIGITS, _LABELS = 6, ".txt"  # of a label file's name
-_CARRIED = tuple(name for name in FIELDS if name not in FIELDS[BOX])
+# The numbers behind the class, in their order; a sixteenth, the score of a detection, may follow.
+_FIELDS = (
+    *("truncated", "occluded", "alpha", "xmin", "ymin", "xmax", "ymax"),
+    *("3d_bbox_height", "3d_bbox_width", "3d_bbox_length"),
+    *("3d_bbox_x", "3d_bbox_y", "3d_bbox_z", "3d_bbox_rot_y"),
+)
+_BOX = slice(_FIELDS.index("xmin"), _FIELDS.index("ymax") + 1)
+_LONGEST_QUOTE = 40
 
 
 def create_kitti(
@@ -59,69 +67,88 @@ def create_kitti(
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    options, problems = options or Options(), Problems()
+    options = options or Options()
+    problems = Problems(options.policy)
     images = _find_images(data_dir)
+    names = [name for name in dict.fromkeys(classes_to_use) if name != DONT_CARE]
     chosen = choose_label_map(
-        options.label_map, output_path, lambda: _made_label_map(classes_to_use)
+        options.label_map,
+        output_path,
+        lambda: made_label_map(names, "made of --classes_to_use", shipped="kitti"),
     )
     annotations = os.path.join(data_dir, _ANNOTATIONS)
     _count_unused_labels(annotations, images, problems)
-    maker = _Maker(annotations, frozenset(classes_to_use), chosen, options.policy)
+    make = functools.partial(_make, annotations, frozenset(classes_to_use), chosen)
     sets: dict[str, list[str]] = {"train": [], "val": []}
     for path in images:
         sets["val" if _image_number(path) < validation_set_size else "train"].append(path)
     count = options.num_shards or 1
     planned = [
-        PlannedSet(f"{output_path}_{name}.tfrecord", count, annotations, paths, maker)
+        PlannedSet(f"{output_path}_{name}.tfrecord", count, annotations, paths, make)
         for name, paths in sets.items()
     ]
     return write_sets(planned, chosen, problems, options)
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """Makes the record of an image."""
+class _Object:
+    """One line: the class in lower case, as the OD API's script has it, and the numbers."""
 
-    annotations: str
-    classes: frozenset[str]
-    chosen: ChosenLabelMap
-    policy: Policy
+    name: str
+    place: str
+    values: tuple[float, ...]
 
-    def __call__(self, path: str, problems: Problems) -> Detection | None:
-        labels = os.path.join(self.annotations, _label_file(path))
-        found = self._wanted(read_kitti(labels), labels, problems)
-        image = read_image(path, labels, problems, self.policy)
-        if image is None:
-            return None
-        values = np.array([one.values for one in found]).reshape(-1, len(FIELDS))
-        columns = {name: values[:, FIELDS.index(name)].tolist() for name in _CARRIED}
-        columns["occluded"] = [int(value) for value in columns["occluded"]]
-        objects = Objects(
-            names=[one.name for one in found],
-            boxes=[one.box for one in found],
-            places=[f"{labels}, line {one.line}" for one in found],
-            attributes={"difficult": [0] * len(found), **columns},
-        )
-        name = os.path.basename(path)
-        return detection_of(image, name, objects, self.chosen, self.policy, problems, where=path)
+    @property
+    def box(self) -> tuple[float, ...]:
+        """xmin, ymin, xmax, ymax in pixels, which need not be finite."""
+        return self.values[_BOX]
 
-    def _wanted(
-        self, objects: Sequence[KittiObject], labels: str, problems: Problems
-    ) -> list[KittiObject]:
-        regions = [one for one in objects if one.name == DONT_CARE in self.classes]
-        wanted = []
-        for one in objects:
-            place = f"{labels}, line {one.line}"
-            if one.name == DONT_CARE:
-                continue
-            problems.annotated += 1
-            if one.name not in self.classes:
-                problems.add("objects of other classes, left out", place)
-            elif any(_overlap(one.box, region.box) for region in regions):
-                problems.add("objects that overlap a dontcare region, left out", place)
-            else:
-                wanted.append(one)
-        return wanted
+
+def _make(
+    annotations: str,
+    classes: frozenset[str],
+    chosen: ChosenLabelMap,
+    path: str,
+    problems: Problems,
+) -> Detection | None:
+    labels = os.path.join(annotations, _label_file(path))
+    found = _wanted(_read_labels(labels), classes, problems)
+    image = read_image(path, labels, problems)
+    if image is None:
+        return None
+    columns = np.array([one.values for one in found]).reshape(-1, len(_FIELDS)).T.tolist()
+    values = dict(zip(_FIELDS, columns, strict=True))
+    carried = {name: values[name] for name in _FIELDS if name not in _FIELDS[_BOX]}
+    carried["occluded"] = [int(value) for value in carried["occluded"]]
+    return detection_of(
+        image,
+        os.path.basename(path),
+        chosen,
+        problems,
+        where=path,
+        names=[one.name for one in found],
+        boxes=[one.box for one in found],
+        places=[one.place for one in found],
+        attributes={"difficult": [0] * len(found), **carried},
+    )
+
+
+def _wanted(
+    objects: Sequence[_Object], classes: frozenset[str], problems: Problems
+) -> list[_Object]:
+    regions = [one.box for one in objects if one.name == DONT_CARE in classes]
+    wanted = []
+    for one in objects:
+        if one.name == DONT_CARE:
+            continue
+        problems.annotated += 1
+        if one.name not in classes:
+            problems.add("objects of other classes, left out", one.place)
+        elif any(_overlap(one.box, region) for region in regions):
+            problems.add("objects that overlap a dontcare region, left out", one.place)
+        else:
+            wanted.append(one)
+    return wanted
 
 
 def _overlap(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -131,11 +158,10 @@ def _overlap(a: Sequence[float], b: Sequence[float]) -> bool:
 def _find_images(data_dir: str) -> list[str]:
     for folder in (os.path.join(data_dir, part) for part in _IMAGES):
         if os.path.isdir(folder):
-            found = [name for name in os.listdir(folder) if not name.startswith(".")]
             return [
                 os.path.join(folder, name)
-                for name in sorted(found)
-                if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
+                for name in sorted(os.listdir(folder))
+                if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION and name[0] != "."
             ]
     raise TfodError(f"{data_dir} holds neither {_IMAGES[0]} nor {_IMAGES[1]}; name KITTI's folder")
 
@@ -161,9 +187,40 @@ def _image_number(path: str) -> int:
     return int(stem)
 
 
-def _made_label_map(classes: Sequence[str]) -> ChosenLabelMap:
-    names = [name for name in dict.fromkeys(classes) if name != DONT_CARE]
-    shipped = named_label_map("kitti")
-    if all(shipped.label_map.find(name) for name in names):
-        return shipped
-    return ChosenLabelMap(LabelMap.from_names(names), "made of --classes_to_use")
+def _read_labels(path: str) -> list[_Object]:
+    """The objects of a label file."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise TfodError(f"{path} cannot be read ({error.strerror}); each image has one") from None
+    except UnicodeDecodeError:
+        raise TfodError(f"{path} is not a KITTI label file: it is not UTF-8") from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        name, *texts = line.split() or ("",)
+        if name:
+            place = f"{path}, line {number}"
+            found.append(_Object(name.lower(), place, _values(texts, place)))
+    return found
+
+
+def _values(texts: Sequence[str], where: str) -> tuple[float, ...]:
+    values = tuple(_number(text, where) for text in texts[: len(_FIELDS)])
+    others = (*values[: _BOX.start], *values[_BOX.stop :])
+    if len(values) < len(_FIELDS) or not all(map(math.isfinite, others)):
+        raise TfodError(
+            f"{where}: {len(texts)} numbers behind the class, expected {len(_FIELDS)} finite ones "
+            "(KITTI's label fields)"
+        )
+    return values
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise TfodError(
+            f"{where}: {text[:_LONGEST_QUOTE]!r} where a number is expected (KITTI's label "
+            "fields); correct it"
+        ) from None

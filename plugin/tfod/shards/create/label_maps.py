@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
@@ -16,13 +16,7 @@ BACKGROUND = "background"
 
 @dataclass(frozen=True)
 class ChosenLabelMap:
-    """A label map and what messages call it.
-
-    Attributes:
-        label_map: the classes.
-        name: the file or name it came from; where it was made, what from.
-        notes: liberties that were taken to read it.
-    """
+    """A label map, what messages call it, and liberties that were taken to read it."""
 
     label_map: LabelMap
     name: str
@@ -46,20 +40,15 @@ class ChosenLabelMap:
 def choose_label_map(
     named: str | None, path: str, make: Callable[[], ChosenLabelMap]
 ) -> ChosenLabelMap:
-    """The label map that was named, else the one in the shards' folder, else one that is made.
-
-    Args:
-        named: a file, or a name that tfod ships.
-        path: of a shard to be written; the splits of a dataset in one folder get one map.
-        make: makes one.
+    """The label map that was named, else the one beside a shard to be written, else a made one.
 
     Raises:
         LabelMapError: it cannot be read.
     """
-    beside = os.path.join(os.path.dirname(path), LABEL_MAP_FILE)
     if named is not None:
         return named_label_map(named)
-    if os.path.exists(beside):
+    beside = os.path.join(os.path.dirname(path), LABEL_MAP_FILE)
+    if os.path.exists(beside):  # the splits of a dataset in one folder get one map
         label_map, notes = read_label_map(beside)
         return ChosenLabelMap(label_map, beside, tuple(notes))
     return make()
@@ -75,20 +64,10 @@ def named_label_map(named: str) -> ChosenLabelMap:
     return ChosenLabelMap(label_map, named, tuple(notes))
 
 
-def must_write_label_map(chosen: ChosenLabelMap, folder: str, overwrite: bool) -> bool:
-    """Whether the map has to be written into the folder; not where the same one is there.
-
-    Raises:
-        TfodError: another one is there.
-    """
-    beside = os.path.join(folder, LABEL_MAP_FILE)
-    if not os.path.exists(beside):
-        return True
-    if read_label_map(beside)[0] == chosen.label_map:
-        return False
-    if overwrite:
-        return True
-    raise TfodError(
-        f"{beside} is there already and is not {chosen.name}; write elsewhere, or over it with "
-        "--overwrite"
-    )
+def made_label_map(names: Iterable[str], origin: str, shipped: str = "") -> ChosenLabelMap:
+    """The label map that tfod ships if it has every class, else one of the names in their order."""
+    names = list(names)
+    ready = named_label_map(shipped) if shipped else None
+    if ready and all(ready.label_map.find(name) for name in names):
+        return ready
+    return ChosenLabelMap(LabelMap.from_names(names), origin)

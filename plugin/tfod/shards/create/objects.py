@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.image import UPRIGHT, boxes_turned_back
-from tfod.shards.create.image_files import ImageFile, by, frame_of
+from tfod.shards.create.image_files import AnnotatedSize, ImageFile, Size, by, frame_of
 from tfod.shards.create.label_maps import ChosenLabelMap
-from tfod.shards.create.problems import OddBoxes, Policy, Problems, Refusal
+from tfod.shards.create.problems import OddBoxes, Problems, Refusal
 
 _ROUNDING = 1e-5  # of the image's side: what float32 does
 _DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add up to so much
@@ -28,53 +27,48 @@ _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 
 def sound_boxes(
-    boxes: Sequence[Sequence[float]],
-    size: tuple[int, int],
-    places: Sequence[str],
-    odd: OddBoxes,
-    problems: Problems,
+    boxes: Sequence[Sequence[float]], size: Size, places: Sequence[str], problems: Problems
 ) -> tuple[np.ndarray, list[int]]:
     """Find the boxes that can be written, by one policy, whatever format they are from.
 
     Args:
         boxes: xmin, ymin, xmax, ymax of each, in the pixels of ``size``.
-        size: height and width of the image; 1, 1 for normalized boxes.
+        size: of the image; 1, 1 for normalized boxes.
         places: where each box is written, for messages.
-        odd: what to do with those that are odd.
-        problems: counts them.
+        problems: counts those that are odd.
 
     Returns:
         Those boxes, float64 of shape (n, 4), clipped to the image, in the unit in which they came;
         and which of the boxes that were given these are.
     """
     height, width = size
+    odd = problems.policy.odd_boxes
     given = np.array(boxes, np.float64).reshape(-1, 4)
     sides = np.array((width, height, width, height), np.float64)
-    if size != _NORMALIZED:
-        problems.furthest = max(
-            problems.furthest, float(np.abs(given[np.isfinite(given)]).max(initial=0))
-        )
+    in_pixels = size != _NORMALIZED
+    if in_pixels:
+        furthest = float(np.abs(given[np.isfinite(given)]).max(initial=0))
+        problems.furthest = max(problems.furthest, furthest)
     clipped = np.clip(given, 0, sides)
-    rounding = _ROUNDING + (0 if size == _NORMALIZED else _DECIMALS / sides)
+    rounding = _ROUNDING + (_DECIMALS / sides if in_pixels else 0)
     kept = []
-    for row, kind in enumerate(_kinds(given / sides, clipped / sides, rounding)):
-        if not kind:
+    for row, oddity in enumerate(_oddities(given / sides, clipped / sides, rounding)):
+        if not oddity:
             kept.append(row)
             continue
-        where = f"{places[row]}: {_spelled(given[row])}"
-        if size != _NORMALIZED:
-            where += f" in {width}x{height}"
+        spelled = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*given[row])
+        where = f"{places[row]}: {spelled}" + f" in {width}x{height}" * in_pixels
         if odd is OddBoxes.REFUSE:
-            problems.refuse(Refusal(kind, _FIX), where)
-        elif odd is OddBoxes.CLIP and kind == _OUTSIDE and _has_area(clipped[row] / sides):
-            problems.add(f"{kind}, clipped to it", where)
+            problems.add(Refusal(oddity, _FIX), where)
+        elif odd is OddBoxes.CLIP and oddity == _OUTSIDE and _has_area(clipped[row] / sides):
+            problems.add(f"{oddity}, clipped to it", where)
             kept.append(row)
         else:
-            problems.add(f"{kind}, left out", where)
+            problems.add(f"{oddity}, left out", where)
     return clipped[kept], kept
 
 
-def _kinds(given: np.ndarray, clipped: np.ndarray, rounding: np.ndarray | float) -> list[str]:
+def _oddities(given: np.ndarray, clipped: np.ndarray, rounding: np.ndarray | float) -> list[str]:
     """What is odd about each normalized box; '' for nothing."""
     with np.errstate(invalid="ignore"):
         finite = (np.abs(given) <= _LARGEST).all(axis=1)
@@ -83,8 +77,7 @@ def _kinds(given: np.ndarray, clipped: np.ndarray, rounding: np.ndarray | float)
         outside = (np.abs(given - clipped) > rounding).any(axis=1)
         outside |= ~_has_area(clipped)
     conditions = [~finite, inverted, flat, outside]
-    kinds = np.select(conditions, [_NOT_FINITE, _INVERTED, _FLAT, _OUTSIDE], "")
-    found: list[str] = kinds.tolist()
+    found: list[str] = np.select(conditions, [_NOT_FINITE, _INVERTED, _FLAT, _OUTSIDE], "").tolist()
     return found
 
 
@@ -93,16 +86,12 @@ def _has_area(boxes: np.ndarray) -> np.ndarray:
     return found
 
 
-def _spelled(box: np.ndarray) -> str:
-    return "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*box)
-
-
-def normalized(boxes: np.ndarray, size: tuple[int, int], orientation: int = UPRIGHT) -> np.ndarray:
+def normalized(boxes: np.ndarray, size: Size, orientation: int = UPRIGHT) -> np.ndarray:
     """Boxes divided by their image's size, in the frame of its stored pixels.
 
     Args:
         boxes: xmin, ymin, xmax, ymax of each, float64 of shape (n, 4), in the pixels of ``size``.
-        size: height and width, of the image as it was annotated.
+        size: of the image as it was annotated.
         orientation: EXIF's, that was applied to the image when it was annotated.
 
     Returns:
@@ -113,33 +102,18 @@ def normalized(boxes: np.ndarray, size: tuple[int, int], orientation: int = UPRI
     return found.astype(np.float32)
 
 
-@dataclass(frozen=True)
-class Objects:
-    """The objects of an image as its annotation has them, one value each.
-
-    Attributes:
-        names: their classes.
-        boxes: xmin, ymin, xmax, ymax, in pixels or normalized.
-        places: where each is written, for messages.
-        attributes: more values by name.
-    """
-
-    names: Sequence[str]
-    boxes: Sequence[Sequence[float]]
-    places: Sequence[str]
-    attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
-
-
 def detection_of(
     image: ImageFile,
     filename: str,
-    objects: Objects,
     chosen: ChosenLabelMap,
-    policy: Policy,
     problems: Problems,
     *,
     where: str,
-    said: tuple[int | None, int | None] = (None, None),
+    names: Sequence[str],
+    boxes: Sequence[Sequence[float]],
+    places: Sequence[str],
+    attributes: Mapping[str, Sequence[AttributeValue]] | None = None,
+    annotated: AnnotatedSize = (None, None),
     is_normalized: bool = False,
     **fields: Any,
 ) -> Detection:
@@ -148,19 +122,21 @@ def detection_of(
     Args:
         image: the image.
         filename: what ``image/filename`` says.
-        objects: its objects.
         chosen: the label map.
-        policy: what to do with what does not fit.
-        problems: counts it.
+        problems: counts what does not fit.
         where: the annotation, for messages.
-        said: height and width that the annotation gives; None where it does not.
+        names: the class of each object.
+        boxes: xmin, ymin, xmax, ymax of each, in pixels or normalized.
+        places: where each is written, for messages.
+        attributes: more values of each by name.
+        annotated: the image's size by the annotation.
         is_normalized: whether boxes are parts of the image; else pixels.
         fields: more fields of the Detection.
 
     Raises:
         TfodError: the label map lacks a class.
     """
-    frame = frame_of(image, said, objects.boxes, policy.exif_orientation, where, problems)
+    frame = frame_of(image, annotated, boxes, where, problems)
     if frame.size != frame.own:
         problems.add(
             "images of another size than their annotation says; their boxes are divided by "
@@ -168,12 +144,13 @@ def detection_of(
             f"{where}: {by(frame.size)}, the image {by(frame.own)}",
         )
     size = _NORMALIZED if is_normalized else frame.size
-    corners, kept = sound_boxes(objects.boxes, size, objects.places, policy.odd_boxes, problems)
-    attributes = {name: [all[row] for row in kept] for name, all in objects.attributes.items()}
+    corners, kept = sound_boxes(boxes, size, places, problems)
     return Detection(
         **{**image.fields(filename), **fields},
         boxes=normalized(corners, size, frame.orientation),
-        class_text=[objects.names[row] for row in kept],
-        class_label=[chosen.id_of(objects.names[row], objects.places[row]) for row in kept],
-        attributes=attributes,
+        class_text=[names[row] for row in kept],
+        class_label=[chosen.id_of(names[row], places[row]) for row in kept],
+        attributes={
+            name: [values[row] for row in kept] for name, values in (attributes or {}).items()
+        },
     )

@@ -8,37 +8,33 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
+from tfod.detection.label_map import read_label_map
 from tfod.errors import TfodError
-from tfod.shards.create.label_maps import ChosenLabelMap, must_write_label_map
+from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.shard_names import numbered_file_names
-from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
+from tfod.tfrecord.writer import ShardLayout
+
+_AROUND = 12  # characters of a text that is no text, before and behind
 
 
 class CompleteShard(NamedTuple):
-    """A shard that is complete and has not got its name yet.
-
-    Attributes:
-        path: that it will have.
-        aside: where it is.
-        source: what its records are made from.
-    """
+    """A shard that is complete: the path that it will have, where it is, what it is made from."""
 
     path: str
     aside: str
     source: str
 
 
-Verify = Callable[[Sequence[CompleteShard], str], None]
+Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str], None]"
 """Is given all shards and the text of their label map; if it raises, nothing gets its name."""
-
-_AROUND = 12  # characters of a text that is no text, before and behind
+Make: TypeAlias = "Callable[[Any, Problems], Detection | None]"
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class PlannedSet:
     num_shards: int
     source: str
     items: Iterable[Any]
-    make: Callable[[Any, Problems], Detection | None]
+    make: Make
     shard_of: Callable[[Any], int] | None = None
 
     @property
@@ -73,15 +69,10 @@ class PlannedSet:
 
 
 @dataclass(frozen=True)
-class MadeSet:
-    """A set whose shards lie in the work folder.
+class CreatedSet:
+    """One set that was written: paths of its shards, and how many images and objects it has."""
 
-    Attributes:
-        files: paths of the shards, in order.
-        images, objects: how many of them are in it.
-    """
-
-    files: tuple[str, ...]
+    shards: tuple[str, ...]
     images: int
     objects: int
 
@@ -91,24 +82,8 @@ class Runner(Protocol):
 
     def make_sets(
         self, planned: Sequence[PlannedSet], problems: Problems, work: str
-    ) -> Sequence[MadeSet]:
-        """Make the shards in the work folder; the problems gets what was odd with their records."""
-
-
-@dataclass(frozen=True)
-class CreatedSet:
-    """One set of shards that was written.
-
-    Attributes:
-        path: as it was planned.
-        shards: paths of the files.
-        images, objects: how many of them are in it.
-    """
-
-    path: str
-    shards: tuple[str, ...]
-    images: int
-    objects: int
+    ) -> Sequence[CreatedSet]:
+        """Make the shards in the work folder, and count the problems with their records."""
 
 
 @dataclass(frozen=True)
@@ -161,17 +136,10 @@ def write_sets(
     """Write sets into one folder, and the label map beside them.
 
     All files appear complete or none does, and what was there before is unchanged; also when it
-    is interrupted.
-
-    Args:
-        planned: the sets, of one folder.
-        chosen: their label map.
-        problems: what was odd; those who make the records add to it.
-        options: whether to replace sets of the same names, and who makes and verifies records.
-        sources: files that are read, which are never replaced.
+    is interrupted. Files of ``sources`` are never replaced.
 
     Raises:
-        TfodError: something is there already, the problems has refused something, no image or none
+        TfodError: something is there already, the problems have refused something, no image or none
             of the annotated objects is left, or whatever the records and ``verify`` raise.
         WriteError: a file cannot be written.
     """
@@ -180,7 +148,7 @@ def write_sets(
     folder = os.path.dirname(planned[0].path) or "."
     beside = os.path.join(folder, LABEL_MAP_FILE)
     replaces_map = os.path.exists(beside)
-    new_map = must_write_label_map(chosen, folder, options.overwrite)
+    new_map = _must_write_label_map(chosen, beside, options.overwrite)
     if new_map and replaces_map:
         problems.add(
             "label maps replaced; other shards there have the ids of the former one", beside
@@ -195,31 +163,49 @@ def write_sets(
             with _sound_texts(chosen.name):
                 output.add_text(LABEL_MAP_FILE, text.encode())
         if options.runner is None:
-            writers = [_add(one, output) for one in planned]
-            written = [_write(*one, problems) for one in zip(planned, writers, strict=True)]
+            written = _write(planned, output, problems)
         else:
             for one in planned:
                 output.require_free(one.name)
             work = stack.enter_context(WorkFolder(folder))
-            written = _write_on_beam(planned, problems, output, work, options.runner)
+            made = options.runner.make_sets(planned, problems, work.path)
+            written = [
+                CreatedSet(
+                    tuple(output.add_finished(plan.name, one.shards, plan.name_files)),
+                    one.images,
+                    one.objects,
+                )
+                for plan, one in zip(planned, made, strict=True)
+            ]
         problems.raise_refusals()
         problems.require_records(
             sum(one.images for one in written), sum(one.objects for one in written)
         )
         if options.verify is not None:
-            options.verify(list(_complete(output, planned, written)), text)
-    sets = tuple(written)
-    notes = (*chosen.notes, *problems.sentences(), *_empty_sets(sets))
-    return Created(sets, beside, new_map, notes)
+            aside = output.complete()
+            complete = [
+                CompleteShard(path, aside[path], plan.source)
+                for plan, one in zip(planned, written, strict=True)
+                for path in (one.shards if one.images else ())
+            ]
+            options.verify(complete, text)
+    empty = [plan.path for plan, one in zip(planned, written, strict=True) if not one.images]
+    notes = (*chosen.notes, *problems.sentences(), *(f"{path} holds no image" for path in empty))
+    return Created(tuple(written), beside, new_map, notes)
 
 
-def _complete(
-    output: OutputFolder, planned: Sequence[PlannedSet], written: Sequence[CreatedSet]
-) -> Iterator[CompleteShard]:
-    aside = output.complete()
-    for one, made in zip(planned, written, strict=True):
-        for path in made.shards if made.images else ():
-            yield CompleteShard(path, aside[path], one.source)
+def _must_write_label_map(chosen: ChosenLabelMap, beside: str, overwrite: bool) -> bool:
+    """Whether the map has to be written; not where the same one is there."""
+    if not os.path.exists(beside):
+        return True
+    if read_label_map(beside)[0] == chosen.label_map:
+        return False
+    if overwrite:
+        return True
+    raise TfodError(
+        f"{beside} is there already and is not {chosen.name}; write elsewhere, or over it with "
+        "--overwrite"
+    )
 
 
 def _require_shard_path(path: str) -> None:
@@ -232,42 +218,28 @@ def _require_shard_path(path: str) -> None:
         raise TfodError(f"{path} is not a regular file; name another one")
 
 
-def _add(planned: PlannedSet, output: OutputFolder) -> ShardSetWriter:
-    layout = ShardLayout(num_shards=planned.num_shards)
-    return output.add_subset(planned.name, layout, planned.name_files)
-
-
-def _write(planned: PlannedSet, writer: ShardSetWriter, problems: Problems) -> CreatedSet:
-    """Write the records of a set."""
-    objects = 0
-    for item in planned.items:
-        made = make_record(planned.make, item, problems)
-        if made is not None:
-            payload, count = made
-            writer.write(payload, None if planned.shard_of is None else planned.shard_of(item))
-            objects += count
-    writer.complete()
-    return CreatedSet(planned.path, tuple(writer.paths()), writer.count, objects)
-
-
-def _write_on_beam(
-    planned: Sequence[PlannedSet],
-    problems: Problems,
-    output: OutputFolder,
-    work: WorkFolder,
-    runner: Runner,
+def _write(
+    planned: Sequence[PlannedSet], output: OutputFolder, problems: Problems
 ) -> list[CreatedSet]:
-    """Have the records of all sets written."""
-    created = []
-    for one, made in zip(planned, runner.make_sets(planned, problems, work.path), strict=True):
-        shards = output.add_finished(one.name, made.files, one.name_files)
-        created.append(CreatedSet(one.path, tuple(shards), made.images, made.objects))
-    return created
+    written = []
+    writers = [
+        output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.name_files)
+        for one in planned
+    ]
+    for one, writer in zip(planned, writers, strict=True):
+        objects = 0
+        for item in one.items:
+            made = make_record(one.make, item, problems)
+            if made is not None:
+                payload, count = made
+                writer.write(payload, None if one.shard_of is None else one.shard_of(item))
+                objects += count
+        writer.complete()
+        written.append(CreatedSet(tuple(writer.paths()), writer.count, objects))
+    return written
 
 
-def make_record(
-    make: Callable[[Any, Problems], Detection | None], item: Any, problems: Problems
-) -> tuple[bytes, int] | None:
+def make_record(make: Make, item: Any, problems: Problems) -> tuple[bytes, int] | None:
     """A record, encoded, and how many objects it has; None where the item is left out.
 
     Raises:
@@ -299,9 +271,3 @@ def _shards_there(folder: str, name: str) -> list[str]:
     except OSError:
         return []  # there is no such folder yet
     return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
-
-
-def _empty_sets(sets: Iterable[CreatedSet]) -> Iterable[str]:
-    for one in sets:
-        if not one.images:
-            yield f"{one.path} holds no image"

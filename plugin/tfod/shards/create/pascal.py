@@ -10,29 +10,39 @@ and needs no label map.
 
 from __future__ import annotations
 
+import filecmp
+import functools
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from tfod.convert.pascal import VOC_ANNOTATIONS, VocObject, read_voc
+from tfod.convert.pascal import VOC_ANNOTATIONS, VocImage, VocObject, read_voc
 from tfod.detection.detection import Detection
-from tfod.detection.label_map import LabelMap
+from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
-from tfod.shards.create.image_search import ImageFinder
-from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map
-from tfod.shards.create.objects import Objects, detection_of
+from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
+from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
-from tfod.shards.create.problems import Policy, Problems
+from tfod.shards.create.problems import Problems, Refusal
+from tfod.tfrecord.image_names import split_extension
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"
 _ANNOTATIONS = (VOC_ANNOTATIONS, "annotations", "annots")  # of VOC, raccoon and kangaroo
+_IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _FIELDS = frozenset(("pose", "truncated", "difficult", "occluded"))
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
+_OTHER_NAME = (
+    "annotations whose <filename> is not their own; the image that is named as the XML file is read"
+)
+_AMBIGUOUS = Refusal(
+    "annotations of which several images have the name",
+    "write the name with its extension into <filename>, or move the other images away",
+)
 
 
 @dataclass(frozen=True)
@@ -80,73 +90,72 @@ def create_pascal(
     options, years = options or Options(), _years(source)
     files = [(year, path) for year in years for path in _annotation_files(year, source.set)]
     folders = [year.annotations for year in years]
-    chosen = choose_label_map(options.label_map, output_path, lambda: _made_label_map(folders))
-    finder = ImageFinder(source.image_dir)
-    maker = _Maker(finder, chosen, ignore_difficult_instances, options.policy)
-    planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, maker)
-    return write_sets([planned], chosen, Problems(), options)
+    chosen = choose_label_map(
+        options.label_map,
+        output_path,
+        # All annotations are looked at, not those of one set: every set gets the same map.
+        lambda: made_label_map(_class_names(folders), f"made from {folders[0]}", "voc2007"),
+    )
+    make = functools.partial(
+        _make, _ImageFinder(source.image_dir), chosen, ignore_difficult_instances
+    )
+    planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, make)
+    return write_sets([planned], chosen, Problems(options.policy), options)
 
 
-@dataclass(frozen=True)
-class _Year:
+class _Year(NamedTuple):
     """The folder of a year of VOC, or of any other dataset, and that of its annotations."""
 
     root: str
     annotations: str
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the record of an annotation file, which comes with the year's folder."""
+def _make(
+    finder: _ImageFinder,
+    chosen: ChosenLabelMap,
+    ignore_difficult: bool,
+    file: tuple[_Year, str],
+    problems: Problems,
+) -> Detection | None:
+    year, path = file
+    voc = read_voc(path, odd_boxes=True)
+    if voc is None:
+        raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
+    image_path, name = finder.find(year, voc, problems)
+    image = read_image(image_path, path, problems)
+    if image is None:
+        return None
+    problems.annotated += len(voc.objects)
+    wanted = [one for one in voc.objects if _is_wanted(one, path, ignore_difficult, problems)]
+    return detection_of(
+        image,
+        name,
+        chosen,
+        problems,
+        where=path,
+        names=[one.name for one in wanted],
+        boxes=[one.box for one in wanted if one.box is not None],
+        places=[_place(path, one) for one in wanted],
+        attributes=_attributes(wanted, path),
+        annotated=(voc.height, voc.width),
+    )
 
-    images: ImageFinder
-    chosen: ChosenLabelMap
-    ignore_difficult: bool
-    policy: Policy
 
-    def __call__(self, file: tuple[_Year, str], problems: Problems) -> Detection | None:
-        year, path = file
-        voc = read_voc(path, odd_boxes=True)
-        if voc is None:
-            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <annotation>")
-        found = self.images.find(year.root, year.annotations, voc, problems)
-        image = read_image(found.path, path, problems, self.policy)
-        if image is None:
-            return None
-        problems.annotated += len(voc.objects)
-        wanted = [one for one in voc.objects if self._is_wanted(one, path, problems)]
-        objects = Objects(
-            names=[one.name for one in wanted],
-            boxes=[one.box for one in wanted if one.box is not None],
-            places=[_place(path, one) for one in wanted],
-            attributes=_attributes(wanted, path),
-        )
-        return detection_of(
-            image,
-            found.name,
-            objects,
-            self.chosen,
-            self.policy,
-            problems,
-            where=path,
-            said=(voc.height, voc.width),
-        )
-
-    def _is_wanted(self, one: VocObject, path: str, problems: Problems) -> bool:
-        if not one.name:
-            raise TfodError(f"{_place(path, one)}: <name> is empty; write the class there")
-        if one.box is None:
-            problems.add("objects without <bndbox>, left out", _place(path, one))
-            return False
-        if self.ignore_difficult and _flag(one, "difficult", path):
-            problems.add("difficult objects, left out", _place(path, one))
-            return False
-        unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
-        unread = [tag for tag in unread if tag not in _FIELDS]
-        if unread:
-            where = f"{_place(path, one)}: <{unread[0]}>"
-            problems.add("objects with fields that are not read", where)
-        return True
+def _is_wanted(one: VocObject, path: str, ignore_difficult: bool, problems: Problems) -> bool:
+    place = _place(path, one)
+    if not one.name:
+        raise TfodError(f"{place}: <name> is empty; write the class there")
+    if one.box is None:
+        problems.add("objects without <bndbox>, left out", place)
+        return False
+    if ignore_difficult and _flag(one, "difficult", path):
+        problems.add("difficult objects, left out", place)
+        return False
+    unread = [*one.nested, *(tag for tag, text in one.texts.items() if text)]
+    unread = [tag for tag in unread if tag not in _FIELDS]
+    if unread:
+        problems.add("objects with fields that are not read", f"{place}: <{unread[0]}>")
+    return True
 
 
 def _attributes(objects: Sequence[VocObject], path: str) -> dict[str, list[Any]]:
@@ -174,6 +183,9 @@ def _place(path: str, one: VocObject) -> str:
     return f"{path}, line {one.line}"
 
 
+# The files
+
+
 def _years(source: PascalSource) -> list[_Year]:
     """The folders that hold annotations and images, one a year."""
     if not os.path.isdir(source.data_dir):
@@ -191,14 +203,14 @@ def _annotations_folder(root: str, named: str | None) -> str:
     """The folder of the XML files; the root itself is the last one that is thought of."""
     folders = [os.path.join(root, name) for name in ((named,) if named else _ANNOTATIONS)]
     found = next(filter(os.path.isdir, folders), None)
-    if found is None:
-        if not named and os.path.isdir(root) and not os.path.isdir(os.path.join(root, _LISTS)):
-            return root
-        raise TfodError(
-            f"{folders[0]}: no such folder of annotations; name it with --annotations_dir, and the "
-            "folder above it with --data_dir"
-        )
-    return found
+    if found is not None:
+        return found
+    if not named and os.path.isdir(root) and not os.path.isdir(os.path.join(root, _LISTS)):
+        return root
+    raise TfodError(
+        f"{folders[0]}: no such folder of annotations; name it with --annotations_dir, and the "
+        "folder above it with --data_dir"
+    )
 
 
 def _annotation_files(year: _Year, wanted: str | None) -> list[str]:
@@ -260,20 +272,80 @@ def _xml_files(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _made_label_map(folders: Sequence[str]) -> ChosenLabelMap:
-    """VOC's own map if it has every class, else one of all classes, in the order of their names.
+def _class_names(folders: Sequence[str]) -> list[str]:
+    read = (read_voc(path, odd_boxes=True) for folder in folders for path in _xml_files(folder))
+    return sorted({one.name for voc in read if voc for one in voc.objects})
 
-    All annotations are looked at, not those of one set, so that every set gets the same map.
+
+@dataclass(frozen=True)
+class _ImageFinder:
+    """Finds the images of annotations.
+
+    An image is named as its XML file, whatever ``<filename>`` and ``<path>`` say: who renames a
+    dataset renames the files alone. Else it is the one that ``<filename>`` says, which may lack the
+    extension. It is in ``image_dir``; without one in a folder of images beside that of the
+    annotations, there in a folder as its annotation is, or beside its annotation.
     """
-    names = set(_class_names(folders))
-    shipped = named_label_map("voc2007")
-    if all(shipped.label_map.find(name) for name in names):
-        return shipped
-    return ChosenLabelMap(LabelMap.from_names(sorted(names)), f"made from {folders[0]}")
 
+    image_dir: str | None = None
+    _listed: dict[str, Mapping[str, list[str]]] = field(default_factory=dict, repr=False)
 
-def _class_names(folders: Sequence[str]) -> Iterator[str]:
-    for folder in folders:
-        for path in _xml_files(folder):
-            voc = read_voc(path, odd_boxes=True)
-            yield from (one.name for one in voc.objects) if voc else ()
+    def find(self, year: _Year, voc: VocImage, problems: Problems) -> tuple[str, str]:
+        """The path of the image of an annotation, and its name with the annotation's folder.
+
+        Where there is none it is where it would be looked for first. Counted are annotations whose
+        ``<filename>`` is passed over; those that several unequal images are named as are refused.
+        """
+        beside = os.path.dirname(voc.file)
+        stem = os.path.splitext(os.path.basename(voc.file))[0]
+        named, extension = split_extension(voc.filename)
+        places = list(dict.fromkeys(self._places(year, beside)))
+        for name in dict.fromkeys((stem, named)):
+            folder_in_name, own = os.path.split(name)
+            for folder, above in places:
+                images = self._images(os.path.join(folder, folder_in_name), own, extension)
+                if not images:
+                    continue
+                if len(images) > 1:
+                    problems.add(_AMBIGUOUS, f"{voc.file}: {', '.join(images)}")
+                if name == stem and os.path.basename(named) not in ("", stem):
+                    problems.add(_OTHER_NAME, f"{voc.file}: {voc.filename}")
+                inside = os.path.normpath(os.path.join(above, folder_in_name, images[0]))
+                path = os.path.join(folder, folder_in_name, images[0])
+                return path, inside.replace(os.sep, "/")
+        name = voc.filename or stem
+        return os.path.join(places[0][0], name), name
+
+    def _places(self, year: _Year, beside: str) -> Iterator[tuple[str, str]]:
+        """Folders to look in, each with what it adds to the image's name."""
+        within = os.path.relpath(beside, year.annotations)
+        if self.image_dir is not None:
+            folders = [self.image_dir]
+        else:
+            folders = [os.path.join(year.root, name) for name in _IMAGES]
+            folders = [one for one in folders if os.path.isdir(one)] or folders[:1]
+        for folder in folders:
+            yield os.path.normpath(os.path.join(folder, within)), within
+            yield folder, ""
+        if self.image_dir is None:
+            yield beside, within
+            if year.annotations == year.root:  # only they were named
+                for name in _IMAGES:
+                    yield os.path.normpath(os.path.join(year.root, os.pardir, name)), ""
+
+    def _images(self, folder: str, stem: str, extension: str) -> list[str]:
+        """Names of the images of this stem in a folder: of this extension, or unequal ones."""
+        if folder not in self._listed:
+            names: dict[str, list[str]] = {}
+            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                own, ending = os.path.splitext(name)
+                if ending.lower() in FORMAT_OF_EXTENSION:
+                    names.setdefault(own, []).append(name)
+            self._listed[folder] = names
+        found = self._listed[folder].get(stem, [])
+        if stem + extension in found:
+            return [stem + extension]
+        first, *others = (os.path.join(folder, name) for name in found) if found else ("",)
+        if all(filecmp.cmp(first, other, shallow=False) for other in others):
+            return found[:1]
+        return found

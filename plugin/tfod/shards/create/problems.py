@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tfod.errors import TfodError
 
@@ -48,12 +49,9 @@ class ExifOrientation(enum.Enum):
 
 @dataclass(frozen=True)
 class Policy:
-    """What to do with what does not fit.
+    """What to do with boxes, images with an orientation, and missing images that do not fit.
 
-    Attributes:
-        odd_boxes: with boxes that cannot be written as they are.
-        exif_orientation: with images that have an orientation.
-        skip_missing_images: leave out images that are not there; else nothing is written.
+    Without ``skip_missing_images`` nothing is written where an image is missing.
     """
 
     odd_boxes: OddBoxes = OddBoxes.REFUSE
@@ -66,7 +64,7 @@ STRICT = Policy()
 
 
 class Refusal(NamedTuple):
-    """A reason for which nothing is written, said when all that it is true of is known.
+    """A reason for which nothing is written, reported when all that it is true of is known.
 
     Attributes:
         what: a plural without its number, such as "images that are missing".
@@ -77,29 +75,29 @@ class Refusal(NamedTuple):
     fix: str
 
 
-_When = tuple[int, bool, int]
-"""Which record, whether it is made by then or only read, and which problem of it."""
+# Which record, whether it is made by then or only read, and which problem of it.
+_When: TypeAlias = "tuple[int, bool, int]"
 
 
 class Problems:
     """What does not fit, counted by sentence; nothing is left out without one.
 
     Attributes:
+        policy: what to do with it.
         annotated: how many objects the annotations of the images have.
         furthest: the largest coordinate in pixels of all boxes, whatever its sign; 0 without any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy = STRICT) -> None:
+        self.policy = policy
         self.annotated = 0
         self.furthest = 0.0
-        self._counts: Counter[str] = Counter()
-        self._first: dict[str, tuple[_When, str]] = {}
-        self._refused: Counter[Refusal] = Counter()
-        self._places: defaultdict[Refusal, list[tuple[_When, str]]] = defaultdict(list)
+        self._counts: Counter[str | Refusal] = Counter()
+        self._places: dict[str | Refusal, Sequence[tuple[_When, str]]] = {}
         self._now: _When = (-1, False, 0)
 
     def begin(self, item: int, is_made: bool = False) -> None:
-        """Say what the following belongs to, where several processes count at once.
+        """Set what the following belongs to, where several processes count at once.
 
         Args:
             item: which record, counted from 0.
@@ -107,56 +105,57 @@ class Problems:
         """
         self._now = (item, is_made, 0)
 
-    def add(self, what: str, where: str) -> None:
+    def add(self, what: str | Refusal, where: str) -> None:
         """Count one more of something.
 
         Args:
-            what: a plural without its number, such as "objects without <bndbox>, left out".
+            what: a plural without its number, such as "objects without <bndbox>, left out"; with a
+                refusal nothing may be written.
             where: file and, where there is one, line.
         """
-        self._counts[what] += 1
-        self._first.setdefault(what, (self._step(), where))
-
-    def refuse(self, why: Refusal, where: str) -> None:
-        """Count one more of something for which nothing may be written."""
-        self._refused[why] += 1
-        self._note(why, [(self._step(), where)])
-
-    def _step(self) -> _When:
         self._now = (*self._now[:2], self._now[2] + 1)
-        return self._now
+        self._count(what, 1, [(self._now, where)])
+
+    def add_missing(self, why: Refusal, where: str) -> None:
+        """Count something that belongs to a missing image."""
+        self.add(f"{why.what}, left out" if self.policy.skip_missing_images else why, where)
+
+    def _count(self, what: str | Refusal, count: int, places: Sequence[tuple[_When, str]]) -> None:
+        self._counts[what] += count
+        self._places[what] = sorted([*self._places.get(what, ()), *places])[:_MOST_PLACES]
+
+    def merge(self, other: Problems) -> None:
+        """Add what another process has counted."""
+        self.annotated += other.annotated
+        self.furthest = max(self.furthest, other.furthest)
+        for what, places in other._places.items():
+            self._count(what, other._counts[what], places)
 
     def raise_refusals(self) -> None:
-        """End here if anything was refused.
+        """End here if anything was refused, or no box in pixels reaches beyond 1.
 
         Raises:
-            TfodError: with how many there are, the first places of each, and what to do; or no
-                box in pixels reaches beyond 1.
+            TfodError: with how many there are, the first places of each, and what to do.
         """
         if 0 < self.furthest <= 1:
             raise TfodError(
                 "nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
                 "multiply them by the image's size"
             )
-        if not self._refused:
-            return
-        said = []
-        for why, places in sorted(self._places.items(), key=lambda one: one[1][0]):
-            left = self._refused[why] - len(places)
-            listed = "; ".join(where for _, where in places) + (f"; {left} more" if left else "")
-            said.append(f"{why.what}: {self._refused[why]} ({listed}); {why.fix}")
-        raise TfodError("nothing is written: " + ". ".join(said))
+        refused = []
+        for why, places in self._in_order():
+            if isinstance(why, Refusal):
+                left = self._counts[why] - len(places)
+                listed = "; ".join(where for _, where in places) + (f"; {left} more" * bool(left))
+                refused.append(f"{why.what}: {self._counts[why]} ({listed}); {why.fix}")
+        if refused:
+            raise TfodError("nothing is written: " + ". ".join(refused))
 
     def require_records(self, images: int, objects: int) -> None:
-        """End here if nothing was made of what there is.
-
-        Args:
-            images: how many were made.
-            objects: how many were made.
+        """End here if no image was made, or no object of those that the annotations have.
 
         Raises:
-            TfodError: there is no image, or no object though the annotations have some; with
-                all sentences.
+            TfodError: with all sentences.
         """
         if not images:
             missing = "no image is left"
@@ -166,23 +165,13 @@ class Problems:
             return
         raise TfodError("; ".join([f"nothing is written: {missing}", *self.sentences()]))
 
-    def _note(self, why: Refusal, places: list[tuple[_When, str]]) -> None:
-        self._places[why] = sorted([*self._places[why], *places])[:_MOST_PLACES]
-
-    def merge(self, other: Problems) -> None:
-        """Add what another process has counted."""
-        self.annotated += other.annotated
-        self.furthest = max(self.furthest, other.furthest)
-        self._counts.update(other._counts)
-        self._refused.update(other._refused)
-        for why, places in other._places.items():
-            self._note(why, places)
-        for what, first in other._first.items():
-            self._first[what] = min(first, self._first.get(what, first))
-
     def sentences(self) -> list[str]:
-        """One sentence a matter, in the order in which they were met."""
+        """What was counted, in the order in which it was met."""
         return [
-            f"{self._counts[what]} {what} (the first: {where})"
-            for what, (_, where) in sorted(self._first.items(), key=lambda one: one[1])
+            f"{self._counts[what]} {what} (the first: {places[0][1]})"
+            for what, places in self._in_order()
+            if isinstance(what, str)
         ]
+
+    def _in_order(self) -> list[tuple[str | Refusal, Sequence[tuple[_When, str]]]]:
+        return sorted(self._places.items(), key=lambda one: one[1][0])
