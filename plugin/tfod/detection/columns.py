@@ -14,7 +14,7 @@ from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import ImageHeader, read_image_header
 from tfod.example.columns import Column, ExampleBatch, texts_of
 from tfod.example.wire import Kind
-from tfod.kernel import code_spans
+from tfod.kernel import code_spans, gather_spans
 
 OD_API = FieldMapping()
 _USUAL_KEYS = {
@@ -91,7 +91,10 @@ class DetectionColumns:
     def source_ids(self) -> list[str | None]:
         """Of each image."""
         source, name = (self.column(key, Kind.BYTES) for key in (keys.SOURCE_ID, keys.FILENAME))
-        return self.filenames if source is name else self._texts(keys.SOURCE_ID)
+        names = self.filenames  # which most writers use as the ids, too
+        if source is name or (name.key not in self.odd_text_keys and _are_equal(source, name)):
+            return names
+        return self._texts(keys.SOURCE_ID)
 
     @cached_property
     def formats(self) -> list[str | None]:
@@ -309,6 +312,16 @@ def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
         return column.rows, column.values
     single = counts == 1
     return column.rows[single], column.values[column.splits[:-1][single]]
+
+
+def _are_equal(one: Column, other: Column) -> bool:
+    """Whether two columns of byte strings hold the same for each record."""
+    return (
+        np.array_equal(one.rows, other.rows)
+        and np.array_equal(one.splits, other.splits)
+        and np.array_equal(one.values[:, 1], other.values[:, 1])
+        and gather_spans(one.buffer, one.values) == gather_spans(other.buffer, other.values)
+    )
 
 
 def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:

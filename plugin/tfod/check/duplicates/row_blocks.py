@@ -201,9 +201,8 @@ class RowCollector:
         self._clear()
 
     def _clear(self) -> None:
-        self._filenames: list[str] = []
-        self._source_ids: list[str] = []
-        self._letters = 0
+        self._count = self._letters = 0
+        self._names: tuple[list[str], ...] = ([], [])
         self._hashes: tuple[list[np.ndarray], ...] = tuple([] for _ in Key)
         self._facts: list[np.ndarray] = []
 
@@ -213,19 +212,17 @@ class RowCollector:
             return
         for mine, hashes in zip(self._hashes, rows.hashes, strict=True):
             mine.append(hashes)
-        for texts, names in (
-            (rows.filenames, self._filenames),
-            (rows.source_ids, self._source_ids),
-        ):
-            names.extend([text or "" for text in texts])
-            self._letters += sum(map(len, filter(None, texts)))
+        for names, texts in zip(self._names, (rows.filenames, rows.source_ids), strict=True):
+            names.append(_joined(texts))
+            self._letters += len(names[-1])
         self._facts.append(rows.facts)
-        if len(self._filenames) >= _ROWS or self._letters >= _LETTERS:
+        self._count += len(rows.facts)
+        if self._count >= _ROWS or self._letters >= _LETTERS:
             self.flush()
 
     def flush(self) -> None:
         """Make a block of what there is."""
-        count = len(self._filenames)
+        count = self._count
         if not count:
             return
         sections: list[bytes] = []
@@ -236,7 +233,7 @@ class RowCollector:
             if count >= _LARGE:
                 edges.append(_edges_of(keys).astype("<u4").tobytes())
         sections.append(np.concatenate(self._facts).tobytes())
-        sections += (_packed(self._filenames), _packed(self._source_ids))
+        sections += map(_packed, self._names)
         self._keep(
             RowBlock(
                 self._work,
@@ -276,16 +273,7 @@ def hash_of(text: str | None) -> int:
     if not text:
         return 0
     value = text.encode("utf-8", "surrogatepass")
-    return _joined(_crc32c(value), zlib.crc32(value))
-
-
-def _joined(crc32c: int, crc32: int) -> int:
-    """Two checksums as one of 64 bits, since their polynomials have no factor in common.
-
-    Of 10 million different images two are taken for the same in one of 400,000 datasets, as with
-    any hash of so many bits; a cryptographic one takes twice the time or more.
-    """
-    return crc32c << 32 | crc32
+    return int(_crc32c(value)) << 32 | zlib.crc32(value)
 
 
 def hash_of_subset(subset: str) -> int:
@@ -293,12 +281,17 @@ def hash_of_subset(subset: str) -> int:
     return zlib.crc32(subset.encode("utf-8", "surrogatepass"))
 
 
-def _packed(names: Sequence[str]) -> bytes:
+def _joined(names: Sequence[str | None]) -> str:
     # Names hold no zero bytes but by malice; those are told by a rule and replaced here.
-    joined = "\0".join(names)
-    if joined.count("\0") != len(names) - 1:
-        joined = "\0".join(name.replace("\0", "\ufffd") for name in names)
-    return zlib.compress(joined.encode("utf-8", "surrogatepass"), 1)
+    texts = [name or "" for name in names]
+    joined = "\0".join(texts)
+    if joined.count("\0") != len(texts) - 1:
+        joined = "\0".join(name.replace("\0", "\ufffd") for name in texts)
+    return joined
+
+
+def _packed(names: Sequence[str]) -> bytes:
+    return zlib.compress("\0".join(names).encode("utf-8", "surrogatepass"), 1)
 
 
 def _unpacked(section: bytes) -> list[str]:

@@ -84,8 +84,8 @@ class Boxes:
     def size_in_pixels(self) -> np.ndarray:
         """The same in pixels; NaN where the image's size is unknown."""
         with np.errstate(invalid="ignore"):
-            scale = np.stack((self.width, self.height), axis=1)[self.rows]
-            scaled: np.ndarray = self.size * scale
+            scale = np.repeat(np.stack((self.width, self.height)), self.counts, axis=1)
+            scaled: np.ndarray = self.size * scale.T
         return scaled
 
     @cached_property

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -52,7 +52,7 @@ _MANY_RECORDS = 1 << 10
 _MANY_BYTES = 1 << 22
 """What is done once a batch is worth its time for so many records; of so many bytes none waits."""
 # Letters of any script, digits and a few signs, and dots that neither begin nor follow a part.
-_DIGITS = str.maketrans("123456789", "0" * 9)
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 _PLAIN_NAMES = re.compile(r"(?:\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)+\0)*")
 
 
@@ -208,13 +208,12 @@ class Examiner:
         found, images = batch.detections, batch.images.by_row
         rows = batch.image_rows.tolist()
         missing = [row for row in rows if row not in images] if images else rows
-        columns = (found.headers, found.formats, found.heights, found.widths)
-        facts = zip(*columns, strict=True)
+        columns = (found.formats, found.heights, found.widths)
         if len(missing) == len(batch) and not any(
-            self._problems_of(_missing(one)) for one in set(facts)
+            self._problems_of(_missing((None, *one))) for one in set(zip(*columns, strict=True))
         ):
             return  # the usual shard of annotations alone
-        stated = list(zip(*columns, strict=True))
+        stated = list(zip(found.headers, *columns, strict=True))
         for row in missing:
             self._report(batch, row, self._problems_of(_missing(stated[row])))
         for row in rows:
@@ -247,13 +246,17 @@ class Examiner:
             return
         rows = np.flatnonzero(batch.live).tolist()
         filenames, source_ids = batch.filenames, batch.source_ids
-        formats = [one.format if one is not None else None for one in batch.detections.headers]
+        formats = [one and one.format for one in batch.detections.headers]
         have_objects = (batch.box_counts > 0).tolist()
         # EXA003 or EXA005 reports a name that is missing, or several.
-        endings = None if None in filenames or None in source_ids else _plain_endings(filenames)
-        if endings is not None:
-            have_ids = {all(map(str.strip, filter(None, source_ids))) and "" not in source_ids}
-            kinds = itertools.product(endings, {True} | have_ids, set(formats), set(have_objects))
+        if (
+            _are_all(filenames)
+            and _are_all(source_ids)
+            and (endings := _plain_endings(filenames)) is not None
+        ):
+            has_blanks = "" in source_ids or any(map(str.isspace, source_ids))
+            have_ids = {True, not has_blanks}
+            kinds = itertools.product(endings, have_ids, set(formats), set(have_objects))
             # Rarely some kind that no record is of: then each record is looked at.
             if not any(map(self._has_problems, kinds)):
                 return
@@ -392,10 +395,15 @@ def _missing(stated: _Stated) -> ImageFacts:
     return ImageFacts(0, stated[0], "", *stated[1:])
 
 
-def _plain_endings(names: Sequence[str | None]) -> set[str] | None:
+def _are_all(names: list[str | None]) -> TypeGuard[list[str]]:
+    """Whether every record has a name."""
+    return None not in names
+
+
+def _plain_endings(names: Sequence[str]) -> set[str] | None:
     """What is behind the last dots; None where a name is not a plain one."""
     # Most names of a shard differ by their numbers alone.
-    shapes = "\0".join(filter(None, names)).translate(_DIGITS).split("\0")
+    shapes = "\0".join(names).encode().translate(_DIGITS).decode().split("\0")
     if len(shapes) != len(names):
         return None
     different = set(shapes)

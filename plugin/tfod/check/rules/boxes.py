@@ -246,11 +246,12 @@ def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
         return []
     # One number for each box and record, so that a single sort finds what is equal.
     # They were float32, of which two are one number; -0.0 is 0.0.
-    bits = (boxes.corners + 0.0).astype("<f4", order="C").view(np.uint64)
-    factors = np.array(_FACTORS, np.uint64)
-    mixed = (bits ^ (bits >> np.uint64(29))) * factors[:2]
-    keys = mixed[:, 0] + mixed[:, 1] + boxes.rows.astype(np.uint64) * factors[2]
-    keys ^= keys >> np.uint64(31)
+    bits = (boxes.corners.T + 0.0).astype("<f4").view(np.uint32)
+    keys = boxes.rows.astype(np.uint64)
+    for side in bits:
+        keys ^= side
+        keys *= _FACTOR
+        keys ^= keys >> np.uint64(29)
     ordered = np.sort(keys)
     equal = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(equal):
@@ -259,11 +260,7 @@ def _rows_with_equal_boxes(boxes: Boxes) -> list[int]:
     return rows
 
 
-_FACTORS = (
-    0x9E3779B97F4A7C15,
-    0xC2B2AE3D27D4EB4F,
-    0x165667B19E3779F9,
-)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @rule(

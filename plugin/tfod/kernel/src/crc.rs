@@ -1,9 +1,8 @@
 //! Two checksums of 32 bits: CRC-32C, as TFRecord stores it, and CRC-32, as zlib has it.
 //!
 //! On x86-64 CRC-32C has an instruction of its own, here in three streams, since each waits for the
-//! one before; CRC-32 folds 64 bytes at a time by multiplications without carry (V. Gopal and
-//! others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009).
-//! AArch64 has instructions for both. Elsewhere, and for short ends, tables take 16 bytes at a time.
+//! one before; AArch64 has one, too. Elsewhere tables take 16 bytes at a time, as for CRC-32, which
+//! is needed of short strings alone.
 
 const CRC32C: u32 = 0x82F6_3B78;
 const CRC32: u32 = 0xEDB8_8320;
@@ -60,7 +59,7 @@ fn by_tables(tables: &Tables, mut crc: u32, data: &[u8]) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 mod simd {
-    use super::{times_x, CRC32, CRC32C};
+    use super::{times_x, CRC32C};
     use std::arch::x86_64::*;
 
     /// Whether the processor has what is used here.
@@ -118,61 +117,6 @@ mod simd {
         }
         words.remainder().iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
     }
-
-    /// What moves 16 bytes of a CRC-32 over some bytes: a factor for each half.
-    const fn factors(bytes: u32) -> [i64; 2] {
-        let (low, high) = (8 * bytes + 32, 8 * bytes - 32);
-        [(times_x(1 << 31, low, CRC32) as i64) << 1, (times_x(1 << 31, high, CRC32) as i64) << 1]
-    }
-
-    const BY_64: [i64; 2] = factors(64);
-    const BY_16: [i64; 2] = factors(16);
-
-    #[inline]
-    #[target_feature(enable = "sse4.2")]
-    unsafe fn load(block: &[u8]) -> __m128i {
-        debug_assert!(block.len() == 16);
-        _mm_loadu_si128(block.as_ptr().cast())
-    }
-
-    #[inline]
-    #[target_feature(enable = "sse4.2,pclmulqdq")]
-    unsafe fn fold(sum: __m128i, factors: __m128i, next: __m128i) -> __m128i {
-        let low = _mm_clmulepi64_si128::<0x00>(sum, factors);
-        let high = _mm_clmulepi64_si128::<0x11>(sum, factors);
-        _mm_xor_si128(_mm_xor_si128(low, high), next)
-    }
-
-    /// Folds the whole blocks of 16 bytes, four of them at least, to the last one; returns 16 bytes
-    /// to go on with from 0 in their place, and the bytes that are left.
-    #[target_feature(enable = "sse4.2,pclmulqdq")]
-    pub unsafe fn folded_crc32(start: u32, data: &[u8]) -> ([u8; 16], &[u8]) {
-        let far = _mm_set_epi64x(BY_64[1], BY_64[0]);
-        let near = _mm_set_epi64x(BY_16[1], BY_16[0]);
-        let (first, rest) = data.split_at(64);
-        let mut sums = [_mm_setzero_si128(); 4];
-        for (sum, block) in sums.iter_mut().zip(first.chunks_exact(16)) {
-            *sum = load(block);
-        }
-        sums[0] = _mm_xor_si128(sums[0], _mm_cvtsi32_si128(start as i32));
-        let mut quads = rest.chunks_exact(64);
-        for quad in &mut quads {
-            for (sum, block) in sums.iter_mut().zip(quad.chunks_exact(16)) {
-                *sum = fold(*sum, far, load(block));
-            }
-        }
-        let mut sum = sums[0];
-        for next in &sums[1..] {
-            sum = fold(sum, near, *next);
-        }
-        let mut blocks = quads.remainder().chunks_exact(16);
-        for block in &mut blocks {
-            sum = fold(sum, near, load(block));
-        }
-        let mut last = [0; 16];
-        _mm_storeu_si128(last.as_mut_ptr().cast(), sum);
-        (last, blocks.remainder())
-    }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -184,27 +128,20 @@ mod simd {
         std::arch::is_aarch64_feature_detected!("crc")
     }
 
-    /// A function of one of the two checksums, by the names of its instructions: Rust has them
-    /// only from 1.80 on.
-    macro_rules! by_instruction {
-        ($name:ident, $eight_bytes:literal, $one_byte:literal) => {
-            pub unsafe fn $name(mut crc: u32, data: &[u8]) -> u32 {
-                let mut words = data.chunks_exact(8);
-                for word in &mut words {
-                    let word = u64::from_le_bytes(word.try_into().unwrap());
-                    asm!(".arch_extension crc", concat!($eight_bytes, " {0:w}, {0:w}, {1:x}"),
-                        inout(reg) crc, in(reg) word, options(pure, nomem, nostack));
-                }
-                for &byte in words.remainder() {
-                    asm!(".arch_extension crc", concat!($one_byte, " {0:w}, {0:w}, {1:w}"),
-                        inout(reg) crc, in(reg) u32::from(byte), options(pure, nomem, nostack));
-                }
-                crc
-            }
-        };
+    /// By the names of its instructions: Rust has them only from 1.80 on.
+    pub unsafe fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
+        let mut words = data.chunks_exact(8);
+        for word in &mut words {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            asm!(".arch_extension crc", "crc32cx {0:w}, {0:w}, {1:x}",
+                inout(reg) crc, in(reg) word, options(pure, nomem, nostack));
+        }
+        for &byte in words.remainder() {
+            asm!(".arch_extension crc", "crc32cb {0:w}, {0:w}, {1:w}",
+                inout(reg) crc, in(reg) u32::from(byte), options(pure, nomem, nostack));
+        }
+        crc
     }
-    by_instruction!(crc32c, "crc32cx", "crc32cb");
-    by_instruction!(crc32, "crc32x", "crc32b");
 }
 
 /// The CRC-32C of some bytes.
@@ -219,17 +156,6 @@ pub fn crc32c(data: &[u8]) -> u32 {
 
 /// The CRC-32 of some bytes.
 pub fn crc32(data: &[u8]) -> u32 {
-    #[cfg(target_arch = "aarch64")]
-    if simd::available() {
-        // SAFETY: the processor has the instructions.
-        return !unsafe { simd::crc32(!0, data) };
-    }
-    #[cfg(target_arch = "x86_64")]
-    if data.len() >= 64 && simd::available() {
-        // SAFETY: the processor has the instructions, and there are four blocks.
-        let (last, rest) = unsafe { simd::folded_crc32(!0, data) };
-        return !by_tables(&CRC32_TABLES, by_tables(&CRC32_TABLES, 0, &last), rest);
-    }
     !by_tables(&CRC32_TABLES, !0, data)
 }
 
@@ -254,7 +180,6 @@ mod tests {
         for length in 0..data.len() {
             let part = &data[..length];
             assert_eq!(crc32c(part), !by_tables(&CRC32C_TABLES, !0, part));
-            assert_eq!(crc32(part), !by_tables(&CRC32_TABLES, !0, part));
         }
     }
 }

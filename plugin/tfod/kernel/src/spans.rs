@@ -12,12 +12,26 @@ fn bytes(buffer: &[u8], span: [i64; 2]) -> &[u8] {
     start.zip(end).and_then(|(start, end)| buffer.get(start..end)).unwrap_or(&[])
 }
 
-/// 64 bits of each span: CRC-32C in the upper half, CRC-32 in the lower.
+/// From this length on the second half of a hash is a sum, at the speed of memory.
+const LONG: usize = 512;
+
+/// 64 bits of each span: CRC-32C in the upper half, in the lower CRC-32, or of long ones a sum.
 pub fn hash(buffer: &[u8], spans: &[[i64; 2]], out: &mut [u64]) {
     for (span, out) in spans.iter().zip(out) {
         let data = bytes(buffer, *span);
-        *out = u64::from(crc32c(data)) << 32 | u64::from(crc32(data));
+        let second = if data.len() < LONG { crc32(data) } else { sum_of_words(data) };
+        *out = u64::from(crc32c(data)) << 32 | u64::from(second);
     }
+}
+
+/// 32 bits of the sum of all words of eight bytes; the last one is filled with zeros.
+fn sum_of_words(data: &[u8]) -> u32 {
+    let word = |eight: &[u8]| u64::from_le_bytes(eight.try_into().unwrap());
+    let mut words = data.chunks_exact(8);
+    let sum = words.by_ref().map(word).fold(0, u64::wrapping_add);
+    let mut last = [0; 8];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    (sum.wrapping_add(u64::from_le_bytes(last)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
 /// The code of each string, in the order in which they are first seen; and for each code the number
