@@ -17,11 +17,23 @@ from typing import Any
 
 import pytest
 from tfod.cli.main import main
-from tfod.shards.repair import repair
+from tfod.example.example import encode_example
+from tfod.shards.repair import Options, repair
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
-from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, png, record, shard, with_boxes
+from tests.mutants.sound import (
+    LABEL_MAP,
+    encoded_features,
+    flip,
+    frame,
+    jpeg,
+    other,
+    png,
+    record,
+    shard,
+    with_boxes,
+)
 
 BAD_SUM = record(sha256="x")
 
@@ -120,6 +132,20 @@ def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(folder(tmp_path / "in", sound), "-o", tmp_path / "out") == 0
     assert capsys.readouterr().out.startswith("Nothing to repair.\n")
     assert files(tmp_path / "out") == sound
+
+
+def test_the_result_is_checked_by_the_profile_of_the_source(tmp_path: Path) -> None:
+    features = encoded_features()
+    del features["image/source_id"]
+    # Only the key that the repair removes says that this is not Roboflow's.
+    empty = encode_example({**features, "image/object/area": b""})
+    source = folder(tmp_path / "in", {"a.record": shard(empty), "label_map.pbtxt": LABEL_MAP})
+    outcome = repair(str(source), str(tmp_path / "out"), Options(only=frozenset({"EXA006"})))
+    assert set(outcome.changes.by_code) == {"EXA006"}
+    (dataset,) = outcome.remaining.datasets
+    assert dataset.profile == outcome.remaining.profile
+    assert dataset.profile.name == "tf_detection_api"
+    assert dataset.profile.reason != "asked for"
 
 
 def test_many_changes_are_counted_and_few_are_shown(

@@ -18,7 +18,7 @@ from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
 from tfod.shards.repair import Options, Outcome, repair
-from tfod.shards.repair.fixes import FIXES
+from tfod.shards.repair.shard import FIXES
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_search import find_shards
 

@@ -25,8 +25,8 @@ from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.class_fixes import label_map_of
-from tfod.shards.repair.fixes import fix_record
 from tfod.shards.repair.record import EditedRecord
+from tfod.shards.repair.shard import fix_record
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 

@@ -9,51 +9,15 @@ import numpy as np
 from tfod.check.amounts import plural
 from tfod.check.finding import JsonValue
 from tfod.check.records.batch import BOX_PREFIX
-from tfod.check.records.column_order import ROUNDING, BoxColumns, ColumnOrder, is_many
+from tfod.check.records.column_order import ROUNDING, TOLERATED, ColumnOrder
+from tfod.check.rules.boxes import swapped_axes
 from tfod.errors import TfodError
 from tfod.shards.repair.changes import Change
-from tfod.shards.repair.objects import (
-    CannotDropError,
-    drop_objects,
-    object_values,
-    own_attributes,
-)
-from tfod.shards.repair.record import FAR, EditedRecord
+from tfod.shards.repair.objects import CannotDropError, drop_objects, object_values, own_attributes
+from tfod.shards.repair.record import EditedRecord
 
-CLIPPED = frozenset({"BOX003", "BOX004"})
-ONE_BY_ONE = CLIPPED | {"BOX006"}
-"""Repairs that give a box other coordinates, which is right where it is a slip of that box."""
-
-
-def why_not_one_by_one(columns: BoxColumns, codes: frozenset[str]) -> str | None:
-    """Why the boxes of shards are not to be repaired one by one; None where they may be.
-
-    Args:
-        columns: of the boxes as the repair found them.
-        codes: of the rules whose findings are to be repaired.
-    """
-    orders = [str(order) for order in columns.candidates]
-    if orders and codes & ONE_BY_ONE:
-        skip = ",".join(sorted(codes & ONE_BY_ONE))
-        return (
-            f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside, and "
-            f"none is with other columns: pass {' or '.join(orders)}, and look at the result with "
-            f"tfod show; or pass --skip {skip} to leave them"
-        )
-    if is_many(columns.inverted, columns.boxes) and "BOX006" in codes:
-        return (
-            f"{columns.inverted:,} of {columns.boxes:,} boxes are inverted, which are too many for "
-            "slips of single boxes; correct the script that wrote them, pass --columns if you know "
-            "which of their columns it mixed up, or --skip BOX006 to leave them"
-        )
-    clipped = codes & CLIPPED
-    if is_many(columns.outside, columns.boxes) and clipped:
-        return (
-            f"{columns.outside:,} of {columns.boxes:,} boxes are far outside the image, which are "
-            "too many for slips of single boxes; correct the script that wrote them, or pass "
-            f"--skip {','.join(sorted(clipped))} to leave them"
-        )
-    return None
+FAR = TOLERATED - 1 + ROUNDING
+"""A box that reaches farther outside is BOX003's, others are BOX004's."""
 
 
 def read_columns(record: EditedRecord, order: ColumnOrder) -> Iterator[Change]:
@@ -83,9 +47,8 @@ def read_columns(record: EditedRecord, order: ColumnOrder) -> Iterator[Change]:
 
 def drop_not_finite(record: EditedRecord) -> Iterator[Change]:
     """A box with NaN or infinity is nowhere."""
-    boxes = record.objects
-    if boxes is not None:
-        yield from _drop(record, ~boxes.finite, "has a coordinate that is not a number")
+    if record.objects is not None:
+        yield from _drop(record, ~record.objects.finite, "has a coordinate that is not a number")
 
 
 def put_in_order(record: EditedRecord) -> Iterator[Change]:
@@ -102,11 +65,10 @@ def put_in_order(record: EditedRecord) -> Iterator[Change]:
 def clip_far_outside(record: EditedRecord) -> Iterator[Change]:
     """What is outside the image is no part of an object, if these are parts of this image."""
     boxes = record.objects
-    if boxes is None or record.size_is_doubtful:
+    if boxes is None or record.size_is_doubtful or not reaches_far(record):
         return
-    mask = boxes.normalized & (boxes.overhang > FAR)
-    if mask.any() and not record.looks_swapped():
-        yield from _clip(record, mask)
+    if not any(True for _ in swapped_axes(boxes)):  # x divided by the height
+        yield from _clip(record, boxes.normalized & (boxes.overhang > FAR))
 
 
 def clip_slightly_outside(record: EditedRecord) -> Iterator[Change]:
@@ -114,8 +76,7 @@ def clip_slightly_outside(record: EditedRecord) -> Iterator[Change]:
     boxes = record.objects
     if boxes is not None:
         outside = boxes.overhang
-        mask = boxes.normalized & (outside > ROUNDING) & (outside <= FAR)
-        yield from _clip(record, mask)
+        yield from _clip(record, boxes.normalized & (outside > ROUNDING) & (outside <= FAR))
 
 
 def drop_without_area(record: EditedRecord) -> Iterator[Change]:
@@ -133,27 +94,30 @@ def drop_duplicates(record: EditedRecord) -> Iterator[Change]:
     if boxes is None or len(set(map(tuple, boxes.corners.tolist()))) == len(boxes.corners):
         return
     try:
-        shares = object_values(record)
-        own = own_attributes(record)
+        lists = [*object_values(record).values(), own_attributes(record)]
     except CannotDropError:
         return
     seen = set()
     again = np.zeros(len(boxes.corners), bool)
     for number in np.flatnonzero(boxes.finite).tolist():
-        values = tuple(
-            bytes(rows[number] + 0) if isinstance(rows[number], np.ndarray) else rows[number]
-            for rows in (*shares.values(), own)
-        )
+        rows = (one[number] for one in lists)
+        # -0.0 is 0.0.
+        values = tuple(bytes(row + 0) if isinstance(row, np.ndarray) else row for row in rows)
         again[number] = values in seen
         seen.add(values)
     yield from _drop(record, again, "is the same as one before it")
 
 
+def reaches_far(record: EditedRecord) -> bool:
+    """Whether a box is so far outside that another image may be meant."""
+    boxes = record.objects
+    return boxes is not None and bool((boxes.normalized & (boxes.overhang > FAR)).any())
+
+
 def _clip(record: EditedRecord, mask: np.ndarray) -> Iterator[Change]:
     """Clip boxes to the image, and remove those of which nothing is left."""
     boxes = record.objects
-    if boxes is None or not mask.any():
-        return
+    assert boxes is not None  # else there is no mask
     clipped = np.clip(boxes.corners, 0.0, 1.0)
     # An inverted box has an extent, too; it is put in order by its own rule.
     gone = mask & (clipped[:, 2:] == clipped[:, :2]).any(axis=1)

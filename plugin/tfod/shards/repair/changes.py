@@ -55,14 +55,14 @@ class Change:
 
 @dataclass
 class Changes:
-    """All changes counted, a bounded number of them listed, every one handed on.
+    """All changes counted, a bounded number of them listed, every one written.
 
     Attributes:
+        write: takes each change as a line of JSON.
         by_code: true number of changes.
         listed: the first changes of each code, with their locations.
         records_changed: records that are in the result, but not as they were.
         records_dropped, objects_dropped: what is not in it any more.
-        write: takes each change as a line of JSON.
     """
 
     write: Callable[[str], object] | None = None
@@ -73,7 +73,7 @@ class Changes:
     objects_dropped: int = 0
 
     def add(self, change: Change, place: Place) -> None:
-        """Count and list a change."""
+        """Count, list and write a change."""
         self.by_code[change.code] += 1
         self.records_dropped += change.record_dropped
         self.objects_dropped += change.objects_dropped

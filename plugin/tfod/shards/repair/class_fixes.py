@@ -29,7 +29,7 @@ def spell_as_the_map(record: EditedRecord) -> Iterator[Change]:
         label = labels[number] if labels else 0
         if len(meant) == 1 and (found.find_id(label) is None or label in found.ids_of(meant[0])):
             new[number] = meant[0]
-    yield from _put_texts(record, texts, new)
+    yield from _put(record, record.field_mapping.class_text, text_feature(new), texts, new)
 
 
 def name_by_id(record: EditedRecord) -> Iterator[Change]:
@@ -41,7 +41,7 @@ def name_by_id(record: EditedRecord) -> Iterator[Change]:
     for number, (text, label) in enumerate(zip(texts, labels, strict=False)):
         if label > 0 and not text.strip():
             new[number] = _name(found.find_id(label)) or text
-    yield from _put_texts(record, texts, new)
+    yield from _put(record, record.field_mapping.class_text, text_feature(new), texts, new)
 
 
 def follow_the_text(record: EditedRecord) -> Iterator[Change]:
@@ -54,9 +54,7 @@ def follow_the_text(record: EditedRecord) -> Iterator[Change]:
         item = found.find(text) if text else None
         if item is not None and label not in found.ids_of(text):
             new[number] = item.id
-    key = record.field_mapping.class_label
-    if key and new != labels:
-        yield record.change(key, int64_feature(new), _difference(key, labels, new))
+    yield from _put(record, record.field_mapping.class_label, int64_feature(new), labels, new)
 
 
 def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
@@ -100,16 +98,17 @@ def _classes(record: EditedRecord) -> tuple[LabelMap | None, Sequence[str], Sequ
     return record.label_map, record.texts, record.labels
 
 
-def _put_texts(record: EditedRecord, texts: Sequence[str], new: Sequence[str]) -> Iterator[Change]:
-    key = record.field_mapping.class_text
-    if key and list(new) != list(texts):
-        yield record.change(key, text_feature(new), _difference(key, texts, new))
-
-
-def _difference(key: str, before: Sequence[object], after: Sequence[object]) -> str:
+def _put(
+    record: EditedRecord,
+    key: str | None,
+    feature: bytes,
+    before: Sequence[object],
+    after: Sequence[object],
+) -> Iterator[Change]:
     pairs = zip(before, after, strict=True)
     changed = dict.fromkeys(f"{one!r} became {other!r}" for one, other in pairs if one != other)
-    return f"{key}: {', '.join(changed)}"
+    if key and changed:
+        yield record.change(key, feature, f"{key}: {', '.join(changed)}")
 
 
 def _name(item: LabelMapItem | None) -> str:

@@ -18,16 +18,16 @@ _IMAGE_PREFIX = "image/"
 _ONE_EACH = frozenset([*(one.key for one in keys.OBJECT_ATTRIBUTES), keys.KEYPOINT_NUM])
 _SEVERAL_EACH = frozenset(
     (
+        keys.MASK,
         keys.KEYPOINT_X,
         keys.KEYPOINT_Y,
+        keys.KEYPOINT_TEXT,
         keys.KEYPOINT_VISIBILITY,
         "image/object/keypoint/z",
         "image/object/keypoint/z/weights",
         "image/object/class/multiclass_scores",
     )
 )
-
-
 # What tfod's own JSON has by the numbers of the objects.
 _BY_OBJECT = ("objects", "absent")
 
@@ -43,9 +43,7 @@ def drop_objects(record: EditedRecord, numbers: Sequence[int]) -> None:
         CannotDropError: of a list it is not known which values are those of which object.
     """
     shares = object_values(record)
-    boxes = record.objects
-    assert boxes is not None  # else there are no numbers
-    kept = [number for number in range(len(boxes.corners)) if number not in set(numbers)]
+    kept = [number for number in range(_count(record)) if number not in set(numbers)]
     extra = _renumbered(record, kept)
     for key, rows in shares.items():
         record.set(key, _encoded(record.kind(key), [rows[number] for number in kept]))
@@ -59,16 +57,9 @@ def object_values(record: EditedRecord) -> dict[str, list[Any]]:
     Raises:
         CannotDropError: of a list it is not known which values are those of which object.
     """
-    boxes = record.objects
-    count = len(boxes.corners) if boxes is not None else 0
-    field_mapping = record.field_mapping
-    named = {
-        *field_mapping.box,
-        field_mapping.class_text,
-        field_mapping.class_label,
-        field_mapping.area,
-        field_mapping.annotation_id,
-    }
+    count, mapping = _count(record), record.field_mapping
+    named = {*mapping.box, mapping.class_text, mapping.class_label, mapping.area}
+    named.add(mapping.annotation_id)
     points = record.count(keys.KEYPOINT_X) // count if count else 0
     found = {}
     for key in record.names():
@@ -77,9 +68,8 @@ def object_values(record: EditedRecord) -> dict[str, list[Any]]:
             continue
         if key == keys.KEYPOINT_TEXT and length == points and count > 1:
             continue  # names of the points, the same for all objects
-        several = key in _SEVERAL_EACH or key in (keys.MASK, keys.KEYPOINT_TEXT)
         one = key in named or key in _ONE_EACH or key.startswith(keys.ATTRIBUTE_PREFIX)
-        if (one and length == count) or (several and length % count == 0):
+        if (one and length == count) or (key in _SEVERAL_EACH and length % count == 0):
             found[key] = _shared_out(record, key, count)
         elif key.startswith(_OBJECT_PREFIX) or length % count == 0:
             raise CannotDropError(key)
@@ -92,14 +82,17 @@ def own_attributes(record: EditedRecord) -> list[str]:
     Raises:
         CannotDropError: it cannot be read.
     """
-    boxes, extra = record.objects, _own_json(record)
-    count = len(boxes.corners) if boxes is not None else 0
+    extra = _own_json(record)
     try:
         parts = [extra.get(part, {}) for part in _BY_OBJECT]
-        said = [[part.get(str(number)) for part in parts] for number in range(count)]
+        said = [[part.get(str(number)) for part in parts] for number in range(_count(record))]
         return [json.dumps(one, sort_keys=True) for one in said]
     except (AttributeError, RecursionError):
         raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
+
+
+def _count(record: EditedRecord) -> int:
+    return 0 if record.objects is None else len(record.objects.corners)
 
 
 def _is_about_the_image(record: EditedRecord, key: str) -> bool:

@@ -10,8 +10,7 @@ import numpy as np
 from tfod.check.finding import JsonValue
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
-from tfod.check.records.column_order import ROUNDING, TOLERATED
-from tfod.check.rules.boxes import swapped_axes
+from tfod.check.records.column_order import ROUNDING
 from tfod.check.rules.images import ImageFacts, check_size
 from tfod.detection.image import read_image_header
 from tfod.detection.image_header import ImageHeader
@@ -27,8 +26,6 @@ from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.repair.changes import Change
 
-FAR = TOLERATED - 1 + ROUNDING
-"""A box that reaches farther outside is BOX003's, others are BOX004's."""
 _SHOWN = 80
 
 
@@ -39,9 +36,8 @@ class EditedRecord:
         example: as it was read.
         profile: what is expected of it.
         label_map: of its shard; None where there is none.
-        repeated: keys that come more than once on the wire.
-        layout_codes: codes of the rules that find something in the dtypes and numbers of its
-            features; None where they were not applied.
+        problems: codes of the rules that find something in the dtypes and numbers of its features,
+            each with the key; None where they were not applied.
     """
 
     def __init__(
@@ -49,15 +45,13 @@ class EditedRecord:
         example: Example,
         profile: Profile,
         label_map: LabelMap | None,
-        repeated: Sequence[str] = (),
-        layout_codes: frozenset[str] | None = None,
+        problems: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         self.example = example
         self.profile = profile
         self.field_mapping = profile.field_mapping
         self.label_map = label_map
-        self.repeated = repeated
-        self.layout_codes = layout_codes
+        self.problems = problems
         self._changes: dict[str, bytes | None] = {}
         self._changed: dict[str, Example] = {}  # of each key what it is now
         # Before anything is changed.
@@ -73,6 +67,9 @@ class EditedRecord:
         """All keys, in the order of the record, new ones behind."""
         keys = dict.fromkeys([*self.example, *self._changes])
         return [key for key in keys if self._changes.get(key, b"") is not None]
+
+    def _now(self, key: str) -> Example:
+        return self._changed.get(key, self.example)
 
     def kind(self, key: str | None) -> Kind | None:
         """Which list a feature holds; None when it is absent or holds none."""
@@ -119,7 +116,7 @@ class EditedRecord:
             vars(self).pop(known, None)
 
     def change(self, key: str, feature: bytes | None, what: str = "") -> Change:
-        """Replace, add or remove a feature, and say what became of it."""
+        """Replace, add or remove a feature; return what became of it."""
         before = self._shown(key)
         self.set(key, feature)
         after = self._shown(key)
@@ -127,20 +124,15 @@ class EditedRecord:
 
     def _shown(self, key: str) -> JsonValue:
         """The values of a feature as JSON, of a long one the beginning."""
+        values: list[JsonValue] = list(self.ints(key))
         kind = self.kind(key)
-        values: list[JsonValue]
+        if kind is None:
+            return None
         if kind is Kind.BYTES:
             values = [value[:_SHOWN].decode("utf-8", "replace") for value in self.values(key)]
         elif kind is Kind.FLOAT:
             values = [value if value == value else "nan" for value in self.floats(key).tolist()]
-        else:
-            values = list(self.ints(key))
-        if not values and kind is None:
-            return None
         return values[0] if len(values) == 1 else values[:_SHOWN]
-
-    def _now(self, key: str) -> Example:
-        return self._changed.get(key, self.example)
 
     # The image
 
@@ -182,9 +174,8 @@ class EditedRecord:
         texts, labels = self.values(self.field_mapping.class_text), self.labels
         if len(texts) not in (0, count) or len(labels) not in (0, count):
             return None
-        facts = self.facts
-        height = self.header.height if self.header else facts.declared_height
-        width = self.header.width if self.header else facts.declared_width
+        height = self.header.height if self.header else self.facts.declared_height
+        width = self.header.width if self.header else self.facts.declared_width
         return Boxes(
             corners=np.stack(rows, axis=1).astype(np.float64),
             counts=np.array([count]),
@@ -206,16 +197,6 @@ class EditedRecord:
         """Write other boxes, shape (n, 4), as many as there are."""
         for side, key in enumerate(self.field_mapping.box):
             self.set(key, float_feature(corners[:, side]))
-
-    def reaches_far(self) -> bool:
-        """Whether a box is so far outside that another image may be meant."""
-        boxes = self.objects
-        return boxes is not None and bool((boxes.normalized & (boxes.overhang > FAR)).any())
-
-    def looks_swapped(self) -> bool:
-        """Whether the boxes look as if x were divided by the height."""
-        boxes = self.objects
-        return boxes is not None and any(True for _ in swapped_axes(boxes))
 
     @cached_property
     def labels(self) -> Sequence[int]:

@@ -4,7 +4,7 @@ and of its source id (NAM)."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tfod.detection.image import QUARTER
 from tfod.detection.schema import FeatureSpec
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind
+from tfod.shards.repair.box_fixes import reaches_far
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.record import EditedRecord
 
@@ -27,8 +28,8 @@ _INT64 = np.iinfo(np.int64)
 
 def keep_the_last(record: EditedRecord) -> Iterator[Change]:
     """Of a key that comes twice the last one counts."""
-    for key in record.repeated:
-        if record.kind(key) is not None:
+    for code, key in record.problems or ():
+        if code == "EXA007" and record.kind(key) is not None:
             what = f"{key} came more than once, the last one is kept"
             yield record.change(key, record.encoded(key), what)
 
@@ -112,14 +113,12 @@ def _converted(record: EditedRecord, key: str, spec: FeatureSpec) -> bytes | Non
 
 def _only_value(record: EditedRecord, key: str) -> bytes | None:
     """The value that all values of a feature are."""
-    if record.kind(key) is Kind.FLOAT:
-        numbers = set(record.floats(key).tolist())
-        return float_feature(list(numbers)) if len(numbers) == 1 else None
-    if record.kind(key) is Kind.INT64:
-        whole = set(record.ints(key))
-        return int64_feature(whole) if len(whole) == 1 else None
-    texts = set(record.values(key))
-    return bytes_feature(texts) if len(texts) == 1 else None
+    found = {*record.floats(key).tolist(), *record.ints(key), *record.values(key)}
+    if len(found) != 1:
+        return None
+    if record.kind(key) is Kind.BYTES:
+        return bytes_feature(found)
+    return float_feature(list(found)) if record.kind(key) is Kind.FLOAT else int64_feature(found)
 
 
 # What is said of the image
@@ -127,15 +126,17 @@ def _only_value(record: EditedRecord, key: str) -> bytes | None:
 
 def write_format(record: EditedRecord) -> Iterator[Change]:
     """The bytes say what they are."""
-    key = record.field_mapping.format
-    if key and any(True for _ in check_format(record.facts)):
-        yield record.change(key, _of_image(record, key))
+    yield from _put_format(record, check_format(record.facts))
 
 
 def write_format_of_raw(record: EditedRecord) -> Iterator[Change]:
     """The bytes are no pixels."""
+    yield from _put_format(record, check_raw(record.facts))
+
+
+def _put_format(record: EditedRecord, problems: Iterable[object]) -> Iterator[Change]:
     key = record.field_mapping.format
-    if key and any(True for _ in check_raw(record.facts)):
+    if key and any(True for _ in problems):
         yield record.change(key, _of_image(record, key))
 
 
@@ -156,22 +157,17 @@ def write_positive_size(record: EditedRecord) -> Iterator[Change]:
 
 
 def _put_size(record: EditedRecord) -> Iterator[Change]:
-    if record.kind(keys.MASK) is Kind.FLOAT and record.count(keys.MASK) and _masks_fit(record):
-        return
-    if record.size_is_doubtful and record.reaches_far():
-        return  # the size that is said is what the boxes are in doubt for: it must stay seen
+    if record.kind(keys.MASK) is Kind.FLOAT and record.count(keys.MASK):
+        count = 0 if record.objects is None else len(record.objects.corners)
+        area = (record.facts.declared_height or 0) * (record.facts.declared_width or 0)
+        if record.count(keys.MASK) == count * area:
+            return  # masks of numbers are shaped by the size that the record has
+    if record.size_is_doubtful and reaches_far(record):
+        return  # the size is what the boxes are in doubt for: it must stay seen
     for key in (record.field_mapping.height, record.field_mapping.width):
         size = _of_image(record, key) if key else None
         if key and size is not None and record.count(key) and record.encoded(key) != size:
             yield record.change(key, size)
-
-
-def _masks_fit(record: EditedRecord) -> bool:
-    """Whether masks of numbers are shaped by the size that the record says."""
-    facts, boxes = record.facts, record.objects
-    count = len(boxes.corners) if boxes is not None else 0
-    area = (facts.declared_height or 0) * (facts.declared_width or 0)
-    return record.count(keys.MASK) == count * area
 
 
 def write_digest(record: EditedRecord) -> Iterator[Change]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import glob
-import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 
 from tfod.check.amounts import plural
 from tfod.check.check import Options as CheckOptions
@@ -19,17 +16,18 @@ from tfod.check.finding import Place, Severity
 from tfod.check.profiles.profile import OFF, Policy, Profile
 from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY
-from tfod.check.records.column_order import MOST_SLIPS, BoxColumns, ColumnOrder, is_many
+from tfod.check.records.column_order import ColumnOrder
 from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
+from tfod.check.sources.datasets import datasets_of
 from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.errors import ShardsNotFoundError, TfodError
-from tfod.shards.repair.box_fixes import why_not_one_by_one
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import label_map_of
-from tfod.shards.repair.shard import ShardOptions, ShardRepair
+from tfod.shards.repair.refusals import why_refused
+from tfod.shards.repair.shard import ShardRepair
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.shard_parts import INDEX_EXTENSION
 from tfod.tfrecord.shard_search import find_shards, group_shards, require_content
@@ -186,16 +184,15 @@ class _Run:
         self._output = scratch if output is None else output
         self._named = folder if output is None else output  # what reports call it
         self._options, self._inventory, self._changes = options, inventory, changes
-        profile = profile_of(options.profile, inventory, options.max_record_bytes)[0]
-        policy = Policy(profile.severities, user=_OF_NO_FOLDER)
-        self._collector = Collector(policy, _MOST_FINDINGS)
-        self._shard_options = ShardOptions(
-            profile, options.codes(policy), options.max_record_bytes, options.columns
+        self._profile, self._chosen, _ = profile_of(
+            options.profile, inventory, options.max_record_bytes
         )
+        policy = Policy(self._profile.severities, user=_OF_NO_FOLDER)
+        self._collector = Collector(policy, _MOST_FINDINGS)
+        self._codes = options.codes(policy)
         self._files: dict[str, AtomicFile] = {}
         self._label_maps: dict[str, bytes] = {}
         self._results: list[_Repaired] = []
-        self._refused: list[str] = []
 
     # Paths
 
@@ -225,7 +222,7 @@ class _Run:
         return os.path.join(self._named, os.path.relpath(path, self._output))
 
     def require_free_names(self) -> None:
-        """Hold that every file of the result may be written, before any is.
+        """Require that every file of the result may be written, before any is.
 
         Raises:
             TfodError: one may not.
@@ -234,8 +231,8 @@ class _Run:
         results: list[str] = []
         sources = {os.path.realpath(one.path) for one in self._inventory.locations}
         for shard in walk_shards(self._inventory, self._options.label_map, silent):
-            sources |= {os.path.realpath(shard.label_map.name)} if shard.label_map else set()
-            sources |= {os.path.realpath(rival) for rival in shard.rivals}
+            beside = [shard.label_map.name] if shard.label_map else []
+            sources |= set(map(os.path.realpath, (*beside, *shard.rivals)))
             self._require_not_report(sources)
             results.append(self._path(shard))
             paths = [results[-1], self._label_map_path(shard)]
@@ -263,9 +260,9 @@ class _Run:
                     f"{path} would be in one subset with the result; name another folder with -o"
                 )
 
-    def _require_not_report(self, paths: Iterable[str]) -> None:
+    def _require_not_report(self, paths: Collection[str]) -> None:
         report = self._options.report
-        if report is not None and os.path.realpath(report) in set(paths):
+        if report is not None and os.path.realpath(report) in paths:
             raise TfodError(f"--report {report}: is of the source or the result; name another file")
 
     def _require_free(self, path: str) -> None:
@@ -279,10 +276,13 @@ class _Run:
         digests: dict[str, set[bytes]] = {}
         for shard in walk_shards(self._inventory, self._options.label_map, self._collector):
             self._repair_shard(shard, digests.setdefault(shard.subset, set()))
-        self._require_slips()
-        self._require_few_dropped()
-        self._make_label_map()
         repairs = [one.repair for one in self._results]
+        refused = []
+        for why in why_refused(self._source, repairs, self._codes, self._options.max_dropped):
+            if not self._is_dry:
+                raise RepairRefusedError(f"{why}; nothing was written")
+            refused.append(why)
+        self._make_label_map()
         return Outcome(
             source=self._source,
             output=None if self._is_dry else self._output,
@@ -292,7 +292,7 @@ class _Run:
             label_maps=[self._name(path) for path in self._label_maps],
             changes=self._changes,
             remaining=self._check_result(),
-            refused=self._refused,
+            refused=refused,
         )
 
     def publish(self) -> None:
@@ -320,7 +320,15 @@ class _Run:
             if rival not in self._files:  # which one is meant is left to a person
                 with open(source, "rb") as stream:
                     self._write(rival, stream.read())
-        repair = ShardRepair(shard, self._shard_options, self._changes, digests)
+        repair = ShardRepair(
+            shard,
+            self._profile,
+            self._codes,
+            self._options.max_record_bytes,
+            self._options.columns,
+            self._changes,
+            digests,
+        )
         file = self._open(path)
         repair.run(file)
         file.complete()
@@ -334,18 +342,19 @@ class _Run:
             raise TfodError(file.error)
         if file.label_map is not None and not data:
             data = file.label_map.to_text().encode()
-        elif file.label_map and file.liberties and "LAB015" in self._shard_options.codes:
+        elif file.label_map and file.liberties and "LAB015" in self._codes:
             data = file.label_map.to_text().encode()
             why = "; ".join(liberty.partition(": ")[2] or liberty for liberty in file.liberties)
-            what = f"label map rewritten: {why}"
-            self._changes.add(Change(what, code="LAB015"), Place(file.name))
+            self._changes.add(
+                Change(f"label map rewritten: {why}", code="LAB015"), Place(file.name)
+            )
         self._label_maps[path] = data
         self._write(path, data)
 
     def _make_label_map(self) -> None:
         """Where shards have no label map, the one that their records define."""
         bare = [one for one in self._results if one.repair.classes]
-        if not bare or "LAB001" not in self._shard_options.codes:
+        if not bare or "LAB001" not in self._codes:
             return
         made = label_map_of(pair for one in bare for pair in one.repair.classes)
         if made is None:
@@ -373,26 +382,26 @@ class _Run:
         return self._files[path]
 
     def _check_result(self) -> Report:
-        """What is left, as a check of the result says it."""
+        """What is left, as a check of the result by the profile of the source reports it."""
         results = {one.path: one for one in self._results}
         groups = []
         for group in group_shards(list(results), self._output):
-            shards = []
-            for path in group.paths:
-                one = results[path]
-                label_map = self._name(one.label_map) if one.label_map else None
-                shards.append(
-                    ShardSource(
-                        Location(self._name(path), self._files[path].aside),
-                        group.subset,
-                        label_map,
-                        tuple(map(self._name, one.rivals)),
-                    )
+            shards = [
+                ShardSource(
+                    Location(self._name(path), self._files[path].aside),
+                    group.subset,
+                    self._name(one.label_map) if one.label_map else None,
+                    tuple(map(self._name, one.rivals)),
                 )
+                for path in group.paths
+                for one in (results[path],)
+            ]
             groups.append(ShardGroup(group.subset, shards, group.missing))
         label_maps = {self._name(path): data for path, data in self._label_maps.items()}
+        # Each of several datasets has its own; where none fits, one may fit the result.
+        is_kept = self._profile.features and len(datasets_of(self._inventory)) == 1
         options = CheckOptions(
-            profile=self._options.profile,
+            profile=self._profile if is_kept else self._options.profile,
             receiver=ANY,
             decode=0,
             severities=_OF_NO_FOLDER,
@@ -403,55 +412,10 @@ class _Run:
         )
         others = self._collector.findings  # about the zip
         report = check(Inventory(groups, (), label_maps), options, others=others)
-        if len(report.datasets) == 1:
-            report = replace(report, datasets=[replace(report.datasets[0], name=self._named)])
-        return report
-
-    # What is refused
-
-    def _require_slips(self) -> None:
-        """Of each shard and each set, and of all together: a shard or a set may have few boxes."""
-        repairs = [one.repair for one in self._results]
-        whole = reduce(add, (one.columns for one in repairs), BoxColumns())
-        sets: dict[str, BoxColumns] = {}
-        for one in repairs:
-            sets[one.shard.subset] = sets.get(one.shard.subset, BoxColumns()) + one.columns
-        named = [(one.shard.name, one.columns) for one in repairs]
-        named += [(f"{self._source}, {subset}", columns) for subset, columns in sets.items()]
-        # Of few boxes in one of many shards it is the whole that tells.
-        named = [one for one in named if one[1].improper > MOST_SLIPS or one[1] == whole]
-        found = []
-        for where, columns in (*named, (self._source, whole)):
-            why = why_not_one_by_one(columns, self._shard_options.codes)
-            if why is not None:
-                found.append((bool(columns.candidates), columns.boxes, f"{where}: {why}"))
-        if found:
-            # One that names the order of the columns says more, and the most boxes say it best.
-            self._refuse(max(found, key=lambda one: one[:2])[2])
-
-    def _require_few_dropped(self) -> None:
-        """A set without its objects or its records is valid, and useless."""
-        most, changes = self._options.max_dropped, self._changes
-        repairs = [one.repair for one in self._results]
-        objects = sum(one.objects for one in repairs)
-        # Of a record that comes twice nothing is lost; damaged ones were never read.
-        records = changes.records_dropped - sum(one.duplicates for one in repairs)
-        all_records = changes.records_dropped + sum(one.written for one in repairs)
-        if changes.objects_dropped > most * objects:
-            self._refuse_to_drop(changes.objects_dropped, objects, "object")
-        elif is_many(records, all_records, most):
-            self._refuse_to_drop(records, all_records, "record")
-
-    def _refuse_to_drop(self, dropped: int, of: int, what: str) -> None:
-        share = math.ceil(100 * dropped / of)
-        self._refuse(
-            f"{dropped:,} of {plural(of, what)} ({share} %) would be removed, more than "
-            f"{self._options.max_dropped * 100:.0f} %; look at them with --dry-run, then pass "
-            f"--max-dropped {share} to remove them"
-        )
-
-    def _refuse(self, why: str) -> None:
-        """What only says what it would do says this, too."""
-        if not self._is_dry:
-            raise RepairRefusedError(f"{why}; nothing was written")
-        self._refused.append(why)
+        datasets = list(report.datasets)
+        if is_kept:
+            datasets = [replace(one, profile=self._chosen) for one in datasets]
+            report = replace(report, profile=self._chosen)
+        if len(datasets) == 1:
+            datasets = [replace(datasets[0], name=self._named)]
+        return replace(report, datasets=datasets)

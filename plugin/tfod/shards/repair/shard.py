@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import Place
+from tfod.check.finding import JsonValue, Place
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder
@@ -19,10 +20,8 @@ from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
 from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
-from tfod.shards.repair.box_fixes import read_columns
+from tfod.shards.repair import box_fixes, class_fixes, record_fixes
 from tfod.shards.repair.changes import Change, Changes
-from tfod.shards.repair.class_fixes import MOST_CLASSES
-from tfod.shards.repair.fixes import fix_record
 from tfod.shards.repair.record import EditedRecord
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
@@ -31,6 +30,36 @@ from tfod.tfrecord.reader import Record, read_record_batch_stream, shard_compres
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
 
+Fix: TypeAlias = "Callable[[EditedRecord], Iterator[Change]]"
+"""Changes a record, and yields what it did. What it cannot be certain of it leaves alone."""
+
+FIXES: tuple[tuple[str, Fix], ...] = (
+    # Dtypes and shapes first, since the others look at values.
+    ("EXA007", record_fixes.keep_the_last),
+    ("EXA006", record_fixes.remove_empty_features),
+    ("EXA004", record_fixes.convert_dtypes),
+    ("EXA005", record_fixes.correct_shapes),
+    ("EXA003", record_fixes.add_missing),
+    ("BOX002", box_fixes.drop_not_finite),
+    ("BOX006", box_fixes.put_in_order),
+    ("BOX003", box_fixes.clip_far_outside),
+    ("BOX004", box_fixes.clip_slightly_outside),
+    ("BOX007", box_fixes.drop_without_area),
+    ("BOX009", box_fixes.drop_duplicates),
+    ("LAB011", class_fixes.spell_as_the_map),
+    ("LAB010", class_fixes.name_by_id),
+    ("LAB008", class_fixes.follow_the_text),
+    ("LAB014", class_fixes.add_text_or_id),
+    ("IMG004", record_fixes.write_format),
+    ("IMG014", record_fixes.write_format_of_raw),
+    ("IMG006", record_fixes.write_size),
+    ("IMG012", record_fixes.write_positive_size),
+    ("IMG008", record_fixes.write_digest),
+    ("NAM007", record_fixes.write_source_id),
+)
+_OF_LAYOUT = frozenset({"EXA003", "EXA004", "EXA005", "EXA006", "EXA007"})
+_OF_EACH_BOX = frozenset({"BOX002", "BOX003", "BOX004", "BOX006", "BOX007"})
+_MOST_ROUNDS = 4
 _CODE_OF_DAMAGE = {
     DamageKind.LENGTH_CRC: "TFR003",
     DamageKind.DATA_CRC: "TFR004",
@@ -46,21 +75,24 @@ _NO_RECORD = frozenset(  # stray bytes, zeros, and what cannot be unpacked
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True)
-class ShardOptions:
-    """What is the same for all shards of a repair.
+def fix_record(record: EditedRecord, codes: frozenset[str]) -> list[Change]:
+    """Fix what rules of these codes find in a record; return what was done."""
+    done: list[Change] = []
+    for _ in range(_MOST_ROUNDS):  # what is fixed may show more, as two objects that became equal
+        before = len(done)
+        for code, fix in FIXES:
+            if code in codes and not _is_known_sound(record, code):
+                done += [replace(change, code=code) for change in fix(record)]
+        if len(done) == before:
+            break
+    return done
 
-    Attributes:
-        profile: what is expected of the records.
-        codes: of the rules whose findings are to be repaired.
-        max_record_bytes: a larger record ends the repair.
-        columns: in which order to read the boxes first; None for the usual one.
-    """
 
-    profile: Profile
-    codes: frozenset[str]
-    max_record_bytes: int
-    columns: ColumnOrder | None = None
+def _is_known_sound(record: EditedRecord, code: str) -> bool:
+    """Whether it is known that a rule finds nothing, as of most records it is."""
+    if code in _OF_LAYOUT:
+        return record.problems is not None and all(one != code for one, _ in record.problems)
+    return code in _OF_EACH_BOX and record.boxes_are_sound
 
 
 @dataclass
@@ -69,18 +101,24 @@ class ShardRepair:
 
     Attributes:
         shard: which.
-        options: how.
+        profile: what is expected of the records.
+        codes: of the rules whose findings are to be repaired.
+        max_record_bytes: a larger record ends the repair.
+        order: in which order to read the columns of the boxes first; None for the usual one.
         changes: gets what is done.
         digests: of the records of the subset's result so far; added to.
         read, written: how many records were.
         objects: how many there are whose lists go together.
         duplicates: how many records were left out since one before them is the same.
-        columns: what the boxes say of their columns, after those of the options were read.
+        columns: what the boxes say of their columns, after those were read in the order.
         classes: text and id of objects of the result, one more than a label map may have at most.
     """
 
     shard: WalkedShard
-    options: ShardOptions
+    profile: Profile
+    codes: frozenset[str]
+    max_record_bytes: int
+    order: ColumnOrder | None
     changes: Changes
     digests: set[bytes]
     read: int = 0
@@ -120,9 +158,9 @@ class ShardRepair:
             self.shard.name,
             self.shard.size,
             on_damage=self._damaged,
-            max_record_bytes=self.options.max_record_bytes,
+            max_record_bytes=self.max_record_bytes,
         )
-        expected = Expectation(self.options.profile).features
+        expected = Expectation(self.profile).features
         try:
             for records in batches:
                 self.read += len(records)
@@ -156,40 +194,37 @@ class ShardRepair:
     def _repaired(
         self, examples: ExampleBatch, row: int, problems: Sequence[tuple[str, str]]
     ) -> bytes | None:
-        """The payload of a record as it is to be; None to leave the record out.
+        """The payload of a record of a batch as it is to be; None to leave the record out.
 
         Args:
-            examples: a batch of records.
-            row: which of them.
+            examples: the batch.
+            row: which record.
             problems: codes of rules that find something in its features, with their keys.
         """
         source = examples.records.record(row)
         place = Place(self.shard.name, source.number, source.offset)
-        codes = self.options.codes
-        if not source.length and "TFR009" in codes:
+        if not source.length and "TFR009" in self.codes:
             self._drop("TFR009", "it had no byte", source, place)
             return None
         refused = examples.refused.get(row)
         if refused is not None:
-            if refused.form is Form.SEQUENCE_EXAMPLE or "EXA001" not in codes:
+            if refused.form is Form.SEQUENCE_EXAMPLE or "EXA001" not in self.codes:
                 return bytes(source.payload)
             self._drop("EXA001", f"it was no tf.train.Example ({refused.reason})", source, place)
             return None
-        record = EditedRecord(
-            Example(examples, row),
-            self.options.profile,
-            self.shard.label_map.label_map if self.shard.label_map else None,
-            [key for code, key in problems if code == "EXA007"],
-            frozenset(code for code, _ in problems),
-        )
+        label_map = self.shard.label_map.label_map if self.shard.label_map else None
+        record = EditedRecord(Example(examples, row), self.profile, label_map, problems)
         filename = record.text(record.field_mapping.filename) or None
         place = replace(place, item=filename)
-        changes = list(self._read_columns(record))
-        changes += fix_record(record, codes)
+        changes = list(box_fixes.read_columns(record, self.order)) if self.order else []
+        if record.objects is not None:  # else none can be removed
+            self.objects += len(record.objects.corners)
+            self.columns = self.columns.with_boxes(record.objects)
+        changes += fix_record(record, self.codes)
         payload = record.payload() if changes else bytes(source.payload)
         code = "IMG010" if record.image else "NAM002"
         # Without image and name nothing says that two such records are one.
-        if code in codes and (record.image or filename) and self._is_duplicate(payload):
+        if code in self.codes and (record.image or filename) and self._is_duplicate(payload):
             self.duplicates += 1
             self._drop(code, "one before it is the same byte for byte", source, place)
             return None
@@ -199,19 +234,11 @@ class ShardRepair:
         self.changes.records_changed += bool(changes)
         return payload
 
-    def _read_columns(self, record: EditedRecord) -> Iterator[Change]:
-        """Read the boxes in the order that was asked for, and count them."""
-        if self.options.columns is not None:
-            yield from read_columns(record, self.options.columns)
-        boxes = record.objects
-        if boxes is not None:  # else none can be removed
-            self.objects += len(boxes.corners)
-            self.columns = self.columns.with_boxes(boxes)
-
     def _note_classes(self, record: EditedRecord) -> None:
         """Note what would be in a label map, for a shard that has none."""
         has_map = self.shard.label_map or self.shard.rivals
-        if record.objects is None or has_map or len(self.classes) > MOST_CLASSES:
+        too_many = len(self.classes) > class_fixes.MOST_CLASSES
+        if record.objects is None or has_map or too_many:
             return
         nothing = [None] * len(record.objects.corners)
         self.classes.update(zip(record.texts or nothing, record.labels or nothing, strict=True))
@@ -225,10 +252,6 @@ class ShardRepair:
         return False
 
     def _drop(self, code: str, why: str, record: Record, place: Place) -> None:
-        change = Change(
-            f"record dropped: {why}",
-            before={"bytes": record.length},
-            record_dropped=True,
-            code=code,
-        )
+        size: dict[str, JsonValue] = {"bytes": record.length}
+        change = Change(f"record dropped: {why}", before=size, record_dropped=True, code=code)
         self.changes.add(change, place)
