@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfod.check.finding import Problem, Severity
+from tfod.check.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.storage.zip_directory import Entry, Overlap, printable
 from tfod.tfrecord.storage.zip_files import DEFLATED, STORED
@@ -136,9 +136,7 @@ class StrayFiles:
 
 
 @rule(
-    "ZIP001",
-    Severity.ERROR,
-    "not a zip, or its directory is damaged",
+    "ZIP001 error: not a zip, or its directory is damaged",
     why="Programs refuse the archive, or each of them reads something else from it.",
     fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CVE-2025-8291",
@@ -149,9 +147,7 @@ def damaged_directory(damage: HeaderDamage) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP002",
-    Severity.ERROR,
-    "path outside the folder",
+    "ZIP002 error: path outside the folder",
     why="Unpacking writes over files elsewhere, or leaves the file where it is not expected.",
     fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="CWE-22; Snyk, Zip Slip (2018)",
@@ -172,9 +168,7 @@ def path_outside(entry: Entry) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP003",
-    Severity.ERROR,
-    "absolute name",
+    "ZIP003 error: absolute name",
     why="Unpacking writes it to that place of the disk, or silently to another one.",
     fix="Pack the folder again with relative names.",
     source="CWE-36; Python's zipfile: Lib/zipfile, _extract_member",
@@ -186,9 +180,7 @@ def absolute_name(entry: Entry) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP004",
-    Severity.ERROR,
-    "symbolic link or other special file",
+    "ZIP004 error: symbolic link or other special file",
     why="A link makes the program that unpacks the archive read or write files elsewhere.",
     fix="Pack the files that are meant, not links to them: zip without --symlinks.",
     source="CWE-61",
@@ -201,9 +193,7 @@ def special_file(entry: Entry) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP005",
-    Severity.ERROR,
-    "two entries for one file",
+    "ZIP005 error: two entries for one file",
     why="Which of them is read depends on the program and on the system.",
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
@@ -223,9 +213,7 @@ def duplicate_entry(pair: SameName) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP006",
-    Severity.ERROR,
-    "overlapping entries",
+    "ZIP006 error: overlapping entries",
     why="The same bytes unpack again and again: kilobytes become terabytes.",
     fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}.",
     source="D. Fifield, A better zip bomb (WOOT 2019); CVE-2024-0450",
@@ -237,9 +225,7 @@ def overlapping_entry(overlap: Overlap) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP007",
-    Severity.ERROR,
-    "unpacks to suspiciously much",
+    "ZIP007 error: unpacks to suspiciously much",
     why="A bomb fills the memory or the disk when it is unpacked.",
     fix="Check the shard by itself if it is really so repetitive.",
     source="CWE-409; CVE-2019-9674",
@@ -254,9 +240,7 @@ def bomb(inflation: Inflation) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP008",
-    Severity.ERROR,
-    "too much to unpack",
+    "ZIP008 error: too much to unpack",
     why="It fills the disk when it is unpacked.",
     fix="Split it into several archives, or check the unpacked folder.",
     source="CWE-409",
@@ -267,9 +251,7 @@ def too_much_in_all(total: TotalSize) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP009",
-    Severity.ERROR,
-    "too many entries",
+    "ZIP009 error: too many entries",
     why="Files without number exhaust the disk's inodes and everybody's time.",
     fix="Split it into several archives, or pack fewer files: shards hold many images each.",
     source="CWE-770",
@@ -282,9 +264,7 @@ def too_many_entries(count: EntryCount) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP010",
-    Severity.ERROR,
-    "encrypted",
+    "ZIP010 error: encrypted",
     why="Neither CVAT nor a training job knows the password.",
     fix="Pack the folder again without a password.",
     source=f"{_APPNOTE}, 4.4.4 bit 0",
@@ -296,9 +276,7 @@ def encrypted(entry: Entry) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP011",
-    Severity.ERROR,
-    "unsupported compression",
+    "ZIP011 error: unsupported compression",
     why="Many programs cannot unpack it.",
     fix="Pack the folder again with ordinary compression (Deflate) or with none (zip -0).",
     source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.5",
@@ -313,9 +291,7 @@ def unsupported_compression(entry: Entry) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP012",
-    Severity.ERROR,
-    "damaged entry",
+    "ZIP012 error: damaged entry",
     why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
     fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
@@ -326,9 +302,7 @@ def damaged_entry(damage: EntryDamage) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP013",
-    Severity.ERROR,
-    "no shard in the archive",
+    "ZIP013 error: no shard in the archive",
     why="There is nothing to import.",
     fix="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
@@ -351,9 +325,7 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP014",
-    Severity.WARNING,
-    "no label map in the archive",
+    "ZIP014 warning: no label map in the archive",
     why="Class numbers have no names; importers that need a label map find no labels.",
     fix="Add label_map.pbtxt beside the shards, or name one with --label-map.",
     source="datumaro, plugins/tf_detection_api_format; cvat#6304",
@@ -372,9 +344,7 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP015",
-    Severity.WARNING,
-    "several label maps for one shard",
+    "ZIP015 warning: several label maps for one shard",
     why="Each program takes another one, and class numbers change their names.",
     fix="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
     source="tfod.tfrecord.label_files.find_label_map",
@@ -387,9 +357,7 @@ def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP016",
-    Severity.WARNING,
-    "archive in the archive",
+    "ZIP016 warning: archive in the archive",
     why="Nothing looks into it: shards in there are neither checked nor imported.",
     fix="Unpack it and pack the files themselves.",
     source="CWE-409; OWASP File Upload Cheat Sheet",
@@ -400,9 +368,7 @@ def nested_archive(nested: NestedArchive) -> Iterator[Problem]:
 
 
 @rule(
-    "ZIP017",
-    Severity.INFO,
-    "stray files",
+    "ZIP017 info: stray files",
     why="They do no harm, and are not needed.",
     fix="Leave them out: zip -r data.zip data -x '*/.DS_Store' '*__MACOSX*'.",
     source="macOS Archive Utility; Windows Explorer",

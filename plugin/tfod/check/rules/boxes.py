@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.finding import JsonValue, Problem, Severity
+from tfod.check.finding import JsonValue, Problem
 from tfod.check.records.boxes import BOX_KEY, Boxes, box_problem
 from tfod.check.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
 from tfod.check.rules.registry import rule
@@ -46,9 +46,7 @@ def _spelled(corners: list[float]) -> str:
 
 
 @rule(
-    "BOX001",
-    Severity.ERROR,
-    "lists of different length",
+    "BOX001 error: lists of different length",
     why="Which value belongs to which object is unknown; TensorFlow stops with a shape error, "
     "FiftyOne drops the rest silently.",
     fix="Write one value for each object into every list of objects.",
@@ -63,9 +61,7 @@ def different_lengths(lists: ListLengths) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX002",
-    Severity.ERROR,
-    "coordinate is not a number",
+    "BOX002 error: coordinate is not a number",
     why="The trainer drops a box with NaN without a word, and one infinite coordinate makes the "
     "loss NaN.",
     fix="Find the division by zero or the missing value in the script that wrote the box.",
@@ -90,9 +86,7 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX003",
-    Severity.ERROR,
-    "box far outside the image",
+    "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is cut "
     "to nothing.",
     fix="Clip boxes to the image, and divide by the size of the very image that is encoded.",
@@ -108,9 +102,7 @@ def far_outside(boxes: Boxes) -> Iterable[Problem]:
 
 
 @rule(
-    "BOX004",
-    Severity.WARNING,
-    "box reaches beyond the image",
+    "BOX004 warning: box reaches beyond the image",
     why="The trainer tolerates up to 1.1, but the part outside is no part of any object.",
     fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
@@ -135,9 +127,7 @@ def _how_far(corners: list[float], outside: float) -> str:
 
 
 @rule(
-    "BOX005",
-    Severity.ERROR,
-    "box in pixels instead of parts of the image",
+    "BOX005 error: box in pixels instead of parts of the image",
     why="Readers multiply by the image's size again; Datumaro clamps such boxes to nothing.",
     fix="Divide xmin, xmax by the image's width and ymin, ymax by its height.",
     source="tensorflow/models#9892; tensorflow/models#1881",
@@ -154,9 +144,7 @@ def looks_like_pixels(boxes: Boxes) -> Iterable[Problem]:
 
 
 @rule(
-    "BOX006",
-    Severity.ERROR,
-    "box is inverted",
+    "BOX006 error: box is inverted",
     why="The trainer stops at it: it asserts that ymax >= ymin and xmax >= xmin. Before that was "
     "added the loss became NaN.",
     fix="Write the smaller coordinate as xmin or ymin.",
@@ -179,9 +167,7 @@ def _how_inverted(_: int, corners: list[float]) -> str:
 
 
 @rule(
-    "BOX007",
-    Severity.WARNING,
-    "box without area",
+    "BOX007 warning: box without area",
     why="It overlaps no anchor, so nothing is learnt from it, or a model that matches every box is "
     "taught a size of 1e-8. Training goes on: the box coder adds that to the size.",
     fix="Leave the object out, or give it its real extent.",
@@ -197,9 +183,7 @@ def no_area(boxes: Boxes) -> Iterable[Problem]:
 
 
 @rule(
-    "BOX008",
-    Severity.WARNING,
-    "box smaller than a pixel",
+    "BOX008 warning: box smaller than a pixel",
     why="Nothing can be seen in it; mostly a slip of the mouse.",
     fix="Look at the image, and delete the box or draw it again.",
     source="tensorflow/models#1881",
@@ -219,9 +203,7 @@ def smaller_than_a_pixel(boxes: Boxes) -> Iterable[Problem]:
 
 
 @rule(
-    "BOX009",
-    Severity.WARNING,
-    "same box twice",
+    "BOX009 warning: same box twice",
     why="The object counts double in the loss and in the evaluation.",
     fix="Delete one of the two.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
@@ -264,9 +246,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @rule(
-    "BOX010",
-    Severity.WARNING,
-    "more boxes than training reads",
+    "BOX010 warning: more boxes than training reads",
     why=f"The input reader keeps {MAX_NUMBER_OF_BOXES} boxes of an image and drops the others "
     "silently.",
     fix="Set max_number_of_boxes in the pipeline's input_reader to the largest number.",
@@ -285,9 +265,7 @@ def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX011",
-    Severity.WARNING,
-    "x and y look swapped",
+    "BOX011 warning: x and y look swapped",
     why="Every box is in the wrong place, and only looking at the images shows it.",
     fix="Divide x by the width and y by the height, and write x into xmin, xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
@@ -318,9 +296,7 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX012",
-    Severity.ERROR,
-    "most boxes have no area",
+    "BOX012 error: most boxes have no area",
     why="Single ones are slips; of so many the script that wrote them is wrong, and there is "
     "nothing to learn from them.",
     fix="Look at the script: it may write one corner twice, or divide whole numbers.",
@@ -333,9 +309,7 @@ def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX013",
-    Severity.ERROR,
-    "columns of the boxes look permuted",
+    "BOX013 error: columns of the boxes look permuted",
     why="The writer took xmin, ymin, xmax and ymax by position from a file that has them in "
     "another order: every box is wrong, also those that look right.",
     fix="Correct the writer, or pass tfod repair the option that the message names, and look at "
@@ -355,9 +329,7 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX014",
-    Severity.ERROR,
-    "boxes in pixels that are not four numbers each",
+    "BOX014 error: boxes in pixels that are not four numbers each",
     why="Nobody knows which number belongs to which object; an import stops at the record.",
     fix="Write x, y, width and height of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
@@ -368,9 +340,7 @@ def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX015",
-    Severity.ERROR,
-    "masks of another size than the image",
+    "BOX015 error: masks of another size than the image",
     why="Masks as numbers are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
     fix="Write one number for each pixel of each object's mask, and the image's size.",
@@ -382,9 +352,7 @@ def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX016",
-    Severity.ERROR,
-    "keypoints that do not go into the objects",
+    "BOX016 error: keypoints that do not go into the objects",
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",

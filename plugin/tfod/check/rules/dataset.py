@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.finding import Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection.label_map import LabelMap
 
@@ -64,9 +64,7 @@ class EmptySource:
 
 
 @rule(
-    "SET001",
-    Severity.ERROR,
-    "shard missing from a set",
+    "SET001 error: shard missing from a set",
     why="A part of the dataset is not trained, and nothing says so.",
     fix="Copy or download the missing shards.",
     source=_NAMES,
@@ -81,9 +79,7 @@ def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
 
 
 @rule(
-    "SET002",
-    Severity.ERROR,
-    "sets of different size mixed",
+    "SET002 error: sets of different size mixed",
     why="A glob reads both: images are trained twice.",
     fix="Delete the shards of the older export.",
     source=_NAMES,
@@ -96,9 +92,7 @@ def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
 
 
 @rule(
-    "SET003",
-    Severity.WARNING,
-    "shards with different features",
+    "SET003 warning: shards with different features",
     why="They were probably written by different scripts, and training sees two kinds of records.",
     fix="Write all shards of a set with the same script.",
     source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
@@ -126,9 +120,7 @@ def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
 
 
 @rule(
-    "SET004",
-    Severity.ERROR,
-    "label maps differ",
+    "SET004 error: label maps differ",
     why="The same id means two classes: evaluation compares a cat with a dog.",
     fix="Use one label map for all splits, and write the shards with it.",
     source="Roboflow renumbers the classes in each export",
@@ -151,9 +143,7 @@ def different_label_maps(maps: LabelMaps) -> Iterator[Problem]:
 
 
 @rule(
-    "SET005",
-    Severity.WARNING,
-    "shard without a record",
+    "SET005 warning: shard without a record",
     why="It is legal where there are more shards than images, but mostly an export went wrong.",
     fix="Write fewer shards, or look why this one is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
@@ -164,9 +154,7 @@ def empty_shard(shard: EmptyShard) -> Iterator[Problem]:
 
 
 @rule(
-    "SET006",
-    Severity.ERROR,
-    "no shard of the set has a record",
+    "SET006 error: no shard of the set has a record",
     why="TensorFlow reads files of 0 bytes as a dataset without records and says nothing.",
     fix="Export or download the shards again.",
     source="cvat-ai/cvat#821",
@@ -177,9 +165,7 @@ def empty_set(found: EmptySet) -> Iterator[Problem]:
 
 
 @rule(
-    "SET007",
-    Severity.ERROR,
-    "nothing to check in a folder",
+    "SET007 error: nothing to check in a folder",
     why="It was named together with others, and nothing of it is in their verdict.",
     fix="Name the folder that holds the shards, or leave this one out.",
     source="tfod.tfrecord.shard_search.find_shards",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfod.check.finding import Problem, Severity
+from tfod.check.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.problems import DetectionProblem, Wrong
@@ -73,9 +73,7 @@ class Refused:
 
 
 @rule(
-    "EXA001",
-    Severity.ERROR,
-    "not a tf.train.Example",
+    "EXA001 error: not a tf.train.Example",
     why="Every reader of the Object Detection API's shards expects this message in each record.",
     fix="Write the record as a serialized tf.train.Example.",
     source=_EXAMPLE,
@@ -87,9 +85,7 @@ def not_an_example(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA002",
-    Severity.ERROR,
-    "SequenceExample in place of an Example",
+    "EXA002 error: SequenceExample in place of an Example",
     why="Parsed as an Example it loses its feature lists without a word.",
     fix="Write one tf.train.Example an image instead.",
     source=_EXAMPLE,
@@ -103,9 +99,7 @@ def sequence_example(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA003",
-    Severity.ERROR,
-    "required feature missing",
+    "EXA003 error: required feature missing",
     why="tf.io.parse_example stops with 'Feature … is required but could not be found'.",
     fix="Write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
@@ -130,9 +124,7 @@ def missing_feature(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA004",
-    Severity.ERROR,
-    "feature of another kind",
+    "EXA004 error: feature of another kind",
     why="tf.io.parse_example stops with 'Data types don't match'.",
     fix="Write the feature with the kind of list that the profile names.",
     source=_PARSER,
@@ -152,9 +144,7 @@ def wrong_kind(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA005",
-    Severity.ERROR,
-    "feature of another shape",
+    "EXA005 error: feature of another shape",
     why="tf.io.parse_example stops with 'Number of values != expected'.",
     fix="Write exactly as many values as the profile's shape has.",
     source=_PARSER,
@@ -177,9 +167,7 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA006",
-    Severity.WARNING,
-    "feature without a list",
+    "EXA006 warning: feature without a list",
     why="TensorFlow takes it for missing and fills in the default, if there is one.",
     fix="Leave the key out, or give it a bytes_list, float_list or int64_list.",
     source=_PARSER,
@@ -194,9 +182,7 @@ def no_kind(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA007",
-    Severity.WARNING,
-    "key comes twice",
+    "EXA007 warning: key comes twice",
     why="Only the last one counts; what the others say is lost.",
     fix="Write each key once.",
     source="protobuf.dev/programming-guides/encoding: maps",
@@ -211,9 +197,7 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA008",
-    Severity.INFO,
-    "unknown feature",
+    "EXA008 info: unknown feature",
     why="Neither the profile nor the Object Detection API has this key; readers will ignore it.",
     fix="Look for a misspelt key; otherwise nothing needs to be done.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, core/standard_fields.py",
@@ -230,9 +214,7 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA009",
-    Severity.WARNING,
-    "text is not UTF-8",
+    "EXA009 warning: text is not UTF-8",
     why="Class names do not match the label map, and Datumaro and FiftyOne stop at it.",
     fix="Write texts as UTF-8.",
     source="protobuf: bytes_list holds bytes; every known reader decodes them as UTF-8",
@@ -248,9 +230,7 @@ def not_utf8(text: NotText) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA010",
-    Severity.ERROR,
-    "no profile fits",
+    "EXA010 error: no profile fits",
     why="These records are of some other kind; nothing is known about what they should hold.",
     fix="Pass --profile with a profile of your own; tfod describe --as-profile writes one.",
     source="docs/checker.md: profiles",
@@ -268,9 +248,7 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA011",
-    Severity.ERROR,
-    "TensorFlow does not parse the record",
+    "EXA011 error: TensorFlow does not parse the record",
     why="This is what tf.io.parse_example itself says under the profile's description.",
     fix="Write the record again as the profile describes it.",
     source="tf.io.parse_example of the installed TensorFlow",
@@ -281,9 +259,7 @@ def refused(record: Refused) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA012",
-    Severity.ERROR,
-    "TensorFlow reads the record otherwise than protobuf",
+    "EXA012 error: TensorFlow reads the record otherwise than protobuf",
     why="TensorFlow's own parser stops at such a record, or takes other values from it than every "
     "reader that uses protobuf, Datumaro and CVAT among them.",
     fix="Write the record with protobuf's own serializer, one list in each feature.",
@@ -296,9 +272,7 @@ def read_otherwise(features: Features) -> Iterator[Problem]:
 
 
 @rule(
-    "EXA013",
-    Severity.ERROR,
-    "tfod/attributes cannot be understood",
+    "EXA013 error: tfod/attributes cannot be understood",
     why="The attributes that the other keys cannot say are in it: an import stops at the record, "
     "other readers pass over it.",
     fix="Export the shard again.",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.finding import Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 
@@ -85,9 +85,7 @@ class MissingImages:
 
 
 @rule(
-    "FID001",
-    Severity.ERROR,
-    "box of the source is missing",
+    "FID001 error: box of the source is missing",
     why="An object that people have marked is background for the training.",
     fix="Make the shard again; look for a filter in the script that drops boxes.",
     source="issue 3 of tfod",
@@ -104,9 +102,7 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID002",
-    Severity.ERROR,
-    "box that the source does not have",
+    "FID002 error: box that the source does not have",
     why="The model is taught an object that was not annotated.",
     fix="Make the shard again; look for boxes of another image or of another run.",
     source="issue 3 of tfod",
@@ -120,9 +116,7 @@ def extra_box(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID003",
-    Severity.ERROR,
-    "box has moved",
+    "FID003 error: box has moved",
     why="The box no longer fits its object; mostly it was scaled by the size of another image.",
     fix="Make the shard again; divide boxes by the size of the image they were drawn on.",
     source="issue 3 of tfod",
@@ -149,9 +143,7 @@ def moved_box(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID004",
-    Severity.ERROR,
-    "class has changed",
+    "FID004 error: class has changed",
     why="The object is trained as something else.",
     fix="Make the shard again; look at the label map that the script used.",
     source="issue 3 of tfod",
@@ -168,9 +160,7 @@ def changed_class(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID005",
-    Severity.ERROR,
-    "image of the source is missing",
+    "FID005 error: image of the source is missing",
     why="Work that people have done on it is lost to the training.",
     fix="Add the image to the shard, or check all shards of the set together.",
     source="issue 3 of tfod",
@@ -188,9 +178,7 @@ def missing_image(missing: MissingImages) -> Iterator[Problem]:
 
 
 @rule(
-    "FID006",
-    Severity.WARNING,
-    "image is not in the source",
+    "FID006 warning: image is not in the source",
     why="Its boxes cannot be compared; it may come from elsewhere or be renamed.",
     fix="Compare with the annotations that the shard was made from, under the same names.",
     source="issue 3 of tfod",
@@ -217,9 +205,7 @@ def unknown_image(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID007",
-    Severity.ERROR,
-    "x and y are swapped",
+    "FID007 error: x and y are swapped",
     why="Boxes lie mirrored at the image's diagonal, beside their objects.",
     fix="Exchange the x and y lists in the script that made the shard.",
     source="issue 3 of tfod; the OD API orders boxes ymin, xmin, ymax, xmax, others x first",
@@ -232,9 +218,7 @@ def swapped_sides(compared: Comparison) -> Iterator[Problem]:
 
 
 @rule(
-    "FID008",
-    Severity.WARNING,
-    "image without boxes is missing",
+    "FID008 warning: image without boxes is missing",
     why="Images without objects teach a model what is none; many scripts drop them unseen.",
     fix="Write a record without boxes for it, if it is meant for the training.",
     source="scripts that go by way of a CSV of boxes have no row for such an image",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfod.check.finding import Problem, Severity
+from tfod.check.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.damage import Damage, DamageKind
 
@@ -46,9 +46,7 @@ def _when(damage: Damage, kind: DamageKind) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR001",
-    Severity.ERROR,
-    "not a TFRecord file",
+    "TFR001 error: not a TFRecord file",
     why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
     fix="Pass the shard itself; download it again if this should be it.",
     source=_READER,
@@ -59,9 +57,7 @@ def not_a_tfrecord(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR002",
-    Severity.ERROR,
-    "empty file",
+    "TFR002 error: empty file",
     why="TensorFlow reads a file of 0 bytes as a dataset without records and says nothing.",
     fix="Export or download it again, or delete it if it is meant to be empty.",
     source="cvat-ai/cvat#821",
@@ -72,9 +68,7 @@ def empty_file(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR003",
-    Severity.ERROR,
-    "checksum of a length is wrong",
+    "TFR003 error: checksum of a length is wrong",
     why="Nobody knows where the next record begins: TensorFlow gives up the rest of the shard.",
     fix="Download or export the shard again.",
     source=_FORMAT,
@@ -85,9 +79,7 @@ def length_checksum(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR004",
-    Severity.ERROR,
-    "checksum of the data is wrong",
+    "TFR004 error: checksum of the data is wrong",
     why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
     fix="Download or export the shard again.",
     source=_FORMAT,
@@ -98,9 +90,7 @@ def data_checksum(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR005",
-    Severity.ERROR,
-    "file ends inside a record",
+    "TFR005 error: file ends inside a record",
     why="A download or a copy stopped early; the last record and all behind it are lost.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow/tensorflow#13463; AdaCompNUS/pfnet#1",
@@ -111,9 +101,7 @@ def truncated_record(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR006",
-    Severity.ERROR,
-    "file ends inside a record's header",
+    "TFR006 error: file ends inside a record's header",
     why="TensorFlow takes this for a sound, shorter dataset and says nothing.",
     fix="Download or copy the shard again, or export it again.",
     source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
@@ -124,9 +112,7 @@ def truncated_header(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR007",
-    Severity.ERROR,
-    "forged length",
+    "TFR007 error: forged length",
     why="A reader that believes it asks for memory it never gets, or skips sound records.",
     fix="Export the shard again; if it comes from somebody else, do not trust it.",
     source="CWE-789; vahidk/tfrecord: MemoryError",
@@ -137,9 +123,7 @@ def forged_length(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR008",
-    Severity.ERROR,
-    "zero bytes at the end",
+    "TFR008 error: zero bytes at the end",
     why="A disk ran full or a download was preallocated; TensorFlow reports a corrupted record.",
     fix="Copy or export the shard again; the records before are sound.",
     source=_READER,
@@ -150,9 +134,7 @@ def trailing_zeros(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR009",
-    Severity.ERROR,
-    "record without a byte",
+    "TFR009 error: record without a byte",
     why="It parses as an Example without features, and training fails at its missing image.",
     fix="Leave the record out when writing the shard.",
     source=_FORMAT,
@@ -163,9 +145,7 @@ def zero_length_record(record: EmptyRecord) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR010",
-    Severity.WARNING,
-    "compressed without saying so",
+    "TFR010 warning: compressed without saying so",
     why="TensorFlow does not notice compression by itself and reports a corrupted record; the OD "
     "API's trainer never says it.",
     fix="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
@@ -184,9 +164,7 @@ def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR011",
-    Severity.ERROR,
-    "damaged compression",
+    "TFR011 error: damaged compression",
     why="Nothing behind the damage can be unpacked.",
     fix="Download or export the shard again.",
     source="RFC 1950, RFC 1952",
@@ -197,9 +175,7 @@ def damaged_compression(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR012",
-    Severity.WARNING,
-    "record too large to be checked",
+    "TFR012 warning: record too large to be checked",
     why="Reading it would take more memory than the limit allows; nothing else was checked in it.",
     fix="Raise --max-record-bytes if such records are meant.",
     source="protobuf: a message has at most 2 GiB",
@@ -210,9 +186,7 @@ def oversize_record(damage: Damage) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR013",
-    Severity.ERROR,
-    "cannot be read",
+    "TFR013 error: cannot be read",
     why="What is behind this point was not checked.",
     fix="Look at the file's permissions, the disk and the network, then check again.",
     source="errno(3)",
@@ -223,9 +197,7 @@ def unreadable(shard: Unreadable) -> Iterator[Problem]:
 
 
 @rule(
-    "TFR014",
-    Severity.INFO,
-    "compressed",
+    "TFR014 info: compressed",
     why="The OD API's trainer does not read it, whatever its name: it names no compression to "
     "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
     fix="For the OD API write it without compression: tfod reshard --compression none.",

@@ -85,9 +85,7 @@ class SharedImage:
 
 
 @rule(
-    "IMG001",
-    Severity.ERROR,
-    "the image is missing",
+    "IMG001 error: the image is missing",
     why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
     fix="Write the encoded image into the record.",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
@@ -99,9 +97,7 @@ def check_missing(facts: ImageFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG002",
-    Severity.ERROR,
-    "the bytes are not an image",
+    "IMG002 error: the bytes are not an image",
     why="The decoder stops the training with 'Unknown image file format'.",
     fix="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
@@ -134,9 +130,7 @@ def _raw_shape(facts: ImageFacts) -> str:
 
 
 @rule(
-    "IMG003",
-    Severity.ERROR,
-    "the image does not decode",
+    "IMG003 error: the image does not decode",
     why="The training stops at this record, or learns from an image that is partly gray.",
     fix="Take the image from its source again and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
@@ -147,9 +141,7 @@ def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG004",
-    Severity.WARNING,
-    "the format differs from image/format",
+    "IMG004 warning: the format differs from image/format",
     why="TensorFlow goes by the bytes; other readers name files by the format.",
     fix="Write the format that the bytes are.",
     source="tf_slim/data/tfexample_decoder.py, Image",
@@ -178,18 +170,12 @@ def _known_format(said: str) -> str:
 
 
 @rule(
-    "IMG005",
-    Severity.ERROR,
-    "TensorFlow cannot use this kind of image",
-    why=(
-        "The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
-        "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here."
-    ),
+    "IMG005 error: TensorFlow cannot use this kind of image",
+    why="The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
+    "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here.",
     fix="Encode the image as JPEG or PNG with 8 bits a channel.",
-    source=(
-        "tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
-        "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind"
-    ),
+    source="tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
+    "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind",
 )
 def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
     """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
@@ -202,13 +188,9 @@ def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG006",
-    Severity.ERROR,
-    "the image's size differs from the record's",
-    why=(
-        "Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
-        "and boxes may have been normalized by the wrong size."
-    ),
+    "IMG006 error: the image's size differs from the record's",
+    why="Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
+    "and boxes may have been normalized by the wrong size.",
     fix="Write the image's own size, and see whether its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
 )
@@ -253,14 +235,10 @@ def _said_size(height: int | None, width: int | None) -> str:
 
 
 @rule(
-    "IMG007",
-    Severity.WARNING,
-    "the image is turned by its EXIF orientation",
-    why=(
-        "Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
-        "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
-        "fit only the turned image they certainly were, which is an error."
-    ),
+    "IMG007 warning: the image is turned by its EXIF orientation",
+    why="Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
+    "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
+    "fit only the turned image they certainly were, which is an error.",
     fix=_TURN,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
 )
@@ -318,13 +296,9 @@ _TURNED = {
 
 
 @rule(
-    "IMG008",
-    Severity.WARNING,
-    "the SHA-256 differs from image/key/sha256",
-    why=(
-        "TensorFlow does not look at it, but tools that find duplicates do; and the image was "
-        "changed after it was hashed, or is another one."
-    ),
+    "IMG008 warning: the SHA-256 differs from image/key/sha256",
+    why="TensorFlow does not look at it, but tools that find duplicates do; and the image was "
+    "changed after it was hashed, or is another one.",
     fix="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
@@ -343,9 +317,7 @@ def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG009",
-    Severity.ERROR,
-    "the image is cut short",
+    "IMG009 error: the image is cut short",
     why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
     fix="Take the image from its source again and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
@@ -374,9 +346,7 @@ _MISSING_END = {
 
 
 @rule(
-    "IMG010",
-    Severity.WARNING,
-    "the same image twice",
+    "IMG010 warning: the same image twice",
     why="It weighs double in the training, and its boxes may contradict each other.",
     fix="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
@@ -387,9 +357,7 @@ def check_same_image(same: SameImage) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG011",
-    Severity.WARNING,
-    "an image is in several subsets",
+    "IMG011 warning: an image is in several subsets",
     why="Scores on the validation or test set are too good when its images were trained on; where "
     "all of them were, which is an error, the scores say nothing.",
     fix="Keep the image in one subset only.",
@@ -417,9 +385,7 @@ def _named(place: Place) -> str:
 
 
 @rule(
-    "IMG012",
-    Severity.ERROR,
-    "the height or width is not positive",
+    "IMG012 error: the height or width is not positive",
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
     fix="Write the image's height and width in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
@@ -432,9 +398,7 @@ def check_positive_size(facts: ImageFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG013",
-    Severity.WARNING,
-    "TensorFlow shows the image in other colors",
+    "IMG013 warning: TensorFlow shows the image in other colors",
     why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
     fix="Encode the image as PNG, or as BMP with 24 bits a pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
@@ -454,9 +418,7 @@ def check_palette(facts: ImageFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG014",
-    Severity.ERROR,
-    "an encoded image is declared as raw pixels",
+    "IMG014 error: an encoded image is declared as raw pixels",
     why="The decoder of the TF Object Detection API takes the bytes for pixels where image/format "
     "is 'raw' or 'RAW', and stops at their shape.",
     fix="Write the format that the bytes are into image/format.",
@@ -475,9 +437,7 @@ def check_raw(facts: ImageFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "IMG015",
-    Severity.ERROR,
-    "boxes of an image of unknown size",
+    "IMG015 error: boxes of an image of unknown size",
     why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
     "scale them. The trainer does not need the size.",
     fix="Write image/height and image/width into every record.",

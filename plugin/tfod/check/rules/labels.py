@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfod.check.amounts import plural
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.finding import Place, Problem
 from tfod.check.rules.near_names import NearNames
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -69,9 +69,7 @@ class ClassesOfShards:
 
 
 @rule(
-    "LAB001",
-    Severity.WARNING,
-    "no label map",
+    "LAB001 warning: no label map",
     why="Without it the ids mean nothing to a trainer, and names were not checked.",
     fix="Put label_map.pbtxt beside the shard, or pass --label-map.",
     source=_UTIL,
@@ -89,9 +87,7 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB002",
-    Severity.ERROR,
-    "label map cannot be read",
+    "LAB002 error: label map cannot be read",
     why="The trainer stops at it; Datumaro ignores it without a word.",
     fix="Write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto",
@@ -103,9 +99,7 @@ def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB003",
-    Severity.ERROR,
-    "id twice in the label map",
+    "LAB003 error: id twice in the label map",
     why="Only the first class of an id is kept in the list of categories.",
     fix="Give every class an id of its own.",
     source=_UTIL,
@@ -121,9 +115,7 @@ def duplicate_ids(file: LabelMapFile) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB004",
-    Severity.ERROR,
-    "name twice in the label map",
+    "LAB004 error: name twice in the label map",
     why="The last one wins in the table of names, so the other id is never trained.",
     fix="Name every class once.",
     source=_UTIL,
@@ -139,9 +131,7 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB005",
-    Severity.ERROR,
-    "id 0 is not the background",
+    "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
     fix="Count classes from 1, in the label map and in image/object/class/label.",
     source=_UTIL,
@@ -156,9 +146,7 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB006",
-    Severity.ERROR,
-    "class is not in the label map",
+    "LAB006 error: class is not in the label map",
     why="The decoder looks the text up and gets -1; the trainer drops the object without a word.",
     fix="Add the class to the label map, or correct the text in the records.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
@@ -179,9 +167,7 @@ def unknown_text(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB007",
-    Severity.ERROR,
-    "id is not in the label map",
+    "LAB007 error: id is not in the label map",
     why="A class beyond the map has no place in the one-hot encoding: the object is trained as "
     "nothing, and the evaluation stops at it.",
     fix="Add the id to the label map, or correct the ids in the records.",
@@ -198,9 +184,7 @@ def unknown_id(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB008",
-    Severity.WARNING,
-    "text and id disagree",
+    "LAB008 warning: text and id disagree",
     why="The OD API, CVAT and Datumaro go by the text, Model Garden and EfficientDet by the id: "
     "two models of one dataset.",
     fix="Write the id that the label map gives to the text.",
@@ -225,9 +209,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB009",
-    Severity.ERROR,
-    "id is 0 or negative",
+    "LAB009 error: id is 0 or negative",
     why="0 is the background: the object is not trained, or is trained as nothing.",
     fix="Count classes from 1.",
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
@@ -245,9 +227,7 @@ def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
 
 
 @rule(
-    "LAB010",
-    Severity.ERROR,
-    "class text is empty",
+    "LAB010 error: class text is empty",
     why="The OD API's table holds '' for the last class without a display name: the object trains "
     "as the last class of the map.",
     fix="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
@@ -260,9 +240,7 @@ def empty_text(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB011",
-    Severity.ERROR,
-    "class differs from the label map by case or spaces",
+    "LAB011 error: class differs from the label map by case or spaces",
     why="Texts are compared letter by letter: the object gets the class -1 and is dropped.",
     fix="Write the class exactly as in the label map.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
@@ -279,9 +257,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB012",
-    Severity.ERROR,
-    "ids count from 0",
+    "LAB012 error: ids count from 0",
     why="Class 0 is taken for the background, and every other class for its neighbour.",
     fix="Add 1 to every id, and count the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
@@ -297,9 +273,7 @@ def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB013",
-    Severity.INFO,
-    "class of the label map is not used",
+    "LAB013 info: class of the label map is not used",
     why="It cannot be learnt from these shards.",
     fix="Nothing, if other shards use it.",
     source=_UTIL,
@@ -321,9 +295,7 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB014",
-    Severity.ERROR,
-    "object without a class",
+    "LAB014 error: object without a class",
     why="The trainer pads the missing classes with zeros, which is not a class, and CVAT "
     "refuses the annotation.",
     fix="Write image/object/class/text, or class/label and a label map.",
@@ -337,9 +309,7 @@ def no_class(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB015",
-    Severity.ERROR,
-    "label map is not in protobuf's text format",
+    "LAB015 error: label map is not in protobuf's text format",
     why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
     fix="Use straight quotes, 'item {' before each class, and no other fields.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
@@ -352,9 +322,7 @@ def liberties(file: LabelMapFile) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB016",
-    Severity.WARNING,
-    "classes differ only by case or spaces",
+    "LAB016 warning: classes differ only by case or spaces",
     why="Each spelling is trained as a class of its own, with a part of the objects.",
     fix="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
@@ -391,9 +359,7 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB017",
-    Severity.WARNING,
-    "id is 0 or negative beside a text",
+    "LAB017 warning: id is 0 or negative beside a text",
     why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
     "and EfficientDet, take 0 for the background.",
     fix="Count classes from 1, or write a label map that has the texts.",
@@ -408,9 +374,7 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
 
 
 @rule(
-    "LAB018",
-    Severity.INFO,
-    "id without a label map",
+    "LAB018 info: id without a label map",
     why="CVAT's labels are names: it refuses an object whose id no label map explains.",
     fix="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
@@ -458,9 +422,7 @@ def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
 
 
 @rule(
-    "LAB019",
-    Severity.ERROR,
-    "lists of image classes of different length",
+    "LAB019 error: lists of image classes of different length",
     why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
     "at the record.",
     fix="Write one text, one id and one confidence for each class, or leave a list out.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.finding import Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.image_names import split_extension
@@ -53,9 +53,7 @@ class SameSourceId:
 
 
 @rule(
-    "NAM001",
-    Severity.ERROR,
-    "file name missing",
+    "NAM001 error: file name missing",
     why="CVAT and Datumaro match images by name, so that the objects of this one are lost; the "
     "trainer does not look at it.",
     fix="Write the image's file name.",
@@ -68,9 +66,7 @@ def missing(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM002",
-    Severity.WARNING,
-    "file name twice",
+    "NAM002 warning: file name twice",
     why="Annotations of two records end up on one image, or the second replaces the first.",
     fix="Give every image a name of its own, or merge the records.",
     source=_MATCH,
@@ -81,9 +77,7 @@ def duplicate_name(name: SameName) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM003",
-    Severity.WARNING,
-    "file name without an extension",
+    "NAM003 warning: file name without an extension",
     why="Tools that write the image to disk do not know what to call it.",
     fix="Add .jpg or .png, as the image is.",
     source="cvat-ai/datumaro: the extension decides how an image is saved",
@@ -95,9 +89,7 @@ def no_extension(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM004",
-    Severity.WARNING,
-    "extension differs from the image",
+    "NAM004 warning: extension differs from the image",
     why="The image is saved under a name that says another format.",
     fix="Name the image as its bytes are, or encode it as its name says.",
     source="cvat-ai/datumaro#35",
@@ -114,9 +106,7 @@ def other_extension(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM005",
-    Severity.WARNING,
-    "file name leads out of its folder",
+    "NAM005 warning: file name leads out of its folder",
     why="The path is one of another machine: it matches no frame, and unpacking it is dangerous.",
     fix="Write the name relative to the dataset's folder, with forward slashes.",
     source=f"CWE-22; {_MATCH}",
@@ -136,9 +126,7 @@ def path_of_another_machine(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM006",
-    Severity.ERROR,
-    "control character in the file name",
+    "NAM006 error: control character in the file name",
     why="No file can be called so on every system, and logs and terminals obey such characters.",
     fix="Remove line ends, tabs, zero bytes and other invisible characters from the name.",
     source="CWE-117; CWE-158",
@@ -155,9 +143,7 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM007",
-    Severity.WARNING,
-    "source id missing",
+    "NAM007 warning: source id missing",
     why="The evaluation of the OD API counts images by it: all images without one are one.",
     fix="Write an id of its own for every image, such as the file name.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id",
@@ -171,9 +157,7 @@ def no_source_id(names: NameFacts) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM008",
-    Severity.WARNING,
-    "source id twice",
+    "NAM008 warning: source id twice",
     why="The evaluation of the OD API skips an image whose id it has seen.",
     fix="Give every image an id of its own.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
@@ -188,9 +172,7 @@ def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
 
 
 @rule(
-    "NAM009",
-    Severity.INFO,
-    "file name missing where there are no objects",
+    "NAM009 info: file name missing where there are no objects",
     why="Nothing is lost with it, but CVAT refuses a record that matches no frame.",
     fix="Write the image's file name, or leave the record out.",
     source=_MATCH,

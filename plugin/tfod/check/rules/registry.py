@@ -19,7 +19,7 @@ from tfod.errors import TfodError
 
 Check = Callable[[Any], Iterable[Problem]]
 _CheckT = TypeVar("_CheckT", bound=Callable[..., Iterable[Problem]])
-_CODE = re.compile(r"[A-Z]{3}\d{3}\Z")
+_HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
 
 FAMILIES = {
     "TFR": "framing: the file as a sequence of records",
@@ -58,24 +58,24 @@ class Rule:
 _RULES: dict[str, Rule] = {}
 
 
-def rule(
-    code: str, severity: Severity, title: str, *, why: str, fix: str, source: str
-) -> Callable[[_CheckT], _CheckT]:
+def rule(heading: str, *, why: str, fix: str, source: str) -> Callable[[_CheckT], _CheckT]:
     """Declare a rule.
 
     Args:
-        code: its family and three digits, never given to another rule again.
-        severity: unless a profile or the command line says otherwise.
-        title: what is wrong, in a few words.
+        heading: ``TFR002 error: empty file``: the code (its family and three digits, never given to
+            another rule again), the severity unless a profile or the command line says otherwise,
+            and what is wrong in a few words.
         why: what comes of it.
         fix: what to do.
         source: who says so: a specification, a file of a project, an issue.
 
     Raises:
-        ValueError: the code is ill-formed, of no family, or taken.
+        ValueError: the heading is ill-formed, of no family, or its code is taken.
     """
-    if not _CODE.match(code) or code[:3] not in FAMILIES:
-        raise ValueError(f"{code} is not a family and three digits")
+    match = _HEADING.fullmatch(heading)
+    if match is None or match[1][:3] not in FAMILIES:
+        raise ValueError(f"{heading!r} is not a code, a severity and a title")
+    code, severity, title = match[1], Severity(match[2]), match[3]
 
     def declare(check: _CheckT) -> _CheckT:
         if code in _RULES:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import Place, Problem, Severity
+from tfod.check.finding import Place, Problem
 from tfod.check.rules.near_names import NearNames
 from tfod.check.rules.registry import rule
 
@@ -93,9 +93,7 @@ class NoFrames:
 
 
 @rule(
-    "TSK001",
-    Severity.ERROR,
-    "class is not a label of the task",
+    "TSK001 error: class is not a label of the task",
     why="CVAT stops the whole import at the first annotation whose label the task lacks.",
     fix="Add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
@@ -134,9 +132,7 @@ def _listed(labels: frozenset[str]) -> str:
 
 
 @rule(
-    "TSK002",
-    Severity.ERROR,
-    "image matches no frame of the task",
+    "TSK002 error: image matches no frame of the task",
     why="CVAT stops the whole import at the first image that it cannot match with a frame.",
     fix="Rename the image to its frame's name with folders, or leave the record out.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
@@ -158,9 +154,7 @@ def no_frame(image: Attachment) -> Iterator[Problem]:
 
 
 @rule(
-    "TSK003",
-    Severity.WARNING,
-    "name is read as a frame number",
+    "TSK003 warning: name is read as a frame number",
     why="No frame has this name, so CVAT takes the number in it for a frame and attaches the "
     "annotations there without a word, to another image maybe.",
     fix="Rename the image to the name of the frame that is meant.",
@@ -184,9 +178,7 @@ def read_as_number(image: Attachment) -> Iterator[Problem]:
 
 
 @rule(
-    "TSK004",
-    Severity.ERROR,
-    "size differs from the frame's",
+    "TSK004 error: size differs from the frame's",
     why="CVAT scales boxes by the size in the record and draws them on its own frame, where they "
     "are off; it does not compare the sizes.",
     fix="Make the shard from the images that the task has.",
@@ -211,9 +203,7 @@ def other_size(image: Attachment) -> Iterator[Problem]:
 
 
 @rule(
-    "TSK005",
-    Severity.INFO,
-    "frames without annotation",
+    "TSK005 info: frames without annotation",
     why="An import replaces what the task has: these frames end up empty.",
     fix="Check that the shard is complete, if these frames should have annotations.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
@@ -237,9 +227,7 @@ def bare_frames(coverage: Coverage) -> Iterator[Problem]:
 
 
 @rule(
-    "TSK006",
-    Severity.ERROR,
-    "two images go to one frame",
+    "TSK006 error: two images go to one frame",
     why="CVAT puts the annotations of both on the one frame.",
     fix="Leave one of the records out, or rename it to the frame that is meant.",
     source=f"{_BINDINGS}, match_dm_item",
@@ -263,9 +251,7 @@ def shared_frame(image: Attachment) -> Iterator[Problem]:
 
 
 @rule(
-    "TSK007",
-    Severity.INFO,
-    "description of the task names no frames",
+    "TSK007 info: description of the task names no frames",
     why="CVAT for video 1.1 of a task of images holds no names, and an export may be empty; the "
     "images were not compared with the task.",
     fix="Export the task as CVAT for images 1.1, or give its images with --images.",
