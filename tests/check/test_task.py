@@ -21,7 +21,7 @@ from tfod.check.cvat_task.frames import ImageRow, check_task
 from tfod.check.cvat_task.task import Frame, Task, load_task
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Policy
-from tfod.check.rules.task import nearest_label
+from tfod.check.rules.near_names import names_near_labels
 from tfod.errors import TfodError
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
@@ -474,7 +474,7 @@ class TestLabels:
         ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
     )
     def test_nearest(self, text: str, near: str | None) -> None:
-        assert nearest_label(text, frozenset({"cat", "dog"})) == near
+        assert names_near_labels(frozenset({"cat", "dog"})).nearest(text) == near
 
 
 class TestMatching:

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.check.annotations.annotations import Annotations, SourceImage
-from tfod.check.rules.fidelity import (
-    BoxPair,
-    Comparison,
-    MissingImage,
-    MissingImages,
-    NamedBox,
-)
+from tfod.check.rules.fidelity import BoxPair, Comparison, MissingImage, MissingImages, NamedBox
 
 _PIXEL = 1.02  # float32, and the two digits of CVAT's XML and Datumaro's boxes, are no movement
 _LEAST_OVERLAP = 0.1

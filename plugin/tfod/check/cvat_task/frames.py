@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from tfod.check.cvat_task.task import Frame, Task
 from tfod.check.finding import Place
+from tfod.check.rules.near_names import plain_letters
 from tfod.check.rules.task import (
     Attachment,
     ClassInUse,
     Coverage,
     MatchedBy,
     NoFrames,
-    plain_letters,
 )
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension

@@ -26,11 +26,7 @@ _LARGEST_SAMPLE = 64 << 20
 _MOST_UNREACHABLE = 2  # remote shards: each of a dead server takes a whole timeout
 _NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
 _NO_PROFILE = Profile(
-    "none",
-    "no expectation at all",
-    {},
-    FieldMapping.only(),
-    dict.fromkeys(_NOTHING_TO_JUDGE, OFF),
+    "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_JUDGE, OFF)
 )
 
 

@@ -7,13 +7,12 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfod.check.amounts import first_of, plural
 from tfod.check.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.tfrecord.storage.zip_directory import Entry, Overlap, printable
 from tfod.tfrecord.storage.zip_files import DEFLATED, STORED
 
-READABLE_METHODS = frozenset((STORED, DEFLATED))
-"""What every program unpacks; all that ISO/IEC 21320-1 allows."""
 _METHODS = {
     1: "Shrink",
     6: "Implode",
@@ -95,13 +94,9 @@ class EntryDamage:
 class Composition:
     """What the archive consists of.
 
-    Attributes:
-        files: how many entries are files.
-        shards: how many are shards, also those that cannot be read.
-        mapped_shards: how many shards have a label map, or several that fit equally well.
-        stray_maps: label maps that lie where none is looked for.
-        needs_label_map: False where the user named one, or no shard can be read.
-        other_format: the format of annotations that it is, where there is no shard.
+    Numbers of files, of shards (also those that cannot be read) and of shards with a label map, or
+    with several that fit equally well; label maps where none is looked for; whether one is needed:
+    the user named none, and a shard can be read; the format of annotations where no shard is there.
     """
 
     files: int
@@ -285,7 +280,7 @@ def unsupported_compression(entry: Entry) -> Iterator[Problem]:
     """An entry is stored or deflated."""
     if entry.is_patch:
         yield Problem("it holds patches of a file and not the file")
-    elif entry.method not in READABLE_METHODS and not entry.is_encrypted:
+    elif entry.method not in (STORED, DEFLATED) and not entry.is_encrypted:
         name = _METHODS.get(entry.method, "unknown")
         yield Problem(f"it is compressed by method {entry.method} ({name})", value=entry.method)
 
@@ -313,13 +308,10 @@ def no_shard(composition: Composition) -> Iterator[Problem]:
     if composition.shards:
         return
     if other:
-        yield Problem(
-            f"this zip holds {other} annotations, not TFRecord",
-            value=other,
-            fix="Export the annotations as TFRecord 1.0 instead.",
-        )
+        fix = "Export the annotations as TFRecord 1.0 instead."
+        yield Problem(f"this zip holds {other} annotations, not TFRecord", value=other, fix=fix)
     elif files:
-        yield Problem(f"none of its {files} file{'s'[: files != 1]} is a TFRecord shard")
+        yield Problem(f"none of its {plural(files, 'file')} is a TFRecord shard")
     else:
         yield Problem("it has no files in it")
 
@@ -334,11 +326,9 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     """A label map lies beside a shard or one folder up."""
     if not composition.needs_label_map or not composition.shards or composition.mapped_shards:
         return
-    if composition.stray_maps:
-        yield Problem(
-            f"no label map lies beside a shard or one folder up; {_listed(composition.stray_maps)} "
-            "is not looked for"
-        )
+    if stray := composition.stray_maps:
+        where = "no label map lies beside a shard or one folder up"
+        yield Problem(f"{where}; {_listed(stray)} is not looked for")
     else:
         yield Problem("no label map is in it")
 
@@ -352,7 +342,7 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
 def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
     """One label map fits a shard better than the others."""
     more = rivals.shards - 1
-    also = f", and {more} more shard{'s'[: more != 1]}" if more else ""
+    also = f", and {plural(more, 'more shard')}" if more else ""
     yield Problem(f"{_listed(rivals.names)} fit it equally well{also}; none was used")
 
 
@@ -379,6 +369,4 @@ def stray_files(stray: StrayFiles) -> Iterator[Problem]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
-    more = len(names) - _SHOWN_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return first_of([*map(printable, names[:_SHOWN_NAMES])], _SHOWN_NAMES, len(names))

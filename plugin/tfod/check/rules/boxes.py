@@ -55,9 +55,9 @@ def _spelled(corners: list[float]) -> str:
 def different_lengths(lists: ListLengths) -> Iterator[Problem]:
     """The lists over a record's objects do not have one length."""
     if len({length for _, length in lists.lengths}) > 1:
-        told = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lists.lengths)
+        some = ", ".join(f"{length} {key.rpartition('/')[2]}" for key, length in lists.lengths)
         counts: dict[str, JsonValue] = dict(lists.lengths)
-        yield Problem(f"lists of different length: {told}", feature="image/object", value=counts)
+        yield Problem(f"lists of different length: {some}", "image/object", counts)
 
 
 @rule(
@@ -77,12 +77,9 @@ def not_finite(boxes: Boxes) -> Iterator[Problem]:
         row, corners = int(boxes.rows[box]), boxes.corners[box].tolist()
         number = box - int(starts[row])
         side = next(at for at, value in enumerate(corners) if not np.isfinite(value))
-        yield Problem(
-            f"box {number} has {SIDES[side]} {corners[side]}",
-            feature=f"{BOX_KEY}/{SIDES[side]}",
-            value={"object": number, "box": [repr(one) for one in corners]},
-            row=row,
-        )
+        value: JsonValue = {"object": number, "box": [repr(one) for one in corners]}
+        message = f"box {number} has {SIDES[side]} {corners[side]}"
+        yield Problem(message, f"{BOX_KEY}/{SIDES[side]}", value, row=row)
 
 
 @rule(
@@ -256,12 +253,8 @@ def too_many_boxes(boxes: Boxes) -> Iterator[Problem]:
     """An image has more boxes than max_number_of_boxes."""
     for row in np.flatnonzero(boxes.counts > MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
-        yield Problem(
-            f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})",
-            feature=BOX_KEY,
-            value=count,
-            row=row,
-        )
+        message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
+        yield Problem(message, BOX_KEY, count, row=row)
 
 
 @rule(
@@ -287,12 +280,9 @@ def swapped_axes(boxes: Boxes) -> Iterator[Problem]:
         mask &= (furthest > TOLERATED + ROUNDING).any(axis=1)
     rows = np.flatnonzero(occupied)[mask].tolist()
     for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
-        yield Problem(
-            f"boxes reach {x:.4g} in x and {y:.4g} in y, as if x were divided by the height and y "
-            "by the width",
-            feature=BOX_KEY,
-            row=row,
-        )
+        reach = f"boxes reach {x:.4g} in x and {y:.4g} in y"
+        message = f"{reach}, as if x were divided by the height and y by the width"
+        yield Problem(message, BOX_KEY, row=row)
 
 
 @rule(
@@ -318,14 +308,10 @@ def mostly_flat(boxes: FlatBoxes) -> Iterator[Problem]:
 )
 def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
     """Many boxes of a shard are inverted or far outside, and none is in another column order."""
-    orders = [str(order) for order in columns.candidates]
-    if orders:
-        yield Problem(
-            f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; none "
-            f"is with tfod repair {' or '.join(orders)}",
-            feature=BOX_KEY,
-            value=columns.improper,
-        )
+    if columns.candidates:
+        orders = " or ".join(map(str, columns.candidates))
+        message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
+        yield Problem(f"{message}none is with tfod repair {orders}", BOX_KEY, columns.improper)
 
 
 @rule(

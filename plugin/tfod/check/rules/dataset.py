@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tfod.check.amounts import first_of
 from tfod.check.finding import Place, Problem
 from tfod.check.rules.registry import rule
 from tfod.detection.label_map import LabelMap
@@ -73,9 +75,9 @@ def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
     """The names count to a number, and some are not there."""
     if shards.missing and len(shards.totals) == 1:
         count = shards.count
-        some = ", ".join(shards.missing[:3]) + (f" and {count - 3:,} more" if count > 3 else "")
         what = "shard is" if count == 1 else "shards are"
-        yield Problem(f"{count:,} {what} missing: {some}", value=list(shards.missing[:100]))
+        message = f"{count:,} {what} missing: {first_of(shards.missing, 3, count)}"
+        yield Problem(message, value=list(shards.missing[:100]))
 
 
 @rule(
@@ -87,8 +89,8 @@ def missing_shards(shards: NumberedSet) -> Iterator[Problem]:
 def mixed_sets(shards: NumberedSet) -> Iterator[Problem]:
     """Shards of one stem claim different totals."""
     if len(shards.totals) > 1:
-        told = ", ".join(f"{example} (of {total})" for total, example in shards.totals.items())
-        yield Problem(f"shards of several sets lie together: {told}", value=list(shards.totals))
+        some = ", ".join(f"{example} (of {total})" for total, example in shards.totals.items())
+        yield Problem(f"shards of several sets lie together: {some}", value=list(shards.totals))
 
 
 @rule(
@@ -101,22 +103,16 @@ def different_keys(shards: KeysOfShards) -> Iterator[Problem]:
     """A feature that all records of most shards have is in no record of another shard."""
     if len(shards.keys) < 2:
         return
-    counts: dict[str, int] = {}
-    for found in shards.keys.values():
-        for key in found:
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter(key for found in shards.keys.values() for key in found)
     usual = {key for key, count in counts.items() if 2 * count > len(shards.keys)}
     rare = {key for key, count in counts.items() if 2 * count <= len(shards.keys)}
     for shard, found in shards.keys.items():
         lacks, has = sorted(usual - found), sorted(rare & found)
         if lacks or has:
-            told = [f"lacks {', '.join(lacks)}"] if lacks else []
-            told += [f"alone has {', '.join(has)}"] if has else []
-            yield Problem(
-                f"unlike the other shards it {' and '.join(told)}",
-                feature=(lacks or has)[0],
-                place=Place(shard),
-            )
+            parts = [f"lacks {', '.join(lacks)}"] if lacks else []
+            parts += [f"alone has {', '.join(has)}"] if has else []
+            message = f"unlike the other shards it {' and '.join(parts)}"
+            yield Problem(message, (lacks or has)[0], place=Place(shard))
 
 
 @rule(

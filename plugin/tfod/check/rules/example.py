@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfod.check.amounts import first_of
 from tfod.check.finding import Problem
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -54,7 +55,7 @@ class NotText:
     value: bytes
 
 
-OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
+_OTHER_DATASET = "Export an object detection dataset, with image/filename and boxes,"
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,8 @@ def not_an_example(features: Features) -> Iterator[Problem]:
 def sequence_example(features: Features) -> Iterator[Problem]:
     """The payload has feature lists."""
     for one in _of_form(features, Form.SEQUENCE_EXAMPLE):
-        yield Problem(
-            "the record is a tf.train.SequenceExample, expected a tf.train.Example", row=one.row
-        )
+        message = "the record is a tf.train.SequenceExample, expected a tf.train.Example"
+        yield Problem(message, row=one.row)
 
 
 @rule(
@@ -135,12 +135,8 @@ def wrong_kind(features: Features) -> Iterator[Problem]:
         if column.kind is None or spec.takes(column.kind):
             continue
         for row in column.rows.tolist():
-            yield Problem(
-                f"{column.key} is {column.kind.value}, expected {spec.kind.value}",
-                feature=column.key,
-                value=column.kind.value,
-                row=row,
-            )
+            message = f"{column.key} is {column.kind.value}, expected {spec.kind.value}"
+            yield Problem(message, column.key, column.kind.value, row=row)
 
 
 @rule(
@@ -158,12 +154,8 @@ def wrong_shape(features: Features) -> Iterator[Problem]:
         wrong = counts != spec.length
         shape = "exactly one" if spec.shape == () else f"{spec.length}, of shape {spec.shape}"
         for row, count in zip(column.rows[wrong].tolist(), counts[wrong].tolist(), strict=True):
-            yield Problem(
-                f"{column.key} holds {count} values, expected {shape}",
-                feature=column.key,
-                value=count,
-                row=row,
-            )
+            message = f"{column.key} holds {count} values, expected {shape}"
+            yield Problem(message, column.key, count, row=row)
 
 
 @rule(
@@ -191,9 +183,8 @@ def duplicate_key(features: Features) -> Iterator[Problem]:
     """The map of features has a key more than once."""
     repeated = ((one.row, one.key) for one in _of_form(features, Form.REPEATED_KEY))
     for row, key in dict.fromkeys(repeated):
-        yield Problem(
-            f"{_shown(key)} comes more than once, the last one counts", feature=key, row=row
-        )
+        message = f"{_shown(key)} comes more than once, the last one counts"
+        yield Problem(message, key, row=row)
 
 
 @rule(
@@ -222,11 +213,8 @@ def unknown_feature(features: Features) -> Iterator[Problem]:
 def not_utf8(text: NotText) -> Iterator[Problem]:
     """A name or a class cannot be decoded."""
     as_latin_1 = text.value[:_SHOWN].decode("latin-1")
-    yield Problem(
-        f"{text.feature} is not UTF-8; as Latin-1 it reads {as_latin_1!r}",
-        feature=text.feature,
-        value=as_latin_1,
-    )
+    message = f"{text.feature} is not UTF-8; as Latin-1 it reads {as_latin_1!r}"
+    yield Problem(message, text.feature, as_latin_1)
 
 
 @rule(
@@ -238,13 +226,10 @@ def not_utf8(text: NotText) -> Iterator[Problem]:
 def no_profile(shards: NoProfile) -> Iterator[Problem]:
     """The keys resemble no ready profile."""
     names = [_shown(key) for key in shards.features]
-    more = len(names) - _KEYS_SHOWN
-    some = ", ".join(names[:_KEYS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    yield Problem(
-        f"these records fit no profile; their features are {some or 'none'}",
-        value=list(names[:_KEYS_SHOWN]),
-        fix=f"{OTHER_DATASET} for {shards.receiver}." if shards.receiver else None,
-    )
+    some = first_of(names, _KEYS_SHOWN) or "none"
+    fix = f"{_OTHER_DATASET} for {shards.receiver}." if shards.receiver else None
+    message = f"these records fit no profile; their features are {some}"
+    yield Problem(message, value=list(names[:_KEYS_SHOWN]), fix=fix)
 
 
 @rule(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfod.check.finding import Place, Problem
+from tfod.check.records.column_order import SIDES
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 
 Corners: TypeAlias = tuple[float, float, float, float]
 """``xmin, ymin, xmax, ymax`` in pixels of the source's image."""
 
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
 _CANDIDATES_SHOWN = 3
 
 
@@ -42,13 +42,10 @@ class Comparison:
     """What differs between a record and the source.
 
     Attributes:
-        filename: of the record.
-        candidates: names of the source's images that it can be; one, unless something is wrong.
-        others: how many more there are.
-        missing: boxes of the source that the record lacks.
-        extra: boxes of the record that the source lacks.
-        moved: pairs of one class that lie more than a pixel apart.
-        changed: pairs in one place whose classes differ.
+        candidates, others: names of the source's images that it can be, one unless something is
+            wrong, and how many more there are.
+        missing, extra: boxes that the record lacks, and that the source lacks.
+        moved, changed: pairs of one class more than a pixel apart; of one location and two classes.
         swapped: how many boxes of the source are found when x and y change places.
         tolerance: pixels that a side may be off.
         size: width and height of the image, in the source's pixels.
@@ -110,9 +107,8 @@ def missing_box(compared: Comparison) -> Iterator[Problem]:
 def extra_box(compared: Comparison) -> Iterator[Problem]:
     """Neither in its place nor near it."""
     for box in compared.extra:
-        yield Problem(
-            f"box {box.number}, {_named(box)}, is not in the source {compared.candidates[0]!r}"
-        )
+        source = compared.candidates[0]
+        yield Problem(f"box {box.number}, {_named(box)}, is not in the source {source!r}")
 
 
 @rule(
@@ -130,16 +126,13 @@ def moved_box(compared: Comparison) -> Iterator[Problem]:
         worst = max(range(4), key=lambda side: abs(shifts[side]))
         sides = ", ".join(
             f"{name} by {shift:+.1f}"
-            for name, shift in zip(_SIDES, shifts, strict=True)
+            for name, shift in zip(SIDES, shifts, strict=True)
             if abs(shift) > compared.tolerance
         )
-        yield Problem(
-            f"box {pair.shard.number}, {_named(pair.shard)}, has moved from "
-            f"{_pixels(pair.source.corners)}: {sides} pixels"
-            + (" (the source's pixels counted from 0)" if compared.shifted else ""),
-            feature=keys.BOX[worst],
-            value=round(shifts[worst], 3),
-        )
+        message = f"box {pair.shard.number}, {_named(pair.shard)}, has moved from "
+        message += f"{_pixels(pair.source.corners)}: {sides} pixels"
+        message += " (the source's pixels counted from 0)" * compared.shifted
+        yield Problem(message, keys.BOX[worst], round(shifts[worst], 3))
 
 
 @rule(
@@ -151,12 +144,9 @@ def moved_box(compared: Comparison) -> Iterator[Problem]:
 def changed_class(compared: Comparison) -> Iterator[Problem]:
     """The box is where it was, its name is another."""
     for pair in compared.changed:
-        yield Problem(
-            f"box {pair.shard.number} at {_pixels(pair.shard.corners)} is {pair.shard.name!r}, "
-            f"in the source it is {pair.source.name!r}",
-            feature=keys.CLASS_TEXT,
-            value=pair.shard.name,
-        )
+        box, name = pair.shard, pair.shard.name
+        message = f"box {box.number} at {_pixels(box.corners)} is {name!r}, in the source it is "
+        yield Problem(f"{message}{pair.source.name!r}", keys.CLASS_TEXT, name)
 
 
 @rule(
@@ -170,11 +160,8 @@ def missing_image(missing: MissingImages) -> Iterator[Problem]:
     for image in missing.images:
         if image.boxes:
             boxes = "1 box" if image.boxes == 1 else f"{image.boxes} boxes"
-            yield Problem(
-                f"image {image.name!r} of the source, with {boxes}, is in no shard",
-                value=image.name,
-                place=Place(item=image.name),
-            )
+            message = f"image {image.name!r} of the source, with {boxes}, is in no shard"
+            yield Problem(message, value=image.name, place=Place(item=image.name))
 
 
 @rule(
@@ -188,20 +175,15 @@ def unknown_image(compared: Comparison) -> Iterator[Problem]:
     names = compared.candidates
     if len(names) == 1:
         return
-    if not names:
-        message = (
-            f"image {compared.filename!r} is not in the source"
-            if compared.filename
-            else "record has no file name, so that no image of the source is its own"
-        )
-    else:
-        shown = ", ".join(names[:_CANDIDATES_SHOWN])
+    if names:
         count = len(names) + compared.others
-        message = (
-            f"image {compared.filename!r} can be any of {count} images of the source "
-            f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})"
-        )
-    yield Problem(message, feature=keys.FILENAME, value=compared.filename)
+        message = f"image {compared.filename!r} can be any of {count} images of the source "
+        message += f"({_first(names)})"
+    elif compared.filename:
+        message = f"image {compared.filename!r} is not in the source"
+    else:
+        message = "record has no file name, so that no image of the source is its own"
+    yield Problem(message, keys.FILENAME, compared.filename)
 
 
 @rule(
@@ -227,12 +209,13 @@ def missing_background(missing: MissingImages) -> Iterator[Problem]:
     """Said once: how many, and the first names."""
     names = [image.name for image in missing.images if not image.boxes]
     if names:
-        shown = ", ".join(names[:_CANDIDATES_SHOWN])
-        yield Problem(
-            f"images of the source that have no boxes are in no shard: {len(names)} "
-            f"({shown}{', …' if len(names) > _CANDIDATES_SHOWN else ''})",
-            value=len(names),
-        )
+        message = "images of the source that have no boxes are in no shard: "
+        yield Problem(f"{message}{len(names)} ({_first(names)})", value=len(names))
+
+
+def _first(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_CANDIDATES_SHOWN])
+    return f"{shown}, …" if len(names) > _CANDIDATES_SHOWN else shown
 
 
 def _named(box: NamedBox) -> str:

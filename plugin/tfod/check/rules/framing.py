@@ -155,12 +155,10 @@ def silent_compression(shard: CompressedShard) -> Iterator[Problem]:
     """The bytes are GZIP or ZLIB, the name does not tell."""
     if not shard.said:
         name = shard.compression.upper()
-        yield Problem(
-            f"the shard is compressed with {name}, its name does not say so",
-            value=name,
-            fix=f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
-            f"compression_type='{name}' to tf.data.TFRecordDataset.",
-        )
+        fix = f"Give it the ending {'.gz' if name == 'GZIP' else '.zz'}, or pass "
+        fix += f"compression_type='{name}' to tf.data.TFRecordDataset."
+        message = f"the shard is compressed with {name}, its name does not say so"
+        yield Problem(message, value=name, fix=fix)
 
 
 @rule(

@@ -15,7 +15,6 @@ import numpy as np
 from tfod.check.amounts import plural
 from tfod.check.finding import Place, Problem, Severity
 from tfod.check.records.image_bytes import DecodeFailure
-from tfod.check.records.image_bytes import decode_failure as decode_failure
 from tfod.check.records.tensorflow_images import FORMAT_TITLES, obstacle_to_decoding
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
@@ -25,17 +24,9 @@ from tfod.detection.image import FORMAT_OF_EXTENSION, ImageHeader
 class ImageFacts(NamedTuple):
     """What a record has for an image and says about it; equal facts are checked once.
 
-    Attributes:
-        size: bytes of the encoded image, 0 when it is missing or empty, -1 when there is a
-            header (so that images of a kind have equal facts).
-        header: what the image's own header says; None without one.
-        looks_like: what the bytes look like when there is no header; may be empty.
-        declared_format: ``image/format``.
-        declared_height: ``image/height``, pixels.
-        declared_width: ``image/width``, pixels.
-        declared_channels: ``image/channels``, or what a profile calls it.
-        boxes_need_a_turn: whether there are boxes that reach outside the image as it is stored, and
-            all fit it turned by a quarter.
+    ``header`` is what the image's own header says, and where there is none ``size`` is the number
+    of the encoded bytes and ``looks_like`` what they resemble; beside a header it is -1. The others
+    are what the record says, sizes in pixels. ``boxes_need_a_turn``: see :func:`needs_a_turn`.
     """
 
     size: int
@@ -108,16 +99,10 @@ def check_no_image(facts: ImageFacts) -> Iterator[Problem]:
         return
     message = f"the {facts.size} bytes are not an image that can be read"
     raw = _raw_shape(facts)
-    if raw:
-        yield Problem(
-            f"{message}: they look like raw pixels, {raw}",
-            feature=keys.ENCODED,
-            fix="Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode).",
-        )
-    elif facts.looks_like:
-        yield Problem(f"{message}: they look like {facts.looks_like}", feature=keys.ENCODED)
-    else:
-        yield Problem(message, feature=keys.ENCODED)
+    looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
+    fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else None
+    more = f": they look like {looks_like}" if looks_like else ""
+    yield Problem(message + more, keys.ENCODED, fix=fix)
 
 
 def _raw_shape(facts: ImageFacts) -> str:
@@ -149,18 +134,16 @@ def check_decodes(failure: DecodeFailure) -> Iterator[Problem]:
 def check_format(facts: ImageFacts) -> Iterator[Problem]:
     """The bytes are of one format, and image/format says another."""
     header, said = facts.header, facts.declared_format
-    if header is None or not said or said in _RAW:
-        return
-    if _known_format(said) != header.format:
-        yield Problem(
-            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
-            feature=keys.FORMAT,
-            value=said,
-            fix=f"Write {header.format!r} into image/format.",
-        )
+    if header and said and said not in _RAW and _known_format(said) != header.format:
+        yield _other_format(header.format, said)
 
 
 _RAW = ("raw", "RAW")
+
+
+def _other_format(true: str, said: str) -> Problem:
+    message = f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[true]}"
+    return Problem(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
 
 
 def _known_format(said: str) -> str:
@@ -179,12 +162,9 @@ def _known_format(said: str) -> str:
 )
 def check_decodable(facts: ImageFacts) -> Iterator[Problem]:
     """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
-    header = facts.header
-    if header is None:
-        return
-    obstacle = obstacle_to_decoding(header)
-    if obstacle:
-        yield Problem(obstacle, feature=keys.ENCODED, value=header.format)
+    obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
+    if facts.header and obstacle:
+        yield Problem(obstacle, keys.ENCODED, facts.header.format)
 
 
 @rule(
@@ -212,12 +192,8 @@ def check_size(facts: ImageFacts) -> Iterator[Problem]:
         if header.orientation >= _QUARTER:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _TURN
-    yield Problem(
-        message,
-        feature=keys.HEIGHT if wrong_height else keys.WIDTH,
-        value=height if wrong_height else width,
-        fix=fix,
-    )
+    key, value = (keys.HEIGHT, height) if wrong_height else (keys.WIDTH, width)
+    yield Problem(message, key, value, fix)
 
 
 _QUARTER = 5  # from this orientation on height and width are exchanged
@@ -247,25 +223,17 @@ def check_orientation(facts: ImageFacts) -> Iterator[Problem]:
     header = facts.header
     if header is None or header.orientation == 1:
         return
-    message = (
-        f"the EXIF orientation is {header.orientation}: people see it "
-        f"{_TURNED[header.orientation]}, TensorFlow does not"
-    )
-    shown = (header.width, header.height) if header.orientation >= _QUARTER else None
-    exchanged = header.height != header.width and shown == (
-        facts.declared_height,
-        facts.declared_width,
-    )
-    is_error = exchanged or (shown is not None and facts.boxes_need_a_turn)
-    if is_error:
-        said = "the record's size is that of" if exchanged else "its boxes fit only"
-        message += f"; {said} the turned image, {header.width} x {header.height}"
-    yield Problem(
-        message,
-        feature=keys.ENCODED,
-        value=header.orientation,
-        severity=Severity.ERROR if is_error else None,
-    )
+    turned = header.orientation >= _QUARTER
+    said = (facts.declared_height, facts.declared_width)
+    exchanged = turned and header.height != header.width and said == (header.width, header.height)
+    message = f"the EXIF orientation is {header.orientation}: people see it "
+    message += f"{_TURNED[header.orientation]}, TensorFlow does not"
+    severity = None
+    if exchanged or (turned and facts.boxes_need_a_turn):
+        fits = "the record's size is that of" if exchanged else "its boxes fit only"
+        message += f"; {fits} the turned image, {header.width} x {header.height}"
+        severity = Severity.ERROR
+    yield Problem(message, keys.ENCODED, header.orientation, severity=severity)
 
 
 def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
@@ -326,22 +294,15 @@ def check_complete(facts: ImageFacts) -> Iterator[Problem]:
     """The end that the format wants is there."""
     header = facts.header
     if header is not None and not header.complete:
-        title = FORMAT_TITLES[header.format]
-        yield Problem(
-            f"the {title} is cut short: {_MISSING_END[header.format]}",
-            feature=keys.ENCODED,
-            value=header.format,
-        )
+        end = _MISSING_END.get(header.format, "it has fewer bytes than its header announces")
+        message = f"the {FORMAT_TITLES[header.format]} is cut short: {end}"
+        yield Problem(message, keys.ENCODED, header.format)
 
 
-_LESS = "it has fewer bytes than its header announces"
 _MISSING_END = {
     "jpeg": "its end mark (FF D9) is missing",
     "png": "its last chunk (IEND) is missing",
     "gif": "its trailer (3B) is missing",
-    "bmp": _LESS,
-    "tiff": _LESS,
-    "webp": _LESS,
 }
 
 
@@ -365,18 +326,12 @@ def check_same_image(same: SameImage) -> Iterator[Problem]:
 )
 def check_shared_image(shared: SharedImage) -> Iterator[Problem]:
     """Two subsets have the same encoded bytes: an error where a whole subset has no others."""
-    message = (
-        f"the image is in {shared.subset} and in {shared.first_subset}: "
-        f"{_named(shared.first)} has it"
-    )
+    subsets = f"{shared.subset} and in {shared.first_subset}"
+    message = f"the image is in {subsets}: {_named(shared.first)} has it"
     for subset, count in shared.leaked.items():
         message += f"; all {plural(count, 'image')} of {subset} are in other subsets"
-    yield Problem(
-        message,
-        feature=keys.ENCODED,
-        value=[shared.first_subset, shared.subset],
-        severity=Severity.ERROR if shared.leaked else None,
-    )
+    severity = Severity.ERROR if shared.leaked else None
+    yield Problem(message, keys.ENCODED, [shared.first_subset, shared.subset], severity=severity)
 
 
 def _named(place: Place) -> str:
@@ -409,12 +364,8 @@ def check_palette(facts: ImageFacts) -> Iterator[Problem]:
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
     if not obstacle_to_decoding(header):
-        yield Problem(
-            "the BMP has a palette, of which tf.io.decode_image knows nothing: "
-            "it takes the indices for gray values",
-            feature=keys.ENCODED,
-            value="bmp",
-        )
+        message = "the BMP has a palette, of which tf.io.decode_image knows nothing: "
+        yield Problem(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
 
 
 @rule(
@@ -427,13 +378,8 @@ def check_palette(facts: ImageFacts) -> Iterator[Problem]:
 def check_raw(facts: ImageFacts) -> Iterator[Problem]:
     """The bytes have the header of an image, and image/format says that they are pixels."""
     header, said = facts.header, facts.declared_format
-    if header is not None and said in _RAW:
-        yield Problem(
-            f"image/format says {said!r}, the bytes are a {FORMAT_TITLES[header.format]}",
-            feature=keys.FORMAT,
-            value=said,
-            fix=f"Write {header.format!r} into image/format.",
-        )
+    if header and said in _RAW:
+        yield _other_format(header.format, said)
 
 
 @rule(

@@ -7,14 +7,13 @@ for Datumaro: an id beside a text that the label map has is never an error to th
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.amounts import plural
+from tfod.check.amounts import first_of, plural
 from tfod.check.finding import Place, Problem
-from tfod.check.rules.near_names import NearNames
+from tfod.check.rules.near_names import folded, names_near_map
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
 from tfod.detection.label_map import LabelMap, LabelMapItem
@@ -23,10 +22,7 @@ from tfod.detection.problems import DetectionProblem, Wrong
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
-_MOST_KNOWN_MAPS = 16
-_MOST_RIVALS = 8
-_BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
-_BETWEEN_WORDS = re.compile(r"[\s_-]+")
+_MOST_RIVALS, _MOST_CLASSES = 8, 6
 
 
 @dataclass(frozen=True)
@@ -77,9 +73,7 @@ class ClassesOfShards:
 def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
     """Shards with boxes have no label map beside them."""
     if shards.rivals:
-        names = ", ".join(shards.rivals[:_MOST_RIVALS])
-        more = len(shards.rivals) - _MOST_RIVALS
-        names += f" and {more} more" if more > 0 else ""
+        names = first_of(shards.rivals, _MOST_RIVALS)
         fix = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", fix=fix)
     elif shards.boxes:
@@ -141,7 +135,7 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
     for item in _items(file):
         if item.id < 0:
             yield Problem(f"{item.class_name!r} has the negative id {item.id}", value=item.id)
-        elif item.id == 0 and _BACKGROUND not in (item.name, item.display_name):
+        elif item.id == 0 and not _is_background(item):
             yield Problem(f"{item.class_name!r} has the id 0", value=0)
 
 
@@ -153,17 +147,16 @@ def id_zero(file: LabelMapFile) -> Iterator[Problem]:
 )
 def unknown_text(use: ClassUse) -> Iterator[Problem]:
     """A class text is neither a name nor a display name of the map."""
-    if use.text and use.label_map and not use.label_map.find(use.text):
-        known = _near_names(use.label_map)
-        if known.same(use.text):
-            return
+    if not use.text or not use.label_map or use.label_map.find(use.text):
+        return
+    known = names_near_map(use.label_map)
+    if not known.same(use.text):
         near = known.nearest(use.text)
         hint = f", did you mean {near!r}" if near else ""
-        yield Problem(
-            f"class {use.text!r} is not in the label map{hint} ({_some(use.label_map.items)})",
-            feature=keys.CLASS_TEXT,
-            value=use.text,
-        )
+        items = use.label_map.items  # maybe a million, looked up as often
+        has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
+        message = f"class {use.text!r} is not in the label map{hint} (it has {has})"
+        yield Problem(message, keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -200,12 +193,8 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Problem]:
         return
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r}" if other else ""
-    yield Problem(
-        f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
-        f"{is_other}",
-        keys.CLASS_LABEL,
-        use.label,
-    )
+    message = f"text {use.text!r} has id {item.id} in the label map, the record says {use.label}"
+    yield Problem(message + is_other, keys.CLASS_LABEL, use.label)
 
 
 @rule(
@@ -221,9 +210,12 @@ def not_positive(use: ClassUse) -> Iterator[Problem]:
 
 
 def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
-    item = label_map.find_id(label) if label_map else None
-    is_background = item is not None and _BACKGROUND in (item.name, item.display_name)
-    return label < 0 or (label == 0 and not is_background)
+    item = label_map.find_id(0) if label_map and label == 0 else None
+    return label < 0 or (label == 0 and not (item and _is_background(item)))
+
+
+def _is_background(item: LabelMapItem) -> bool:
+    return _BACKGROUND in (item.name, item.display_name)
 
 
 @rule(
@@ -249,11 +241,10 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = _near_names(use.label_map).same(use.text)
+    meant = names_near_map(use.label_map).same(use.text)
     if meant:
-        yield Problem(
-            f"class {use.text!r} is {meant!r} in the label map", keys.CLASS_TEXT, use.text
-        )
+        message = f"class {use.text!r} is {meant!r} in the label map"
+        yield Problem(message, keys.CLASS_TEXT, use.text)
 
 
 @rule(
@@ -264,11 +255,10 @@ def nearly_in_map(use: ClassUse) -> Iterator[Problem]:
 )
 def counts_from_zero(classes: ClassesOfShards) -> Iterator[Problem]:
     """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
-    zero = classes.label_map.find_id(0) if classes.label_map else None
-    if zero is not None and _BACKGROUND in (zero.name, zero.display_name):
-        return
     ids = sorted({label for text, label in classes.uses if label is not None and text is None})
-    if len(ids) > 1 and ids == list(range(len(ids))):
+    if len(ids) < 2 or ids != list(range(len(ids))):
+        return
+    if _is_not_positive(0, classes.label_map):
         yield Problem(f"the ids of the objects are 0 to {ids[-1]}", keys.CLASS_LABEL, ids[-1])
 
 
@@ -287,11 +277,8 @@ def unused_class(classes: ClassesOfShards) -> Iterator[Problem]:
     for item in classes.label_map.items:
         used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
         if not used and item.id != 0:
-            yield Problem(
-                f"class {item.class_name!r} (id {item.id}) has no object",
-                value=item.class_name,
-                place=Place(classes.name),
-            )
+            message = f"class {item.class_name!r} (id {item.id}) has no object"
+            yield Problem(message, value=item.class_name, place=Place(classes.name))
 
 
 @rule(
@@ -350,12 +337,9 @@ def nearly_equal_texts(classes: ClassesOfShards) -> Iterator[Problem]:
     for texts in spellings.values():
         if len(texts) > 1:
             shown = [f"{text!r} ({plural(objects[text], 'object')})" for text in texts.values()]
-            yield Problem(
-                f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
-                "hyphens or underscores differ",
-                keys.CLASS_TEXT,
-                list(texts.values()),
-            )
+            message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
+            message += "hyphens or underscores differ"
+            yield Problem(message, keys.CLASS_TEXT, list(texts.values()))
 
 
 @rule(
@@ -382,43 +366,12 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Problem]:
 def unexplained_id(use: ClassUse) -> Iterator[Problem]:
     """An object has an id and no text, and its shard has no label map."""
     if not use.text and use.label is not None and use.label_map is None:
-        yield Problem(
-            f"object has only the id {use.label}, and no label map explains it",
-            keys.CLASS_LABEL,
-            use.label,
-        )
+        message = f"object has only the id {use.label}, and no label map explains it"
+        yield Problem(message, keys.CLASS_LABEL, use.label)
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
-
-
-def folded(text: str) -> str:
-    """A text without what people spell differently: case, spaces, hyphens and underscores.
-
-    Between two digits these mean something: the road sign 1-1 is not the sign 11.
-    """
-    return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
-
-
-_known_maps: dict[int, tuple[LabelMap, NearNames]] = {}
-
-
-def _near_names(label_map: LabelMap) -> NearNames:
-    """The names of a map, looked through once: its hash would take as long as all of it."""
-    known = _known_maps.get(id(label_map))
-    if known is None:
-        if len(_known_maps) >= _MOST_KNOWN_MAPS:
-            _known_maps.clear()
-        names = (name for item in label_map.items for name in (item.name, item.display_name))
-        known = label_map, NearNames(filter(None, names), folded)
-        _known_maps[id(label_map)] = known  # with the map, or another might get its id
-    return known[1]
-
-
-def _some(items: Sequence[LabelMapItem], most: int = 6) -> str:
-    shown = ", ".join(item.class_name for item in items[:most])
-    return f"it has {shown}" + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
 @rule(

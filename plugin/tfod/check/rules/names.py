@@ -73,7 +73,7 @@ def missing(names: NameFacts) -> Iterator[Problem]:
 )
 def duplicate_name(name: SameName) -> Iterator[Problem]:
     """An earlier record of the same subset has this file name."""
-    yield Problem(f"{name.name!r} is also the name of {_told(name.first)}", name.key, name.name)
+    yield Problem(f"{name.name!r} is also the name of {_record(name.first)}", name.key, name.name)
 
 
 @rule(
@@ -100,9 +100,8 @@ def other_extension(names: NameFacts) -> Iterator[Problem]:
         return
     said = FORMAT_OF_EXTENSION.get(split_extension(names.filename)[1].lower())
     if said and said != names.format:
-        yield Problem(
-            f"{names.filename!r} holds a {names.format.upper()}", names.filename_key, names.filename
-        )
+        message = f"{names.filename!r} holds a {names.format.upper()}"
+        yield Problem(message, names.filename_key, names.filename)
 
 
 @rule(
@@ -164,11 +163,8 @@ def no_source_id(names: NameFacts) -> Iterator[Problem]:
 )
 def duplicate_source_id(source: SameSourceId) -> Iterator[Problem]:
     """An earlier record of the same subset has this source id."""
-    yield Problem(
-        f"{source.source_id!r} is also the source id of {_told(source.first)}",
-        source.key,
-        source.source_id,
-    )
+    message = f"{source.source_id!r} is also the source id of {_record(source.first)}"
+    yield Problem(message, source.key, source.source_id)
 
 
 @rule(
@@ -189,5 +185,5 @@ def _without_a_name(names: NameFacts) -> Iterator[Problem]:
         yield Problem(f"{names.filename_key} {what}", names.filename_key)
 
 
-def _told(place: Place) -> str:
+def _record(place: Place) -> str:
     return f"record {place.record} of {place.shard}"

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfod.check.amounts import first_of
 from tfod.check.finding import Place, Problem
-from tfod.check.rules.near_names import NearNames
+from tfod.check.rules.near_names import names_near_labels
 from tfod.check.rules.registry import rule
 
 if TYPE_CHECKING:
@@ -70,13 +71,7 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the task's frames got from the shards.
-
-    Attributes:
-        frames: how many the task has.
-        without_record, without_boxes: how many got no record, and a record without boxes.
-        first_without_record, first_without_boxes: names of the first of them.
-    """
+    """How many of the task's frames got no record, or one without boxes; names of the first."""
 
     frames: int
     without_record: int
@@ -102,33 +97,20 @@ def unknown_label(used: ClassInUse) -> Iterator[Problem]:
     """Names are compared as they are: case and spaces count."""
     if used.text in used.labels:
         return
-    near = nearest_label(used.text, used.labels)
-    yield Problem(
-        f"class {used.text!r} of {_boxes(used.boxes)} is not a label of the task, which has "
-        + _listed(used.labels)
-        + (f"; did you mean {near!r}?" if near else ""),
-        feature=keys.CLASS_TEXT,
-        value=used.text,
-        fix=f"Rename the class to {near!r}, or add {used.text!r} to the task." if near else None,
-    )
-
-
-def nearest_label(text: str, labels: frozenset[str]) -> str | None:
-    """The label that was probably meant: the same but for case and spaces, or a letter off."""
-    return _near_labels(labels).nearest(text)
-
-
-@functools.lru_cache(4)
-def _near_labels(labels: frozenset[str]) -> NearNames:
-    return NearNames(sorted(labels), plain_letters)
+    near = names_near_labels(used.labels).nearest(used.text)
+    boxes = "1 box" if used.boxes == 1 else f"{used.boxes} boxes"
+    message = f"class {used.text!r} of {boxes} is not a label of the task, which has "
+    message += _listed(used.labels)
+    fix = f"Rename the class to {near!r}, or add {used.text!r} to the task." if near else None
+    hint = f"; did you mean {near!r}?" if near else ""
+    yield Problem(message + hint, keys.CLASS_TEXT, used.text, fix)
 
 
 @functools.lru_cache(4)
 def _listed(labels: frozenset[str]) -> str:
-    """The first labels of the task, for a message."""
-    listed = ", ".join(map(repr, heapq.nsmallest(_NAMES_SHOWN, labels)))
-    more = len(labels) - _NAMES_SHOWN
-    return f"{listed} and {more} more" if more > 0 else listed
+    """The first labels of the task; there may be as many unknown classes as labels."""
+    first = heapq.nsmallest(_NAMES_SHOWN, labels)
+    return first_of([*map(repr, first)], _NAMES_SHOWN, len(labels))
 
 
 @rule(
@@ -142,15 +124,11 @@ def no_frame(image: Attachment) -> Iterator[Problem]:
     if image.frame is not None:
         return
     if not image.filename:
-        yield Problem("record has no file name, so that it matches no frame", feature=keys.FILENAME)
+        yield Problem("record has no file name, so that it matches no frame", keys.FILENAME)
         return
-    near = image.nearest
-    yield Problem(
-        f"image {image.filename!r} matches no frame of the task"
-        + (f"; the nearest is {near!r}" if near else ""),
-        feature=keys.FILENAME,
-        value=image.filename,
-    )
+    near = f"; the nearest is {image.nearest!r}" if image.nearest else ""
+    message = f"image {image.filename!r} matches no frame of the task{near}"
+    yield Problem(message, keys.FILENAME, image.filename)
 
 
 @rule(
@@ -166,15 +144,9 @@ def read_as_number(image: Attachment) -> Iterator[Problem]:
     if frame is None or image.by is MatchedBy.NAME:
         return
     how = "" if image.by is MatchedBy.NUMBER else " for the digits after its sixth letter"
-    order = (
-        " if the task's images are in the order of their names" if (image.numbers_guessed) else ""
-    )
-    yield Problem(
-        f"image {image.filename!r} is the name of no frame and goes to frame {frame.number}, "
-        f"{frame.name!r}{how}{order}",
-        feature=keys.FILENAME,
-        value=image.filename,
-    )
+    order = " if the task's images are in the order of their names" * image.numbers_guessed
+    message = f"image {image.filename!r} is the name of no frame and goes to frame {frame.number}, "
+    yield Problem(f"{message}{frame.name!r}{how}{order}", keys.FILENAME, image.filename)
 
 
 @rule(
@@ -191,15 +163,14 @@ def other_size(image: Attachment) -> Iterator[Problem]:
         return
     if (image.height, image.width) == (frame.height, frame.width):
         return
-    turned = (image.height, image.width) == (frame.width, frame.height)
-    wrong = keys.WIDTH if image.width != frame.width else keys.HEIGHT
-    yield Problem(
-        f"image is {image.width}x{image.height}, frame {frame.name!r} is "
-        f"{frame.width}x{frame.height}"
-        + (": one of them is turned, as EXIF orientation does" if turned else ""),
-        feature=wrong,
-        value=image.width if wrong == keys.WIDTH else image.height,
-    )
+    own, its = f"{image.width}x{image.height}", f"{frame.width}x{frame.height}"
+    message = f"image is {own}, frame {frame.name!r} is {its}"
+    if (image.height, image.width) == (frame.width, frame.height):
+        message += ": one of them is turned, as EXIF orientation does"
+    if image.width != frame.width:
+        yield Problem(message, keys.WIDTH, image.width)
+    else:
+        yield Problem(message, keys.HEIGHT, image.height)
 
 
 @rule(
@@ -211,19 +182,17 @@ def other_size(image: Attachment) -> Iterator[Problem]:
 def bare_frames(coverage: Coverage) -> Iterator[Problem]:
     """Said once for the task."""
     bare = coverage.without_record + coverage.without_boxes
-    if not bare:
-        return
-    parts = []
-    if coverage.without_record:
-        names = _some(coverage.first_without_record, coverage.without_record)
-        parts.append(f"{coverage.without_record} without a record ({names})")
-    if coverage.without_boxes:
-        names = _some(coverage.first_without_boxes, coverage.without_boxes)
-        parts.append(f"{coverage.without_boxes} with a record without boxes ({names})")
-    yield Problem(
-        f"{bare} of the task's {coverage.frames} frames get no annotation: {', '.join(parts)}",
-        value=bare,
-    )
+    parts = [
+        f"{count} {what} ({', '.join(names)}{', …' * (count > len(names))})"
+        for count, what, names in (
+            (coverage.without_record, "without a record", coverage.first_without_record),
+            (coverage.without_boxes, "with a record without boxes", coverage.first_without_boxes),
+        )
+        if count
+    ]
+    if bare:
+        some = f"{bare} of the task's {coverage.frames} frames get no annotation"
+        yield Problem(f"{some}: {', '.join(parts)}", value=bare)
 
 
 @rule(
@@ -237,17 +206,11 @@ def shared_frame(image: Attachment) -> Iterator[Problem]:
     if image.frame is None or image.earlier is None:
         return
     earlier = image.earlier
-    where = ", ".join(
-        part
-        for part in (earlier.shard, "" if earlier.record is None else f"record {earlier.record}")
-        if part
-    )
-    yield Problem(
-        f"image {image.filename!r} goes to frame {image.frame.name!r}, as does "
-        f"{earlier.item!r}" + (f" ({where})" if where else ""),
-        feature=keys.FILENAME,
-        value=image.filename,
-    )
+    record = "" if earlier.record is None else f"record {earlier.record}"
+    where = ", ".join(filter(None, (earlier.shard, record)))
+    message = f"image {image.filename!r} goes to frame {image.frame.name!r}, as does "
+    message += f"{earlier.item!r}" + (f" ({where})" if where else "")
+    yield Problem(message, keys.FILENAME, image.filename)
 
 
 @rule(
@@ -260,16 +223,3 @@ def shared_frame(image: Attachment) -> Iterator[Problem]:
 def nameless_frames(description: NoFrames) -> Iterator[Problem]:
     """Said once for the task."""
     yield Problem(f"{description.source} names no frames, so that images were not compared")
-
-
-def plain_letters(text: str) -> str:
-    """What is left of a name without case, spaces and punctuation."""
-    return "".join(letter for letter in text.casefold() if letter.isalnum())
-
-
-def _boxes(count: int) -> str:
-    return "1 box" if count == 1 else f"{count} boxes"
-
-
-def _some(names: Sequence[str], count: int) -> str:
-    return ", ".join(names) + (", …" if count > len(names) else "")
