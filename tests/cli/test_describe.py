@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tfod.cli import describe_command
 from tfod.cli import main as cli
+from tfod.detection import describe as description
 from tfod.detection.describe import describe
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.version import __version__
@@ -100,14 +100,14 @@ def test_unreadable_file(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "s.record")
 
-    monkeypatch.setattr(describe_command, "describe", refuse)
+    monkeypatch.setattr(description, "describe", refuse)
     assert cli.main(["describe", "s.record"]) == 2
     assert capsys.readouterr().err == "tfod: s.record: Permission denied\n"
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(describe_command, "describe", interrupt)
+    monkeypatch.setattr(description, "describe", interrupt)
     assert cli.main(["describe", "s.record"]) == 130
 
 

@@ -41,6 +41,16 @@ class Place:
     offset: int | None = None
     item: str | None = None
 
+    @property
+    def where(self) -> str:
+        """As people read it: ``train.record, record 12, byte 4096``."""
+        parts = [self.shard] if self.shard else []
+        if self.record is not None:
+            parts.append(f"record {self.record}")
+        if self.offset is not None:
+            parts.append(f"byte {self.offset}")
+        return ", ".join(parts)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -86,10 +96,5 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place as people read it: ``train.record, record 12, byte 4096``."""
-        parts = [self.shard] if self.shard else []
-        if self.record is not None:
-            parts.append(f"record {self.record}")
-        if self.offset is not None:
-            parts.append(f"byte {self.offset}")
-        return ", ".join(parts)
+        """The place as people read it."""
+        return Place(self.shard, self.record, self.offset).where

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
@@ -20,9 +19,11 @@ from tfod.check.rules.registry import require_rule_names
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, take_inventory
 from tfod.cli.command_line import (
+    Commands,
     add_label_map,
     add_number,
     add_runner_options,
+    named_profile,
     print_text,
     runner_of,
     whole_file,
@@ -35,16 +36,13 @@ from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_time
 if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations
     from tfod.check.cvat_task.task import Task
-    from tfod.check.profiles.profile import Profile
     from tfod.check.shard import Progress
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
-_LEVELS = [one.value for one in Severity]
-_OFF = "off"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add ``check`` to the commands."""
     parser = commands.add_parser(
         "check",
@@ -59,100 +57,55 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         nargs="+",
         help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -",
     )
-    expected = parser.add_argument_group("what is expected")
-    expected.add_argument(
-        "--for",
-        dest="receiver",
-        choices=tuple(RECEIVERS),
-        help="who reads the shards next, which decides what is an error (default: any; cvat where "
-        "a CVAT task or --profile cvat is given)",
-    )
-    expected.add_argument(
-        "--profile",
-        metavar="NAME|FILE",
-        help=f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with "
-        "a feature_description); without it that of --for, or the one that fits best",
-    )
-    add_label_map(expected)
-    expected.add_argument("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
-    expected.add_argument("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
+    group = parser.add_argument_group("what is expected")
+    add = group.add_argument
+    text = "who reads the shards next, which decides what is an error (default: any; cvat where a "
+    text += "CVAT task or --profile cvat is given)"
+    add("--for", dest="receiver", choices=tuple(RECEIVERS), help=text)
+    text = f"the feature description: {', '.join(READY)}, or a file (YAML, JSON, or Python with a "
+    text += "feature_description); without it that of --for, or the one that fits best"
+    add("--profile", metavar="NAME|FILE", help=text)
+    add_label_map(group)
+    add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
+    add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
     for kind in KINDS:
-        add_number(
-            expected,
-            f"--cvat-{kind}",
-            f"labels and frames of this {kind} as they are on the server now",
-            metavar="ID",
-        )
-    expected.add_argument("--images", metavar="DIR", help="the images that the shards are about")
-    expected.add_argument(
-        "--against",
-        metavar="DIR|FILE",
-        help="what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON",
-    )
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--decode",
-        type=_most_decoded,
-        default=MOST_DECODED,
-        metavar="all|none|N",
-        help="decode all images, none, or at most N, evenly chosen (default: 1000)",
-    )
-    how.add_argument(
-        "--engine",
-        choices=("tfod", "tensorflow"),
-        default="tfod",
-        help="tensorflow: check every record with tf.io.parse_example, too",
-    )
-    add_number(how, "--jobs", "processes (default: all cores)")
-    add_number(
-        how, "--max-record-bytes", "larger records are not read (default: 256 MiB)", 256 << 20
-    )
-    add_number(
-        how,
-        "--max-archive-bytes",
-        "a zip may unpack to so many bytes (default: 64 GiB)",
-        ArchiveLimits.total_bytes,
-    )
-    add_number(
-        how,
-        "--max-archive-entries",
-        "a zip may have so many entries (default: 100000)",
-        ArchiveLimits.entries,
-    )
-    how.add_argument(
-        "--no-sha256", action="store_true", help="do not hash the sources for the report"
-    )
-    add_number(
-        how,
-        "--remote-timeout",
-        "stop waiting for a silent server after so long (default: 60)",
-        int(REMOTE_TIMEOUT),
-        metavar="SECONDS",
-    )
+        text = f"labels and frames of this {kind} as they are on the server now"
+        add_number(group, f"--cvat-{kind}", text, metavar="ID")
+    add("--images", metavar="DIR", help="the images that the shards are about")
+    text = "what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON"
+    add("--against", metavar="DIR|FILE", help=text)
+
+    group = parser.add_argument_group("how")
+    add = group.add_argument
+    text = "decode all images, none, or at most N, evenly chosen (default: 1000)"
+    add("--decode", type=_most_decoded, default=MOST_DECODED, metavar="all|none|N", help=text)
+    text = "tensorflow: check every record with tf.io.parse_example, too"
+    add("--engine", choices=("tfod", "tensorflow"), default="tfod", help=text)
+    add_number(group, "--jobs", "processes (default: all cores)")
+    text = "larger records are not read (default: 256 MiB)"
+    add_number(group, "--max-record-bytes", text, 256 << 20)
+    limits = ArchiveLimits()
+    text = "a zip may unpack to so many bytes (default: 64 GiB)"
+    add_number(group, "--max-archive-bytes", text, limits.total_bytes)
+    text = "a zip may have so many entries (default: 100000)"
+    add_number(group, "--max-archive-entries", text, limits.entries)
+    add("--no-sha256", action="store_true", help="do not hash the sources for the report")
+    text = "stop waiting for a silent server after so long (default: 60)"
+    add_number(group, "--remote-timeout", text, int(REMOTE_TIMEOUT), metavar="SECONDS")
     add_runner_options(parser)
-    _add_output(parser)
+
+    group = parser.add_argument_group("what comes out")
+    add = group.add_argument
+    add("--format", choices=("text", "json", "html", "junit"), default="text")
+    add("--output", metavar="FILE", help="write the report here")
+    text = "list at most so many; all are counted (default: 1000)"
+    add_number(group, "--max-findings", text, 1000)
+    add_number(group, "--samples", "images in the HTML report (default: 12)", 12, least=0)
+    text = "severity of a rule or a family: error, warning, info or off"
+    add("--severity", action="append", default=[], metavar="CODE=LEVEL", help=text)
+    add("--fail-on", choices=("error", "warning"), default="error", help="default: error")
     add_connection_options(parser)
     parser.set_defaults(run=_run)
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    output = parser.add_argument_group("what comes out")
-    output.add_argument("--format", choices=("text", "json", "html", "junit"), default="text")
-    output.add_argument("--output", metavar="FILE", help="write the report here")
-    add_number(
-        output, "--max-findings", "list at most so many; all are counted (default: 1000)", 1000
-    )
-    add_number(output, "--samples", "images in the HTML report (default: 12)", 12, least=0)
-    output.add_argument(
-        "--severity",
-        action="append",
-        default=[],
-        metavar="CODE=LEVEL",
-        help="severity of a rule or a family: error, warning, info or off",
-    )
-    output.add_argument(
-        "--fail-on", choices=("error", "warning"), default="error", help="default: error"
-    )
 
 
 def _most_decoded(text: str) -> int | None:
@@ -180,25 +133,18 @@ def _run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _output(path: str | None, inventory: Inventory) -> Iterator[Callable[[str], object]]:
     """What takes the report: a file is written whole or not at all, a device as it comes."""
-    _refuse_sources(path, inventory)
     if path is None:
         yield print_text
     elif os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
             yield lambda text: stream.write(text.encode("utf-8", "replace"))
     else:
+        for location in inventory.locations:
+            is_there = not location.remote and os.path.exists(location.path)
+            if is_there and os.path.exists(path) and os.path.samefile(path, location.path):
+                raise TfodError(f"--output {path}: this is one of the sources; name another file")
         with whole_file(path, overwrite=True) as file:
             yield lambda text: file.write(text.encode("utf-8", "replace"))
-
-
-def _refuse_sources(path: str | None, inventory: Inventory) -> None:
-    """A shard must not be replaced by its report."""
-    if path is None or not os.path.isfile(path):
-        return
-    for location in inventory.locations:
-        is_there = not location.remote and os.path.exists(location.path)
-        if is_there and os.path.samefile(path, location.path):
-            raise TfodError(f"--output {path}: this is one of the sources; name another file")
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -208,7 +154,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         TfodError: one of them makes no sense.
     """
     return Options(
-        profile=_profile(arguments.profile),
+        profile=named_profile(arguments.profile),
         receiver=RECEIVERS[arguments.receiver] if arguments.receiver else None,
         label_map=arguments.label_map,
         task=_task(arguments),
@@ -222,29 +168,16 @@ def _options(arguments: argparse.Namespace) -> Options:
         runner=runner_of(arguments),
         fail_on=Severity(arguments.fail_on),
         hash_sources=not arguments.no_sha256,
-        archive_limits=replace(
-            ArchiveLimits(),
-            total_bytes=arguments.max_archive_bytes,
-            entries=arguments.max_archive_entries,
+        archive_limits=ArchiveLimits(
+            total_bytes=arguments.max_archive_bytes, entries=arguments.max_archive_entries
         ),
     )
-
-
-# What few checks need is imported when one does.
-
-
-def _profile(named: str | None) -> Profile | None:
-    if named is None or named in READY:
-        return READY[named] if named else None
-    from tfod.check.profiles.file import load_profile
-
-    return load_profile(named)
 
 
 def _annotations(path: str | None) -> Annotations | None:
     if path is None:
         return None
-    from tfod.check.annotations.files import load_annotations
+    from tfod.check.annotations.files import load_annotations  # few checks need it
 
     return load_annotations(path)
 
@@ -259,11 +192,9 @@ def _task(arguments: argparse.Namespace) -> Task | None:
     numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
     targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
     if not targets:
-        if not any(described):
-            return None
         from tfod.check.cvat_task.task import load_task
 
-        return load_task(*described)
+        return load_task(*described) if any(described) else None
     if len(targets) > 1 or any(described):
         raise TfodError(
             "--cvat-task, --cvat-job and --cvat-project stand alone: leave out the others, "
@@ -277,9 +208,9 @@ def _severity(text: str) -> tuple[str, Severity | None]:
     code, _, level = text.partition("=")
     code, level = code.strip().upper(), level.strip().lower()
     require_rule_names([code], f"--severity {text}")
-    if level not in (*_LEVELS, _OFF):
+    if level not in (*map(str.lower, Severity.__members__), "off"):
         raise TfodError(f"--severity {text}: expected CODE=error, warning, info or off")
-    return code, None if level == _OFF else Severity(level)
+    return code, None if level == "off" else Severity(level)
 
 
 def _rendered(
@@ -309,17 +240,9 @@ def _progress_bar(inventory: Inventory) -> Iterator[Progress | None]:
     except ImportError:
         yield None
         return
-    sizes: Sequence[int | None] = []
+    total = None
     with suppress(OSError):
-        sizes = [location.size() for location in inventory.locations]
-    total = sum(size or 0 for size in sizes) or None
-    with tqdm(
-        total=total,
-        unit="B",
-        unit_scale=True,
-        desc="checking",
-        file=sys.stderr,
-        leave=False,
-        dynamic_ncols=True,
-    ) as bar:
+        total = sum(location.size() or 0 for location in inventory.locations) or None
+    how = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
+    with tqdm(total=total, desc="checking", file=sys.stderr, **how) as bar:
         yield lambda read, _: bar.update(read)

@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
+    from tfod.check.profiles.profile import Profile
     from tfod.tfrecord.storage.publishing import AtomicFile
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _OPTION = "--runner"
 
 
@@ -101,6 +103,17 @@ def runner_of(arguments: argparse.Namespace) -> Runner | None:
     from tfod.beam import Runner
 
     return Runner(arguments.runner, tuple(arguments.runner_arguments))
+
+
+def named_profile(name_or_path: str | None) -> Profile | None:
+    """What ``--profile`` names, if anything.
+
+    Raises:
+        TfodError: there is no such profile, or the file does not hold one.
+    """
+    from tfod.check.profiles.file import load_profile
+
+    return None if name_or_path is None else load_profile(name_or_path)
 
 
 # Output

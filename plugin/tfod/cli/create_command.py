@@ -10,11 +10,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfod.check.amounts import plural
-from tfod.cli.command_line import add_runner_options, print_line, runner_of, whole_number
+from tfod.cli.command_line import Commands, add_runner_options, print_line, runner_of, whole_number
 from tfod.errors import TfodError
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy
 from tfod.shards.create.verify import InvalidError, verify
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from tfod.shards.create.coco import CocoSet
     from tfod.shards.create.output import Created, Options
 
-EXIT_OK = 0
-EXIT_INVALID = 1
 _MOST_SHARDS = 99_999  # as many as five digits can say
 # What workers read, whose working directory is another one.
 _FOLDERS = (
@@ -34,7 +31,7 @@ _FOLDERS = (
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add ``create`` to the commands."""
     parser = commands.add_parser(
         "create",
@@ -143,22 +140,12 @@ def _add_common(
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
     _add(parser, "num_shards", f"files, never more than images (default: {num_shards})",
          type=whole_number(1, _MOST_SHARDS), metavar="N")  # fmt: skip
-    _add(
-        parser,
-        "odd_boxes",
-        "of boxes that are inverted, flat, not finite or reach outside the image: write nothing, "
-        "clip what reaches outside and leave out the rest, or leave them all out",
-        default=OddBoxes.REFUSE.value,
-        choices=[one.value for one in OddBoxes],
-    )
-    _add(
-        parser,
-        "exif_orientation",
-        "where sizes do not tell whether an image was annotated as its EXIF orientation shows it: "
-        "write nothing, assume that it was, or that it was not",
-        default=ExifOrientation.AUTO.value,
-        choices=[one.value for one in ExifOrientation],
-    )
+    _add(parser, "odd_boxes", "of boxes that are inverted, flat, not finite or reach outside the "
+         "image: write nothing, clip what reaches outside and leave out the rest, or leave them "
+         "all out", default="refuse", choices=[one.value for one in OddBoxes])  # fmt: skip
+    _add(parser, "exif_orientation", "where sizes do not tell whether an image was annotated as "
+         "its EXIF orientation shows it: write nothing, assume that it was, or that it was not",
+         default="auto", choices=[one.value for one in ExifOrientation])  # fmt: skip
     _add_flag(parser, "skip_missing_images", "leave out images that are missing")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
     add_runner_options(parser)
@@ -192,7 +179,7 @@ def _run(options: argparse.Namespace) -> int:
         created: Created = options.create(options, common)
     except InvalidError as error:
         print(f"tfod create: {error}", file=sys.stderr)
-        return EXIT_INVALID
+        return 1
     for one in created.sets:
         files = plural(len(one.shards), "file")
         counts = f"{plural(one.images, 'image')}, {plural(one.objects, 'object')}"
@@ -201,7 +188,7 @@ def _run(options: argparse.Namespace) -> int:
     print_line(f"label map: {created.label_map}{there}")
     for note in created.notes:
         print(f"tfod create: {note}", file=sys.stderr)
-    return EXIT_OK
+    return 0
 
 
 def _pascal(given: argparse.Namespace, options: Options) -> Created:
@@ -212,18 +199,14 @@ def _pascal(given: argparse.Namespace, options: Options) -> Created:
     source = PascalSource(
         given.data_dir, given.year, given.set, given.annotations_dir, given.image_dir
     )
-    return create_pascal(
-        source,
-        given.output_path,
-        options,
-        ignore_difficult_instances=given.ignore_difficult_instances,
-    )
+    ignored = given.ignore_difficult_instances
+    return create_pascal(source, given.output_path, options, ignore_difficult_instances=ignored)
 
 
 def _coco(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.coco import CocoContent, create_coco
 
-    sets = [one for one in map(partial(_coco_set, given), ("train", "val", "testdev")) if one]
+    sets = [one for name in ("train", "val", "testdev") if (one := _coco_set(given, name))]
     if not sets:
         raise TfodError("name the files of a set: --train_image_dir and --train_annotations_file")
     content = CocoContent(

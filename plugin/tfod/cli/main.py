@@ -22,7 +22,7 @@ _MODULES = {
     "check": "tfod.cli.check_command",
     "create": "tfod.cli.create_command",
     "cvat": "tfod.cli.cvat_command",
-    "describe": "tfod.cli.describe_command",
+    "describe": "tfod.cli.shards_command",
     "index": "tfod.cli.shards_command",
     "merge": "tfod.cli.shards_command",
     "repair": "tfod.cli.repair_command",

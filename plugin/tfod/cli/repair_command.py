@@ -10,15 +10,21 @@ from functools import partial
 from typing import Any
 
 from tfod.check.amounts import plural
-from tfod.check.finding import Place
-from tfod.check.profiles.file import load_profile
+from tfod.check.finding import Place, Severity
 from tfod.check.records.column_order import ColumnOrder
 from tfod.check.reporters.escaping import visible
 from tfod.check.reporters.groups import group_findings
 from tfod.check.reporters.wording import place_parts
 from tfod.check.rules.registry import all_rules, require_rule_names
 from tfod.check.rules.repairs import INEVITABLE
-from tfod.cli.command_line import add_label_map, add_number, print_line, whole_file
+from tfod.cli.command_line import (
+    Commands,
+    add_label_map,
+    add_number,
+    named_profile,
+    print_line,
+    whole_file,
+)
 from tfod.errors import TfodError
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.shards.repair.changes import Change
@@ -30,7 +36,7 @@ _REPORT_VERSION = 1
 _SHOWN = 3
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add ``repair`` to the commands."""
     parser = commands.add_parser(
         "repair",
@@ -39,22 +45,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "fixed without guessing; the source is never touched. Exit status 0: nothing is left; "
         "1: something is left that only a person can decide; 2: the repair could not run.",
     )
-    parser.add_argument("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and keep nothing"
-    )
-    parser.add_argument("--report", metavar="FILE", help="write every change here, as JSON")
-    parser.add_argument(
-        "--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise"
-    )
+    add = parser.add_argument
+    add("source", metavar="SOURCE", help="a shard, a folder, a glob or a zip")
+    add("-o", "--output", metavar="FOLDER", help="where the result goes")
+    add("--dry-run", action="store_true", help="say what would be done, and keep nothing")
+    add("--report", metavar="FILE", help="write every change here, as JSON")
+    add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     add_label_map(parser)
-    parser.add_argument(
-        "--only", type=_codes, metavar="CODES", help="rules or families to fix, as BOX,LAB008"
-    )
-    parser.add_argument(
-        "--skip", type=_codes, default=frozenset(), metavar="CODES", help="those not to fix"
-    )
+    text = "rules or families to fix, as BOX,LAB008"
+    add("--only", type=_codes, metavar="CODES", help=text)
+    text = "those not to fix"
+    add("--skip", type=_codes, default=frozenset(), metavar="CODES", help=text)
     columns = parser.add_mutually_exclusive_group()
     for name, when in (("--columns", "as fractions"), ("--pixel-columns", "in pixels")):
         columns.add_argument(
@@ -65,24 +66,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             help=f"columns that the writer of the boxes mixed up {when}; xmin=ymin,ymin=xmin says "
             "that what is stored under ymin is xmin; tfod check names them (BOX013)",
         )
-    add_number(
-        parser,
-        "--max-dropped",
-        "refuse to remove more than this share of the objects or records (default: 5)",
-        round(Options.max_dropped * 100),
-        least=0,
-        most=100,
-        metavar="PERCENT",
-    )
-    add_number(
-        parser,
-        "--max-record-bytes",
-        "a larger record ends the repair (default: 256 MiB)",
-        Options.max_record_bytes,
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace files of FOLDER, and the report"
-    )
+    text = "refuse to remove more than this share of the objects or records (default: 5)"
+    share = round(Options.max_dropped * 100)
+    add_number(parser, "--max-dropped", text, share, least=0, most=100, metavar="PERCENT")
+    text = "a larger record ends the repair (default: 256 MiB)"
+    add_number(parser, "--max-record-bytes", text, Options.max_record_bytes)
+    add("--overwrite", action="store_true", help="replace files of FOLDER, and the report")
     parser.set_defaults(run=run)
 
 
@@ -125,7 +114,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     if kept:
         raise TfodError(f"--skip {kept[0]}: what cannot be read cannot be copied")
     return Options(
-        profile=load_profile(arguments.profile) if arguments.profile else None,
+        profile=named_profile(arguments.profile),
         label_map=arguments.label_map,
         only=arguments.only,
         skip=arguments.skip,
@@ -206,10 +195,8 @@ def _text(outcome: Outcome) -> Iterator[str]:
     )
     for why in outcome.refused:
         yield f"\nRefused without --dry-run: {visible(why)}"
-    rules = all_rules()
-    for code, rule in rules.items():
-        count = changes.by_code[code]
-        if count:
+    for code, rule in all_rules().items():
+        if count := changes.by_code[code]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
             yield from _examples(changes.listed[code][:_SHOWN], count)
     yield from _left(outcome)
@@ -217,35 +204,25 @@ def _text(outcome: Outcome) -> Iterator[str]:
 
 def _examples(listed: list[tuple[Place, Change]], count: int) -> Iterator[str]:
     for place, change in listed:
-        parts = [visible(place.shard), *_numbers(place)]
-        yield f"  {', '.join(part for part in parts if part)}:"
+        yield f"  {visible(place.where)}:"
         yield f"    {visible(change.what)}"
     if count > len(listed):
         yield f"  and {count - len(listed):,} more"
 
 
-def _numbers(place: Place) -> Iterator[str]:
-    if place.record is not None:
-        yield f"record {place.record}"
-    if place.offset is not None:
-        yield f"byte {place.offset}"
-
-
 def _left(outcome: Outcome) -> Iterator[str]:
     """What only a person can decide, as the check reports it of the result."""
-    groups = group_findings(outcome.remaining)
     if outcome.remaining.valid:
         yield "\nNothing is left to decide."
         return
     yield "\nLeft for you to decide, by the record numbers of the result:"
-    for group in groups:
-        if group.severity.rank == 0:
+    for group in group_findings(outcome.remaining):
+        if group.severity is Severity.INFO:
             continue
         yield group.heading
         shown = group.examples(_SHOWN)
         for finding in shown:
             yield f"  {' '.join(place_parts(finding))}:"
             yield f"    {visible(finding.message)}"
-        rest = group.rest(shown)
-        if rest:
+        if rest := group.rest(shown):
             yield f"  {rest}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from tfod.check.reporters.rules_pages import full_text, markdown_pages, table
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules, no_such_rule
+from tfod.cli.command_line import Commands
 from tfod.errors import TfodError
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the subparsers of ``tfod``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+def add_parser(commands: Commands) -> None:
+    """Add ``rules`` to the commands."""
+    parser = commands.add_parser(
         "rules",
         help="list the rules of the checker, or explain one",
         description="List the rules of `tfod check`; with a code or a family, say why it matters, "

@@ -1,4 +1,4 @@
-"""``tfod reshard``, ``merge``, ``split`` and ``index``: the daily chores of shards."""
+"""``tfod describe``, ``reshard``, ``merge``, ``split`` and ``index``: what is done with shards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfod.check.amounts import plural
 from tfod.cli.command_line import (
+    Commands,
     add_number,
     add_runner_options,
     print_line,
@@ -19,139 +20,109 @@ from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import ShardLayout, parse_count, parse_size
 
-EXIT_OK = 0
 _MOST_LISTED = 10
 _LARGEST_SEED = (1 << 32) - 1
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``reshard``, ``merge``, ``split`` and ``index`` to the commands."""
-    _add_reshard(commands)
-    _add_merge(commands)
-    _add_split(commands)
-    _add_index(commands)
+def add_parser(commands: Commands) -> None:
+    """Add ``describe``, ``reshard``, ``merge``, ``split`` and ``index`` to the commands."""
+    text = "Print what is in shards: records, keys with kinds and lengths, classes, sizes, and a "
+    text += "tf.io feature description ready to paste."
+    parser = commands.add_parser("describe", help="say what is in shards", description=text)
+    parser.add_argument("source", metavar="SHARD", help="a shard, a folder or a glob")
+    text = "print a profile for `tfod check --profile` instead, in YAML"
+    parser.add_argument("--as-profile", action="store_true", help=text)
+    parser.set_defaults(run=_describe)
 
-
-def _add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "reshard",
-        help="write shards as another number of shards",
-        description="Write the records of shards into other shards, byte for byte: another number "
-        "or size of them, compressed or not, in order or shuffled. What is not asked for stays "
-        "as it is.",
+        _reshard,
+        "write shards as another number of shards",
+        "Write the records of shards into other shards, byte for byte: another number or size of "
+        "them, compressed or not, in order or shuffled. What is not asked for stays as it is.",
     )
-    _add_sources(parser)
     _add_output(parser)
     _add_layout(parser, "as many as there are", "as it is")
-    add_number(
-        parser,
-        "--shuffle",
-        "put the records of each subset in an order that this number decides",
-        least=0,
-        most=_LARGEST_SEED,
-        metavar="SEED",
-    )
+    text = "put the records of each subset in an order that this number decides"
+    add_number(parser, "--shuffle", text, least=0, most=_LARGEST_SEED, metavar="SEED")
     add_runner_options(parser)
-    parser.set_defaults(run=_reshard)
 
-
-def _add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "merge",
-        help="put shards with different label maps together",
-        description="Put shards together. Their label maps become one, by the names of the "
-        "classes, and the ids in the records follow it. Subsets of one name are joined.",
+        _merge,
+        "put shards with different label maps together",
+        "Put shards together. Their label maps become one, by the names of the classes, and the "
+        "ids in the records follow it. Subsets of one name are joined.",
     )
-    _add_sources(parser)
     _add_output(parser)
-    parser.add_argument(
-        "--label-map",
-        metavar="FILE|NAME",
-        help="give the classes the ids of this label map, or of one that tfod ships (coco, …)",
-    )
+    text = "give the classes the ids of this label map, or of one that tfod ships (coco, …)"
+    parser.add_argument("--label-map", metavar="FILE|NAME", help=text)
     _add_layout(parser, "1", "none")
-    parser.add_argument(
-        "--drop-equal-images",
-        action="store_true",
-        help="leave out a record when an earlier one has the same image and annotations",
-    )
-    parser.set_defaults(run=_merge)
+    text = "leave out a record when an earlier one has the same image and annotations"
+    parser.add_argument("--drop-equal-images", action="store_true", help=text)
 
-
-def _add_split(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "split",
-        help="split shards into subsets, each with its share of every class",
-        description="Split the records of shards into subsets such as train, val and test, each "
-        "with its share of the boxes of every class. Equal images stay together.",
+        _split,
+        "split shards into subsets, each with its share of every class",
+        "Split the records of shards into subsets such as train, val and test, each with its share "
+        "of the boxes of every class. Equal images stay together.",
+        "SOURCE|NAME=PART",
+        "shards, folders, zips or globs; then the subsets, each with its share (train=0.8) or its "
+        "number of records (train=800)",
     )
-    parser.add_argument(
-        "sources",
-        metavar="SOURCE|NAME=PART",
-        nargs="+",
-        help="shards, folders, zips or globs; then the subsets, each with its share (train=0.8) or "
-        "its number of records (train=800)",
-    )
-    parser.set_defaults(more=())
     _add_output(parser)
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0, _LARGEST_SEED),
-        default=0,
-        help="another one splits otherwise (default: 0)",
-    )
+    seed = whole_number(0, _LARGEST_SEED)
+    text = "another one splits otherwise (default: 0)"
+    parser.add_argument("--seed", type=seed, default=0, help=text)
     _add_layout(parser, "1", "none")
-    parser.set_defaults(run=_split)
 
-
-def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "index",
-        help="write index files, for NVIDIA DALI and others that jump to a record",
-        description="Write SHARD.idx for each shard: a line for each record, the byte at which it "
-        "begins and how many bytes it has.",
+        _index,
+        "write index files, for NVIDIA DALI and others that jump to a record",
+        "Write SHARD.idx for each shard: a line for each record, the byte at which it begins and "
+        "how many bytes it has.",
     )
-    _add_sources(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", help="where to write (default: beside the shards)"
-    )
+    text = "where to write (default: beside the shards)"
+    parser.add_argument("-o", "--output", metavar="FOLDER", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace index files")
-    parser.set_defaults(run=_index)
 
 
-def _add_sources(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sources", metavar="SOURCE", nargs="+", help="a shard, a folder, a zip or a glob"
-    )
-    parser.set_defaults(more=())
+def _add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    description: str,
+    metavar: str = "SOURCE",
+    sources: str = "a shard, a folder, a zip or a glob",
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=description)
+    parser.add_argument("sources", metavar=metavar, nargs="+", help=sources)
+    parser.set_defaults(run=run, more=())
+    return parser
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where to write")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace shards of the same subsets there"
-    )
+    add = parser.add_argument
+    add("-o", "--output", metavar="FOLDER", required=True, help="where to write")
+    add("--overwrite", action="store_true", help="replace shards of the same subsets there")
 
 
 def _add_layout(parser: argparse.ArgumentParser, number: str, compression: str) -> None:
-    count = parser.add_mutually_exclusive_group()
-    count.add_argument(
-        "--num-shards",
-        type=_argument(parse_count),
-        metavar="N",
-        help=f"shards of each subset (default: {number})",
-    )
-    count.add_argument(
-        "--shard-size",
-        type=_argument(parse_size),
-        metavar="SIZE",
-        help="begin a new shard at this size, such as 100MB",
-    )
-    parser.add_argument(
-        "--compression",
-        choices=[one.value for one in Compression],
-        help=f"compress each shard (default: {compression})",
-    )
+    add = parser.add_mutually_exclusive_group().add_argument
+    text = f"shards of each subset (default: {number})"
+    add("--num-shards", type=_argument(parse_count), metavar="N", help=text)
+    text = "begin a new shard at this size, such as 100MB"
+    add("--shard-size", type=_argument(parse_size), metavar="SIZE", help=text)
+    text = f"compress each shard (default: {compression})"
+    choices = [one.value for one in Compression]
+    parser.add_argument("--compression", choices=choices, help=text)
 
 
 def _argument(parse: Callable[[str], int]) -> Callable[[str], int]:
@@ -171,6 +142,19 @@ def _layout(options: argparse.Namespace) -> ShardLayout:
     return ShardLayout(options.num_shards, options.shard_size, compression)
 
 
+def _describe(options: argparse.Namespace) -> int:
+    from tfod.detection.describe import describe
+
+    found = describe(options.source)
+    if options.as_profile:
+        from tfod.check.profiles.file import profile_of_description, profile_to_yaml
+
+        print(profile_to_yaml(profile_of_description(found, options.source)), end="")
+    else:
+        print(found.to_text(), end="")
+    return 0
+
+
 def _reshard(options: argparse.Namespace) -> int:
     from tfod.shards.reshard import reshard
 
@@ -182,7 +166,7 @@ def _reshard(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         runner=runner_of(options),
     )
-    _tell_subsets(done.records)
+    _print_subsets(done.records)
     print_line(f"{plural(len(done.paths), 'shard')} in {options.output}")
     for name in done.label_maps:
         print_line(f"label map copied: {name}")
@@ -200,10 +184,9 @@ def _merge(options: argparse.Namespace) -> int:
         drop_equal_images=options.drop_equal_images,
         overwrite=options.overwrite,
     )
-    _tell_subsets(done.records)
-    print_line(
-        f"{plural(len(done.paths), 'shard')} in {options.output}, {plural(done.classes, 'class')}"
-    )
+    _print_subsets(done.records)
+    shards, classes = plural(len(done.paths), "shard"), plural(done.classes, "class")
+    print_line(f"{shards} in {options.output}, {classes}")
     print_line(f"{plural(done.rewritten, 'record')} got other class ids")
     if done.dropped:
         print_line(f"{plural(done.dropped, 'record')} left out: same image, same annotations")
@@ -215,9 +198,8 @@ def _merge(options: argparse.Namespace) -> int:
             print_note(f"{plural(count, 'record')} written with {what}")
     for one in done.equal[:_MOST_LISTED]:
         what = "same image" if one.same_image else "same file name"
-        print_note(
-            f"{what}{', left out' if one.dropped else ''}: {one.second}; first in {one.first}"
-        )
+        what += ", left out" * one.dropped
+        print_note(f"{what}: {one.second}; first in {one.first}")
     more = done.equal_images + done.equal_names - _MOST_LISTED
     if more > 0:
         print_note(f"and {more:,} more of these")
@@ -241,10 +223,8 @@ def _split(options: argparse.Namespace) -> int:
     rows += [(name, *map(str, row)) for name, row in zip(done.classes, boxes, strict=True)]
     print_line(_table(rows))
     if done.equal_images:
-        print_line(
-            f"{plural(done.equal_images, 'record')} with the image of another one, "
-            "kept in the same subset"
-        )
+        equal = f"{plural(done.equal_images, 'record')} with the image of another one"
+        print_line(f"{equal}, kept in the same subset")
     print_line(f"{plural(len(done.paths), 'shard')} in {options.output}")
     return _end(done.notes)
 
@@ -264,11 +244,10 @@ def _sources_and_parts(arguments: Sequence[str]) -> tuple[Sequence[str], Sequenc
 def _index(options: argparse.Namespace) -> int:
     from tfod.shards.index import write_indexes
 
-    for path, count in write_indexes(
-        [*options.sources, *options.more], options.output, overwrite=options.overwrite
-    ).items():
-        print_line(f"{path}: {plural(count, 'record')}")
-    return EXIT_OK
+    sources = [*options.sources, *options.more]
+    written = write_indexes(sources, options.output, overwrite=options.overwrite)
+    _print_subsets(written)
+    return 0
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -283,12 +262,12 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _tell_subsets(records: Mapping[str, int]) -> None:
-    for subset, count in records.items():
-        print_line(f"{subset}: {plural(count, 'record')}")
+def _print_subsets(records: Mapping[str, int]) -> None:
+    for name, count in records.items():
+        print_line(f"{name}: {plural(count, 'record')}")
 
 
 def _end(notes: Iterable[str]) -> int:
     for note in notes:
         print_note(note)
-    return EXIT_OK
+    return 0

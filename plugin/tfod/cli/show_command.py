@@ -7,11 +7,18 @@ import os
 import re
 
 from tfod.check.amounts import plural
-from tfod.check.profiles.file import load_profile
 from tfod.check.reporters.drawing import can_show
 from tfod.check.reporters.escaping import visible
 from tfod.check.sources.search import take_inventory
-from tfod.cli.command_line import add_label_map, add_number, print_line, print_note, whole_file
+from tfod.cli.command_line import (
+    Commands,
+    add_label_map,
+    add_number,
+    named_profile,
+    print_line,
+    print_note,
+    whole_file,
+)
 from tfod.errors import TfodError
 from tfod.shards.sheet import Choice, chosen_tiles, paint_sheet, render_page
 from tfod.shards.sheet.choice import Seen
@@ -22,7 +29,7 @@ _MOST = 10_000
 _MOST_NAMES = 5
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add ``show`` to the commands."""
     parser = commands.add_parser(
         "show",
@@ -30,32 +37,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Draw a contact sheet of images with their boxes, masks, keypoints and "
         "classes; below each the record's number and the file name.",
     )
-    parser.add_argument(
-        "source", metavar="SOURCE", help="a shard, a folder, a glob, a zip, an fsspec URL, or -"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="sheet.png",
-        metavar="FILE",
-        help="a .png, or a .html that is one file (default: sheet.png)",
-    )
+    add = parser.add_argument
+    text = "a shard, a folder, a glob, a zip, an fsspec URL, or -"
+    add("source", metavar="SOURCE", help=text)
+    text = "a .png, or a .html that is one file (default: sheet.png)"
+    add("-o", "--output", default="sheet.png", metavar="FILE", help=text)
     which = parser.add_mutually_exclusive_group()
     add_number(which, "--first", "the first N records (default: 24)", most=_MOST)
-    which.add_argument(
-        "--records", type=_numbers, metavar="LIST", help="records by number: 3,7-9 (one shard)"
-    )
+    text = "records by number: 3,7-9 (one shard)"
+    which.add_argument("--records", type=_numbers, metavar="LIST", help=text)
     add_number(which, "--random", "N records at random", most=_MOST)
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of --random (default: 0)")
-    parser.add_argument(
-        "--class", dest="class_name", metavar="NAME", help="only records with this class"
-    )
+    add("--seed", type=int, default=0, metavar="S", help="of --random (default: 0)")
+    add("--class", dest="class_name", metavar="NAME", help="only records with this class")
     add_label_map(parser)
-    parser.add_argument(
-        "--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise"
-    )
+    add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
     add_number(parser, "--columns", "beside each other (default: 4)", 4, most=_MOST)
-    parser.add_argument("--overwrite", action="store_true", help="replace a FILE that is there")
+    add("--overwrite", action="store_true", help="replace a FILE that is there")
     parser.set_defaults(run=run)
 
 
@@ -64,9 +61,8 @@ def _numbers(text: str) -> frozenset[int]:
     for part in text.split(","):
         match = _RANGE.match(part.strip())
         if match is None:
-            raise argparse.ArgumentTypeError(
-                f"{part!r} is neither a number nor a range such as 7-9"
-            )
+            what = "is neither a number nor a range such as 7-9"
+            raise argparse.ArgumentTypeError(f"{part!r} {what}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= _MOST:
             raise argparse.ArgumentTypeError(f"{part!r} is not a range of 1 to {_MOST:,} records")
@@ -89,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     seen = Seen()
     with whole_file(options.output, overwrite=options.overwrite) as file:
         with take_inventory([options.source]) as inventory:
-            profile = load_profile(options.profile) if options.profile else None
+            profile = named_profile(options.profile)
             tiles = list(chosen_tiles(inventory, choice, options.label_map, seen, profile))
         if not tiles:
             raise TfodError(f"{options.source}: no record to show")
