@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod_validator import data_folder
-from tfod_validator.check_upload import run_check
-from tfod_validator.jobs import Store
+from tfod_validator.jobs.check_upload import run_check
+from tfod_validator.jobs.database import Database
+from tfod_validator.jobs.request import Result
 from tfod_validator.settings import Settings
-from tfod_validator.validation import Result
 
 from tests.commands import require
 from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard, with_boxes
@@ -120,7 +119,7 @@ class Worker:
 
     def __init__(self, service: Service) -> None:
         self.settings = Settings(data=service.data)
-        self.store = Store(self.settings)
+        self.store = Database(self.settings)
 
     def begin(self, address: str) -> str:
         key = address.rpartition("/")[2]
@@ -135,7 +134,7 @@ class Worker:
     def end(self, key: str, outcome: Result | None = None) -> None:
         found = self.store.find(key)
         assert found is not None
-        folder = data_folder.folder_of(self.settings, key)
+        folder = self.settings.uploads / key
         made = outcome or run_check(folder, found.request, self.settings.limits, lambda *_: None)
         assert self.store.finish(key, "test", made)
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.tfrecord.writer import write_records
-from tfod_validator import sandbox
-from tfod_validator.check_upload import run_check
-from tfod_validator.sandbox import RetryError, StoppedError, run_in_sandbox
+from tfod_validator.jobs import sandbox
+from tfod_validator.jobs.check_upload import run_check
+from tfod_validator.jobs.request import BODY, REPORTS, Request, Result, UploadedFile
+from tfod_validator.jobs.sandbox import RetryError, StoppedError, run_in_sandbox
 from tfod_validator.settings import Limits
-from tfod_validator.validation import BODY, REPORTS, Request, Result, UploadedFile
 
 from tests.records import encode, image
 from tests.validator.conftest import LABEL_MAP, shard_of

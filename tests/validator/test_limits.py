@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import requests
 from PIL import Image
-from tfod_validator.jobs import Store
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database
+from tfod_validator.jobs.request import Result
 from tfod_validator.settings import Limits, Settings
-from tfod_validator.validation import Result
-from tfod_validator.worker import Worker
 
 from tests.records import encode, image
 from tests.validator.conftest import Service, running_service, zip_of
@@ -169,7 +169,7 @@ class TestQueue:
         assert ask("10.0.0.2").status_code == 202
 
     def test_turns_come_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        store = Store(Settings(data=tmp_path))
+        store = Database(Settings(data=tmp_path))
         store.create_tables()
         now = 1000.0
         monkeypatch.setattr(time, "time", lambda: now)
@@ -189,7 +189,7 @@ class TestQueue:
         for address in wanted:
             sent = {"X-Forwarded-For": f"10.0.0.{address}"}
             running.upload({"file": (address, b"x")}, sent, wait=0)
-        store = Store(Settings(data=running.data))
+        store = Database(Settings(data=running.data))
         turns = []
         for number in range(6):
             found = store.claim(f"worker {number}", time.time() + 600, 4)
@@ -203,7 +203,7 @@ class TestQueue:
         """Not even when its lease has ended, as after a pause of the machine."""
         running = start_service("--workers", "0")
         running.upload({"file": ("a", b"x")}, wait=0)
-        store = Store(Settings(data=running.data))
+        store = Database(Settings(data=running.data))
         found = store.claim("worker", time.time() - 1, 4)
         assert found is not None
         assert store.claim("worker", time.time() + 600, 4, (found.id,)) is None
@@ -217,7 +217,7 @@ class TestQueue:
             sent = {"X-Forwarded-For": f"10.0.0.{address}"}
             response = before.upload({"file": ("a.tfrecord", record_of())}, sent, wait=0)
             keys[name] = response.json()["id"]
-        store = Store(Settings(data=before.data))
+        store = Database(Settings(data=before.data))
         held = store.claim("a worker with a long check", time.time() + 600, 4)
         assert held is not None and held.id == keys["long"]
         before.stop()
@@ -339,7 +339,8 @@ def test_reports_expire(start_service: Start) -> None:
     wait_for(lambda: running.get(found["links"]["self"]).status_code == 404, running)
     for name in ("self", "html", "events", "page"):
         assert running.get(found["links"][name]).status_code == 404
-    Worker(Settings(data=running.data)).clean()
+    settings = Settings(data=running.data)
+    DataFolder(settings, Database(settings), takes_uploads=False).clean()
     assert 'tfod_validations{state="finished"} 0.0' in running.get("/metrics").text
     assert not list((running.data / "uploads").iterdir())
 

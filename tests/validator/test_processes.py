@@ -20,9 +20,9 @@ import pytest
 import requests
 from tfod.cli import main as cli
 from tfod.errors import TfodError
-from tfod_validator import logs
-from tfod_validator.processes import listen, locked
-from tfod_validator.serve_command import settings_from
+from tfod_validator import monitoring
+from tfod_validator.serve.command import settings_from
+from tfod_validator.serve.processes import listen, locked
 from tfod_validator.settings import Limits, Settings
 
 from tests.validator.conftest import REMOTE_TIMEOUT, Service
@@ -34,13 +34,13 @@ Start = Callable[..., Service]
 
 def web_of(service: Service) -> list[int]:
     """The processes of gunicorn; the first of them has started the others."""
-    found = service.children("tfod_validator.gunicorn_config")
+    found = service.children("tfod_validator.app")
     return sorted(found, key=lambda pid: (parent_of(pid) != service.process.pid, pid))
 
 
 def workers_of(service: Service) -> list[int]:
     """The worker processes."""
-    found = service.children("tfod_validator.worker")
+    found = service.children("tfod_validator.jobs.worker")
     return [pid for pid in found if parent_of(pid) == service.process.pid]
 
 
@@ -208,10 +208,15 @@ class TestCannotBegin:
     @pytest.mark.parametrize(
         ("variable", "value", "what"),
         [
-            ("PORT", "x", "TFOD_PORT=x: must be a whole number, up to 65535"),
-            ("PORT", "65536", "TFOD_PORT=65536: must be a whole number, up to 65535"),
+            ("PORT", "x", "TFOD_PORT=x: must be a whole number, from 0 to 65535"),
+            ("PORT", "65536", "TFOD_PORT=65536: must be a whole number, from 0 to 65535"),
             ("THREADS", "0", "TFOD_THREADS=0: must be a whole number, 1 or more"),
             ("WEB", "9" * 5000, "TFOD_WEB=9"),
+            (
+                "MAX_WAIT_SECONDS",
+                "61",
+                "TFOD_MAX_WAIT_SECONDS=61: must be a whole number, from",
+            ),
             ("MAX_FILES", "0", "TFOD_MAX_FILES=0: must be a whole number, 1 or more"),
             ("TOKENS", ",", "TFOD_TOKENS: holds no token"),
             ("TOKENS", "tökén", "TFOD_TOKENS: a token may have"),
@@ -329,8 +334,8 @@ class TestLogs:
     def test_what_nobody_catches_is_logged(self) -> None:
         code = (
             "import threading, warnings\n"
-            "from tfod_validator import logs\n"
-            "logs.configure()\n"
+            "from tfod_validator import monitoring\n"
+            "monitoring.configure_logging()\n"
             "warnings.warn('old')\n"
             "one = threading.Thread(target=lambda: 1 / 0); one.start(); one.join()\n"
             "[][1]\n"
@@ -348,7 +353,7 @@ def log_lines() -> Iterator[Callable[[], list[Any]]]:
     """What is logged by the service's formatter, read back."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logs.JsonFormatter())
+    handler.setFormatter(monitoring.JsonFormatter())
     logger = logging.getLogger("tfod")
     level = logger.level
     logger.addHandler(handler)
@@ -362,8 +367,8 @@ def test_lines_are_whole_and_all_there() -> None:
     """Many threads log at once, and the process ends right behind them."""
     code = (
         "import logging, threading\n"
-        "from tfod_validator import logs\n"
-        "logs.configure()\n"
+        "from tfod_validator import monitoring\n"
+        "monitoring.configure_logging()\n"
         "def tell(name):\n"
         "    for number in range(500):\n"
         "        more = {'fields': {'of': name, 'at': number}}\n"

@@ -90,7 +90,9 @@ def test_a_killed_worker_s_checks_run_elsewhere(scaled: tuple[Service, Service])
     web, workers = scaled
     keys = upload_many(web, slow_shard(20_000), 6)
     wait_for(lambda: 'tfod_validations{state="running"} 4' in web.get("/metrics").text, web)
-    killed = next(pid for pid in workers.children("tfod_validator.worker") if is_main(pid, workers))
+    killed = next(
+        pid for pid in workers.children("tfod_validator.jobs.worker") if is_main(pid, workers)
+    )
     os.kill(killed, signal.SIGKILL)
     all_finish(web, keys)
 

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 import requests
-from tfod_validator import data_folder, sandbox
-from tfod_validator.check_upload import run_check
-from tfod_validator.jobs import Store
+from tfod_validator.jobs import sandbox
+from tfod_validator.jobs.check_upload import run_check
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database
+from tfod_validator.jobs.request import REPORTS, FilesAwayError, Request, UploadedFile
+from tfod_validator.jobs.worker import Worker
 from tfod_validator.settings import Settings
-from tfod_validator.validation import REPORTS, FilesAwayError, Request, UploadedFile
-from tfod_validator.worker import Worker
 
 from tests.validator.conftest import REMOTE_TIMEOUT, Service, running_service
 from tests.validator.heavy import record_of, slow_shard, wait_for
@@ -30,7 +31,7 @@ from tests.validator.test_api import problem
 from tests.validator.test_limits import send
 
 Start = Callable[..., Service]
-_WORKER = "tfod_validator.worker"
+_WORKER = "tfod_validator.jobs.worker"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def attempts_of(service: Service, key: str) -> int:
 
 
 def attempts_in(settings: Settings, key: str) -> int:
-    store = Store(settings)
+    store = Database(settings)
     found = store.find(key)
 
     assert found is not None
@@ -98,8 +99,9 @@ def leftovers(data: Path) -> list[Path]:
 def tidy(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do at once what workers do when files have been there for a while."""
     for name in ("_ABANDONED_AFTER", "_ORPHANED_AFTER"):
-        monkeypatch.setattr("tfod_validator.worker." + name, 0.0)
-    Worker(Settings(data=data)).clean()
+        monkeypatch.setattr("tfod_validator.jobs.data_folder." + name, 0.0)
+    settings = Settings(data=data)
+    DataFolder(settings, Database(settings), takes_uploads=False).clean()
 
 
 def test_a_check_is_killed_and_deleted_and_the_service_goes_on(
@@ -150,13 +152,13 @@ def test_a_worker_is_killed(start_service: Start, slow: bytes) -> None:
 class TestFilesThatAreNotThere:
     """A machine that does not see an upload says nothing about it."""
 
-    def begin(self, start_service: Start) -> tuple[Settings, Store, str]:
+    def begin(self, start_service: Start) -> tuple[Settings, Database, str]:
         """An upload that waits, of a service that was stopped."""
         idle = start_service("--workers", "0")
         key = begin(idle, record_of())
         idle.stop()
         settings = Settings(data=idle.data)
-        return settings, Store(settings), key
+        return settings, Database(settings), key
 
     def work(self, settings: Settings) -> None:
         """Do what a worker of another machine does, until there is nothing that it may do."""
@@ -166,7 +168,7 @@ class TestFilesThatAreNotThere:
 
     def test_another_worker_does_it(self, start_service: Start) -> None:
         settings, store, key = self.begin(start_service)
-        folder = data_folder.folder_of(settings, key)
+        folder = settings.uploads / key
         hidden = folder.rename(settings.data / "hidden")
         self.work(settings)
         found = store.find(key)
@@ -180,7 +182,7 @@ class TestFilesThatAreNotThere:
     @pytest.mark.parametrize("damage", ["no folder", "no file", "short file"])
     def test_there_is_never_a_verdict(self, start_service: Start, damage: str) -> None:
         settings, store, key = self.begin(start_service)
-        folder = data_folder.folder_of(settings, key)
+        folder = settings.uploads / key
         (file,) = folder.iterdir()
         if damage == "no folder":
             shutil.rmtree(folder)
@@ -235,7 +237,7 @@ def test_a_check_that_takes_its_worker_along(
     idle = start_service("--workers", "0")
     key = begin(idle, record_of())
     idle.stop()
-    store = Store(Settings(data=idle.data))
+    store = Database(Settings(data=idle.data))
     for _ in range(3):
         found = store.claim("a worker that is gone", time.time() - 1, 4)
         assert found is not None and found.id == key
@@ -280,7 +282,7 @@ def test_sigterm_drains(start_service: Start) -> None:
         os.kill(check, signal.SIGCONT)
     assert running.stop() == 0
     wait_for(lambda: not running.children(), running)
-    store = Store(Settings(data=running.data))
+    store = Database(Settings(data=running.data))
     ended, waits = store.find(key), store.find(answers[0].json()["id"])
     assert ended is not None and ended.state == "finished"
     assert waits is not None and waits.state == "queued"
@@ -295,7 +297,7 @@ def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: 
     wait_until_read(running, key)
     os.kill(running.process.pid, signal.SIGKILL)
     wait_for(lambda: not running.children(), running)
-    store = Store(Settings(data=running.data))
+    store = Database(Settings(data=running.data))
     found = store.find(key)
     assert found is not None and (found.state, found.attempts) == ("queued", 0)
 

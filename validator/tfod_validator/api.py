@@ -1,291 +1,120 @@
-"""The HTTP API, and its description (OpenAPI 3.1), which is made from its views."""
+"""The HTTP API: validations, what is checked, and what those who run the service ask."""
 
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Iterator
-from datetime import datetime
-from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import flask_openapi3 as openapi
 from flask import Response, current_app, request, stream_with_context, url_for
-from pydantic import BaseModel, ConfigDict, Field
+from prometheus_client import CONTENT_TYPE_LATEST
 from tfod.check.finding import Severity
 from tfod.check.profiles.file import profile_to_document
 from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 from tfod.version import __version__
 
-from tfod_validator import data_folder, security, uploads
-from tfod_validator.problems import CONTENT_TYPE, ProblemError, invalid_parameter
+from tfod_validator import monitoring, security, uploads
+from tfod_validator.errors import ProblemError, invalid_parameter
+from tfod_validator.jobs.database import Validation
+from tfod_validator.jobs.request import IMAGE, REPORTS
+from tfod_validator.schemas import (
+    BARE_TYPES,
+    TYPES,
+    UPLOAD_BODY,
+    AnswerParameters,
+    CreateParameters,
+    Document,
+    ImageNumber,
+    Key,
+    Problem,
+    ReportParameters,
+    RuleCode,
+    answer,
+    describe_api,
+    in_every_format,
+    problem,
+    ref,
+)
 from tfod_validator.security import DOCUMENT_POLICY
-from tfod_validator.settings import Limits, Settings
-from tfod_validator.uploads import Level, Missing, Options, Parameters, UploadParameters
-from tfod_validator.validation import IMAGE, REPORTS, State, Validation
 
-_TYPES = {
-    "json": "application/json",
-    "html": "text/html; charset=utf-8",
-    "junit": "application/xml",
-    "text": "text/plain; charset=utf-8",
-}
-_BARE_TYPES = {name: value.partition(";")[0] for name, value in _TYPES.items()}
 _HEARTBEAT_SECONDS = 10.0
 _LOOK_EVERY = 0.25
 _RETRY_AFTER = {"Retry-After": "1"}
-_SCHEMAS = "#/components/schemas/"
+_log = logging.getLogger("tfod.service")
 
-if TYPE_CHECKING:
-    Format: TypeAlias = str
-else:
-    Format = Literal[tuple(REPORTS)]
-
-
-class Key(BaseModel):
-    """The path of a validation."""
-
-    key: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$", description="Id of the validation.")]
-
-
-class ImageNumber(Key):
-    """The path of an image."""
-
-    number: Annotated[int, Field(ge=0, description="Number of the image, from 0.")]
-
-
-class RuleCode(BaseModel):
-    """The path of a rule."""
-
-    code: Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{3}$", description="Code of the rule.")]
-
-
-class ReportParameters(Parameters):
-    """Parameters of a report."""
-
-    format: Format | Missing = Field(
-        None, description="Of the answer; without it the header Accept is followed."
-    )
-
-
-class AnswerParameters(ReportParameters):
-    """Parameters of answers that have a validation."""
-
-    wait: Annotated[float, Field(ge=0, le=Limits().max_wait_seconds, allow_inf_nan=False)] = Field(
-        0, description="Seconds to wait for the report; it comes as soon as the check has ended."
-    )
-    fail: Level | Missing = Field(
-        None,
-        description="Answer with a status of 400 or more unless the check has ended and found "
-        "nothing at or above this level: 422 for such findings, 409 when it has not ended in time.",
-    )
-
-
-class CreateParameters(AnswerParameters, UploadParameters):
-    """Parameters of an upload."""
-
-
-class Problem(BaseModel):
-    """Problem details (RFC 9457)."""
-
-    model_config = ConfigDict(extra="allow")
-    type: str
-    title: str
-    status: int
-    detail: str
-    limit: str = Field("", description="Name of the limit that was reached.")
-    parameter: str = Field("", description="Name of the parameter that is wrong.")
-
-
-class File(BaseModel):
-    """A file as it was uploaded."""
-
-    name: str
-    bytes: int
-    role: Literal["file", "profile", "cvat_labels", "cvat_xml"]
-
-
-class Amount(BaseModel):
-    """How much is done; how many records there are is known when all are read."""
-
-    done: int
-    total: int | None
-
-
-class Image(BaseModel):
-    """What a drawn image shows."""
-
-    href: str
-    codes: list[str]
-    shard: str
-    record: int | None
-    item: str | None
-
-
-class Document(BaseModel):
-    """A validation with its state, its progress and, when it is finished, its report."""
-
-    model_config = ConfigDict(title="Validation")
-    id: str
-    state: State
-    created: datetime
-    started: datetime | None
-    ended: datetime | None
-    expires: datetime
-    files: list[File]
-    options: dict[str, str | None]
-    progress: dict[Literal["bytes", "records"], Amount]
-    valid: bool | None
-    report: dict[str, Any] | None
-    failure: Problem | None = Field(description="Why the check could not be done.")
-    images: list[Image]
-    links: dict[str, str]
-
-
-def _answer_with(description: str, *types: str, schema: Any = None) -> dict[str, Any]:
-    """An answer in OpenAPI's words."""
-    schema = schema or {"type": "string"}
-    content = {name: {"schema": schema} for name in types}
-    return {"description": description, "content": content}
-
-
-def _problem(description: str) -> dict[str, Any]:
-    return _answer_with(description, CONTENT_TYPE, schema={"$ref": _SCHEMAS + "Problem"})
-
-
-def _in_every_format(description: str, schema: str = "Validation") -> dict[str, Any]:
-    found = _answer_with(description, *_BARE_TYPES.values())
-    found["content"]["application/json"] = {"schema": {"$ref": _SCHEMAS + schema}}
-    return found
-
-
-_NOT_FOUND: dict[str | int, Any] = {404: _problem("It does not exist, or has expired.")}
-_NO_RESULT = _in_every_format(
+_NOT_FOUND: dict[str | int, Any] = {404: problem("It does not exist, or has expired.")}
+_NO_RESULT = in_every_format(
     "The report is invalid, and `fail` was given; or the check could not be done."
 )
-_NO_RESULT["content"] |= _problem("")["content"]
-_NOT_ENDED = _problem("The check has not ended in time, and `fail` or a format was asked for.")
-_JSON = _answer_with("As JSON.", "application/json", schema={"type": "object"})
+_NO_RESULT["content"] |= problem("")["content"]
+_NOT_ENDED = problem("The check has not ended in time, and `fail` or a format was asked for.")
+_JSON = answer("As JSON.", "application/json", schema={"type": "object"})
 _VALIDATIONS = [openapi.Tag(name="validations")]
 _CHECKED = [openapi.Tag(name="what is checked")]
+_OPERATION = [openapi.Tag(name="operation")]
+_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
 api = openapi.APIBlueprint(
     "api",
     __name__,
     url_prefix="/api/v1",
-    abp_responses={400: _problem("A parameter is wrong."), 401: _problem("A token is needed.")},
-    abp_security=[{"token": []}],
+    abp_responses={400: problem("A parameter is wrong."), 401: problem("A token is needed.")},
+    abp_security=_TOKEN,
     operation_id_callback=lambda name, path, method: name,
 )
 
 
-def _raise_invalid(error: Any) -> None:
-    raise invalid_parameter(error)
+operation = openapi.APIBlueprint(
+    "operation", __name__, operation_id_callback=lambda name, path, method: name
+)
 
 
-class OpenAPI(openapi.OpenAPI):
+def make_app() -> openapi.OpenAPI:
     """A Flask application with a description."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(
-            "tfod_validator",
-            info=openapi.Info(
-                title="tfod validator",
-                version=__version__,
-                description="Checks TF Object Detection API TFRecords and annotation zips before "
-                "they are uploaded or trained on.",
-            ),
-            security_schemes={"token": {"type": "http", "scheme": "bearer"}},
-            validation_error_callback=_raise_invalid,
-            validation_error_status=400,
-            validation_error_model=Problem,
-            doc_ui=False,
-        )
+    def refuse(error: Any) -> None:
+        raise invalid_parameter(error)
 
-
-def describe_api() -> dict[str, Any]:
-    """The description of the current app, with the report's schema."""
-    document: dict[str, Any] = json.loads(json.dumps(current_app.api_doc))  # type: ignore[attr-defined]
-    text = resources.files("tfod.check").joinpath("report.schema.json").read_text("utf-8")
-    report = json.loads(text.replace("#/$defs/", _SCHEMAS + "Report-"))
-    parts = report.pop("$defs")
-    for name in ("$schema", "$id"):
-        report.pop(name)
-    validation = Document.model_json_schema(ref_template=_SCHEMAS + "{model}")
-    validation["properties"]["report"] = {
-        "anyOf": [{"$ref": _SCHEMAS + "Report"}, {"type": "null"}]
-    }
-    document["components"]["schemas"] = {
-        **validation.pop("$defs"),
-        "Validation": validation,
-        "Report": report,
-        **{f"Report-{name}": part for name, part in parts.items()},
-    }
-    operations = [one for item in document["paths"].values() for one in item.values()]
-    for one in operations:  # the library joins the lines of docstrings so
-        one["description"] = one.get("description", "").replace("<br/>", " ").strip()
-    if not security.current_settings().tokens:
-        del document["components"]["securitySchemes"]
-        for one in operations:
-            one.pop("security", None)
-            one["responses"].pop("401", None)
-    return document
-
-
-def _upload_form() -> dict[str, Any]:
-    """The form of an upload; browsers send empty texts for what is not chosen."""
-    options: dict[str, Any] = Options.model_json_schema()["properties"]
-    for one in options.values():
-        if "enum" in one:
-            one["enum"] = [*one["enum"], ""]
-    file = {
-        "type": "array",
-        "minItems": 1,
-        "items": {"type": "string", "format": "binary"},
-        "description": "Shards, a label map, zips; several are checked together.",
-    }
-    texts = {
-        "cvat_labels": {"type": "string", "description": "Labels of the CVAT task, as JSON."},
-        "cvat_xml": {"type": "string", "description": "annotations.xml of the CVAT task."},
-    }
-    return {
-        "type": "object",
-        "required": ["file"],
-        "properties": {"file": file, **texts, **options},
-        "additionalProperties": False,
-    }
-
-
-_UPLOAD_BODY = {
-    "required": True,
-    "content": {
-        "multipart/form-data": {"schema": _upload_form()},
-        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-    },
-}
+    return openapi.OpenAPI(
+        "tfod_validator",
+        info=openapi.Info(
+            title="tfod validator",
+            version=__version__,
+            description="Checks TF Object Detection API TFRecords and annotation zips before "
+            "they are uploaded or trained on.",
+        ),
+        security_schemes={"token": {"type": "http", "scheme": "bearer"}},
+        validation_error_callback=refuse,
+        validation_error_status=400,
+        validation_error_model=Problem,
+        doc_ui=False,
+    )
 
 
 @api.post(
     "/validations",
     tags=_VALIDATIONS,
-    openapi_extensions={"requestBody": _UPLOAD_BODY},
+    openapi_extensions={"requestBody": UPLOAD_BODY},
     responses={
-        200: _in_every_format("The check has ended within `wait`."),
-        202: _answer_with(
+        200: in_every_format("The check has ended within `wait`."),
+        202: answer(
             "The check waits or runs; `Location` says where to ask.",
             "application/json",
-            schema={"$ref": _SCHEMAS + "Validation"},
+            schema=ref("Validation"),
         ),
-        408: _problem("The upload took too long."),
+        408: problem("The upload took too long."),
         409: _NOT_ENDED,
-        413: _problem("The upload is too long, or has too many parts."),
-        415: _problem("The body is neither a form nor a named file."),
+        413: problem("The upload is too long, or has too many parts."),
+        415: problem("The body is neither a form nor a named file."),
         422: _NO_RESULT,
-        429: _problem("Too many uploads in a minute, or too many validations wait already."),
-        503: _problem("The service does not find its disk."),
-        507: _problem("The service's disk is full."),
+        429: problem("Too many uploads in a minute, or too many validations wait already."),
+        503: problem("The service does not find its disk."),
+        507: problem("The service's disk is full."),
     },
 )
 def create(query: CreateParameters) -> Response:
@@ -293,7 +122,7 @@ def create(query: CreateParameters) -> Response:
     found = _wait_for(uploads.accept(request, query), query.wait)
     location = {"Location": url_for("api.validation", key=found.id)}
     if found.is_over:
-        response = _answer(found, query)
+        response = _state_or_report(found, query)
     elif query.fail:
         detail = f"The check has not ended in time; it goes on at {location['Location']}."
         raise ProblemError(409, detail, headers=location)
@@ -308,7 +137,7 @@ def create(query: CreateParameters) -> Response:
     "/validations/<key>",
     tags=_VALIDATIONS,
     responses={
-        200: _in_every_format("The validation; its report when the check has ended."),
+        200: in_every_format("The validation; its report when the check has ended."),
         **_NOT_FOUND,
         409: _NOT_ENDED,
         422: _NO_RESULT,
@@ -319,13 +148,13 @@ def validation(path: Key, query: AnswerParameters) -> Response:
     found = _wait_for(find(path.key), query.wait)
     if query.fail and not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    return _answer(found, query)
+    return _state_or_report(found, query)
 
 
 @api.delete(
     "/validations/<key>",
     tags=_VALIDATIONS,
-    responses={204: None, 403: _problem("Another client has uploaded it."), **_NOT_FOUND},
+    responses={204: None, 403: problem("Another client has uploaded it."), **_NOT_FOUND},
 )
 def delete(path: Key) -> Response:
     """Delete a validation, its report and its files.
@@ -333,9 +162,7 @@ def delete(path: Key) -> Response:
     Only the client that uploaded it may do so: with the same token, or, of a service without
     tokens, from the same browser or address.
     """
-    security.require_owner(find(path.key))
-    security.current_store().delete(path.key)
-    data_folder.remove(security.current_settings(), path.key)
+    security.delete(find(path.key))
     return Response(status=204)
 
 
@@ -343,10 +170,10 @@ def delete(path: Key) -> Response:
     "/validations/<key>/report",
     tags=_VALIDATIONS,
     responses={
-        200: _in_every_format("The report.", "Report"),
+        200: in_every_format("The report.", "Report"),
         **_NOT_FOUND,
-        409: _problem("The check has not ended."),
-        422: _problem("The check could not be done."),
+        409: problem("The check has not ended."),
+        422: problem("The check could not be done."),
     },
 )
 def report(path: Key, query: ReportParameters) -> Response:
@@ -362,9 +189,9 @@ def report(path: Key, query: ReportParameters) -> Response:
     "/validations/<key>/events",
     tags=_VALIDATIONS,
     responses={
-        200: _answer_with("Events.", "text/event-stream"),
+        200: answer("Events.", "text/event-stream"),
         **_NOT_FOUND,
-        503: _problem("There are too many streams; ask for the state instead."),
+        503: problem("There are too many streams; ask for the state instead."),
     },
 )
 def events(path: Key) -> Response:
@@ -387,12 +214,12 @@ def events(path: Key) -> Response:
 @api.get(
     "/validations/<key>/images/<int:number>",
     tags=_VALIDATIONS,
-    responses={200: _answer_with("The image.", "image/jpeg"), **_NOT_FOUND},
+    responses={200: answer("The image.", "image/jpeg"), **_NOT_FOUND},
 )
 def image(path: ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
     find(path.key)
-    content = security.current_store().document(path.key, IMAGE.format(path.number))
+    content = security.current_database().document(path.key, IMAGE.format(path.number))
     if content is None:
         raise ProblemError(404, "The report has no image of this number.")
     return Response(content, mimetype="image/jpeg")
@@ -419,13 +246,66 @@ def one_rule(path: RuleCode) -> Response:
     return _json(_rule(found))
 
 
+@operation.get("/healthz", tags=_OPERATION, responses={200: _JSON})
+def live() -> Response:
+    """Whether the process answers."""
+    return _json({"status": "ok"})
+
+
+@operation.get("/readyz", tags=_OPERATION, responses={200: _JSON, 503: _JSON})
+def ready() -> Response:
+    """Whether database, disk, data folder and workers are there: 503 if one is not.
+
+    The data folder is there if it is the one of the service that uses the database, and not
+    another, or a place where nothing is mounted.
+    """
+    database, folder = security.current_database(), security.current_folder()
+    least = security.current_settings().limits.min_free_bytes
+    checks = {
+        "database": _holds(database.ping),
+        "disk": _holds(lambda: folder.free_bytes() > least),
+        "folder": _holds(folder.is_there),
+        "workers": _holds(lambda: database.count_workers() > 0),
+    }
+    words = {True: "ok", False: "failing"}
+    is_ready = all(checks.values())
+    shown = {name: words[holds] for name, holds in checks.items()}
+    return _json({"status": words[is_ready], "checks": shown}, 200 if is_ready else 503)
+
+
+def _holds(ask: Callable[[], bool]) -> bool:
+    try:
+        return ask()
+    except Exception:
+        _log.warning("not ready", exc_info=True)
+        return False
+
+
+@operation.get(
+    "/metrics",
+    tags=_OPERATION,
+    security=_TOKEN,
+    responses={200: answer("Metrics.", "text/plain")},
+)
+def metrics() -> Response:
+    """Metrics for Prometheus, of all processes."""
+    text = monitoring.exposition(security.current_database().counts())
+    return Response(text, content_type=CONTENT_TYPE_LATEST)
+
+
+@operation.get("/openapi.json", tags=_OPERATION, security=_TOKEN, responses={200: _JSON})
+def description() -> Response:
+    """This description, in OpenAPI 3.1."""
+    return _json(describe_api())
+
+
 def find(key: str) -> Validation:
     """A validation.
 
     Raises:
         ProblemError: there is none.
     """
-    found: Validation | None = security.current_store().find(key)
+    found = security.current_database().find(key)
     if found is None:
         detail = "There is no such validation, or it has expired; upload again."
         raise ProblemError(404, detail)
@@ -442,10 +322,15 @@ def describe(found: Validation) -> dict[str, Any]:
     }
     saved = None
     if found.state == "finished":
-        saved = security.current_store().document(key, REPORTS["json"])
+        saved = security.current_database().document(key, REPORTS["json"])
     document = Document.model_validate(
         {
-            **vars(found),
+            "id": key,
+            "state": found.state,
+            "created": found.created,
+            "started": found.started,
+            "ended": found.ended,
+            "expires": found.expires,
             "files": [vars(one) for one in wanted.files],
             "options": {
                 "for": wanted.receiver,
@@ -454,7 +339,9 @@ def describe(found: Validation) -> dict[str, Any]:
                 "fail_on": wanted.fail_on,
             },
             "progress": _progress(found),
+            "valid": found.valid,
             "report": json.loads(saved) if saved else None,
+            "failure": found.failure,
             "images": [
                 {"href": url_for("api.image", key=key, number=number), **about}
                 for number, about in enumerate(found.images)
@@ -479,12 +366,12 @@ def _wait_for(found: Validation, seconds: float) -> Validation:
     waiting: threading.BoundedSemaphore = current_app.extensions["tfod.waiting"]
     if not seconds or not waiting.acquire(blocking=False):
         return found
-    draining: threading.Event = current_app.extensions["tfod.draining"]
+    is_draining: Callable[[], bool] = current_app.extensions["tfod.is_draining"]
     most = security.current_settings().limits.max_wait_seconds
     end = time.monotonic() + min(seconds, most)
     pause = 0.02
     try:
-        while not found.is_over and time.monotonic() < end and not draining.is_set():
+        while not found.is_over and time.monotonic() < end and not is_draining():
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(_LOOK_EVERY, pause * 1.3)
             found = find(found.id)  # 404 when it was deleted meanwhile
@@ -493,7 +380,7 @@ def _wait_for(found: Validation, seconds: float) -> Validation:
     return found
 
 
-def _answer(found: Validation, query: AnswerParameters) -> Response:
+def _state_or_report(found: Validation, query: AnswerParameters) -> Response:
     """A validation in the format that is asked for."""
     name = query.format or _accepted()
     if found.failure is not None and (query.fail or name != "json"):
@@ -506,7 +393,7 @@ def _answer(found: Validation, query: AnswerParameters) -> Response:
 
 def _has_findings(found: Validation, level: Severity) -> bool:
     """Whether there are any at or above a level, which need not be that of the verdict."""
-    saved = security.current_store().document(found.id, REPORTS["json"])
+    saved = security.current_database().document(found.id, REPORTS["json"])
     counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
     return any(counts.get(one.value) for one in Severity if one.rank >= level.rank)
 
@@ -515,12 +402,12 @@ def _document(found: Validation, name: str) -> Response:
     """The report in a format."""
     if found.failure is not None:
         raise _failure_of(found)
-    content = security.current_store().document(found.id, REPORTS[name])
+    content = security.current_database().document(found.id, REPORTS[name])
     if content is None:
         if found.is_over:
             find(found.id)  # 404 when it was deleted meanwhile
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    response = Response(content, content_type=_TYPES[name])
+    response = Response(content, content_type=TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = DOCUMENT_POLICY
     return response
@@ -529,21 +416,22 @@ def _document(found: Validation, name: str) -> Response:
 def _failure_of(found: Validation) -> ProblemError:
     """Why a check could not be done, as an answer."""
     failure = found.failure or {}
-    return ProblemError(failure["status"], failure["detail"], limit=failure.get("limit"))
+    limit = {name: failure[name] for name in ("limit",) if name in failure}
+    return ProblemError(failure["status"], failure["detail"], **limit)
 
 
 def _accepted() -> str:
     """The format that the header Accept prefers."""
-    best = request.accept_mimetypes.best_match(list(_BARE_TYPES.values()), "application/json")
-    return next(name for name, value in _BARE_TYPES.items() if value == best)
+    best = request.accept_mimetypes.best_match(list(BARE_TYPES.values()), "application/json")
+    return next(name for name, value in BARE_TYPES.items() if value == best)
 
 
 def _events_of(found: Validation) -> Iterator[str]:
-    draining: threading.Event = current_app.extensions["tfod.draining"]
+    is_draining: Callable[[], bool] = current_app.extensions["tfod.is_draining"]
     sent = ""
     sent_at = time.monotonic()
     yield "retry: 1000\n\n"
-    while not draining.is_set():
+    while not is_draining():
         now = json.dumps({"state": found.state, "progress": _progress(found)})
         if now != sent:
             sent, sent_at = now, time.monotonic()
@@ -555,7 +443,7 @@ def _events_of(found: Validation) -> Iterator[str]:
             sent_at = time.monotonic()
             yield ": still there\n\n"  # and it shows whether the client is
         time.sleep(_LOOK_EVERY)
-        again = security.current_store().find(found.id)
+        again = security.current_database().find(found.id)
         if again is None:
             yield 'event: end\ndata: {"state": "deleted"}\n\n'
             return

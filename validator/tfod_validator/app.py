@@ -1,17 +1,22 @@
-"""The Flask application."""
+"""The Flask application, and gunicorn, which serves it."""
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import signal
 import threading
 import time
+from typing import Any
 
 from flask import Flask, Response, g, request
+from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped, unused-ignore]
 
-from tfod_validator import api, health, metrics, pages, problems, security
-from tfod_validator.data_folder import settle_mark
-from tfod_validator.jobs import Store
+from tfod_validator import api, errors, monitoring, pages, security
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database
+from tfod_validator.serve.processes import DRAIN_SECONDS, LISTENER, follow_parent
 from tfod_validator.settings import Settings
 from tfod_validator.uploads import Arriving
 
@@ -21,29 +26,29 @@ _MAX_FORM_PARTS = 20
 """Of forms without files; those with files are read by uploads.py."""
 
 
-def create_app(settings: Settings, draining: threading.Event | None = None) -> Flask:
+def create_app(settings: Settings) -> Flask:
     """The application, with its tables created.
 
-    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.store``, ``tfod.mark`` (of
-    the data folder), ``tfod.arriving`` (uploads), ``tfod.draining`` (an event that is set when the
-    service is stopped), and ``tfod.streams`` and ``tfod.waiting`` (how many may).
+    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.database``, ``tfod.folder``,
+    ``tfod.arriving`` (uploads), ``tfod.is_draining`` (whether the service is stopped), and
+    ``tfod.streams`` and ``tfod.waiting`` (how many may).
     """
-    app = api.OpenAPI(settings)
+    app = api.make_app()
     app.config.update(
         MAX_CONTENT_LENGTH=settings.limits.max_body_bytes,
         MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
         MAX_FORM_PARTS=_MAX_FORM_PARTS,
     )
-    store = Store(settings)
-    store.create_tables()
+    database = Database(settings)
+    database.create_tables()
     streams = min(settings.limits.max_event_streams, max(1, settings.threads // 4))
     app.extensions.update(
         {
             "tfod.settings": settings,
-            "tfod.store": store,
-            "tfod.mark": settle_mark(settings, store, takes_uploads=True),
+            "tfod.database": database,
+            "tfod.folder": DataFolder(settings, database, takes_uploads=True),
             "tfod.arriving": Arriving(),
-            "tfod.draining": draining or threading.Event(),
+            "tfod.is_draining": lambda: False,
             "tfod.streams": threading.BoundedSemaphore(streams),
             "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 2)),
         }
@@ -51,9 +56,9 @@ def create_app(settings: Settings, draining: threading.Event | None = None) -> F
     app.before_request(_begin)
     app.after_request(_note)
     security.register(app, settings)
-    problems.register(app)
+    errors.register(app)
     app.register_api(api.api)
-    app.register_api(health.health)
+    app.register_api(api.operation)
     app.register_blueprint(pages.pages)
     return app
 
@@ -65,14 +70,14 @@ def _begin() -> None:
 
 def _note(response: Response) -> Response:
     """Log a request, and count it. Addresses of reports are secrets: the endpoint is logged."""
-    seconds = time.monotonic() - g.get("began", time.monotonic())
+    seconds = time.monotonic() - g.began
     endpoint = request.endpoint or "none"
-    method = metrics.method_label(request.method)
-    metrics.REQUESTS.labels(method, endpoint, response.status_code).inc()
-    metrics.REQUEST_SECONDS.labels(endpoint).observe(seconds)
-    response.headers["X-Request-Id"] = g.get("number", "")
+    method = monitoring.method_label(request.method)
+    monitoring.REQUESTS.labels(method, endpoint, response.status_code).inc()
+    monitoring.REQUEST_SECONDS.labels(endpoint).observe(seconds)
+    response.headers["X-Request-Id"] = g.number
     fields = {
-        "request": g.get("number", ""),
+        "request": g.number,
         "method": request.method,
         "endpoint": endpoint,
         "status": response.status_code,
@@ -82,3 +87,44 @@ def _note(response: Response) -> Response:
     }
     _access.info("request", extra={"fields": fields})
     return response
+
+
+class _Gunicorn(BaseApplication):  # type: ignore[misc]
+    """gunicorn with the app and the settings of the service."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        super().__init__()
+
+    def load_config(self) -> None:
+        chosen = {
+            "bind": [f"fd://{os.environ[LISTENER]}"],
+            "workers": self._settings.web,
+            "worker_class": "gthread",
+            "threads": self._settings.threads,
+            "worker_connections": 1000,
+            "keepalive": 75,
+            "graceful_timeout": DRAIN_SECONDS,
+            "limit_request_field_size": 16_380,
+            "secure_scheme_headers": {},  # the app looks at X-Forwarded-* if it is told to
+            "control_socket_disable": True,
+            "logconfig_dict": monitoring.LOGGING,
+            "post_worker_init": _let_long_answers_end,
+        }
+        for name, value in chosen.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return create_app(self._settings)
+
+
+def _let_long_answers_end(worker: Any) -> None:
+    """Have a web process know that SIGTERM has come."""
+    worker.wsgi.extensions["tfod.is_draining"] = lambda: not worker.alive
+
+
+def main() -> None:
+    """Serve until SIGTERM comes, or the process that started this one is gone."""
+    monitoring.configure_logging()
+    follow_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    _Gunicorn(Settings.from_environment()).run()

@@ -36,9 +36,11 @@ from tfod.check.rules.registry import FAMILIES, all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator import api, data_folder, security, uploads
-from tfod_validator.problems import ProblemError, invalid_parameter
-from tfod_validator.validation import BODY, FAILED, FINISHED, QUEUED, Validation
+from tfod_validator import security, uploads
+from tfod_validator.errors import ProblemError, invalid_parameter
+from tfod_validator.jobs.database import Validation
+from tfod_validator.jobs.request import BODY
+from tfod_validator.schemas import UploadParameters, describe_api
 
 pages = Blueprint("pages", __name__)
 _MOST_RECENT = 10
@@ -72,7 +74,7 @@ def _prepare(state: BlueprintSetupState) -> None:
 @pages.get("/")
 def index() -> str:
     """Where files are dropped."""
-    found = [security.current_store().find(key) for key in session.get("recent", ())]
+    found = [security.current_database().find(key) for key in session.get("recent", ())]
     return render_template(
         "index.html",
         limits=security.current_settings().limits,
@@ -86,7 +88,7 @@ def index() -> str:
 def accept() -> AnyResponse:
     """Take files in, from the page's script or from the plain form."""
     try:
-        parameters = uploads.UploadParameters(**request.args)
+        parameters = UploadParameters(**request.args)
     except ValidationError as error:
         raise invalid_parameter(error) from None
     validation = uploads.accept(request, parameters, owner=security.current_browser(make=True))
@@ -107,9 +109,9 @@ def report(key: str) -> str:
     """A validation: how far it is, why it failed, or its report."""
     one = _find(key)
     head, sections = "", ""
-    if one.state == FINISHED:
+    if one.state == "finished":
         # It was rendered by the check, with every text in it escaped.
-        body = (security.current_store().document(key, BODY) or b"").decode("utf-8")
+        body = (security.current_database().document(key, BODY) or b"").decode("utf-8")
         head, _, sections = body.partition(AFTER_HEAD)
     return render_template(
         "report.html",
@@ -126,9 +128,7 @@ def report(key: str) -> str:
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
     one = _find(key)
-    security.require_owner(one)
-    security.current_store().delete(one.id)
-    data_folder.remove(security.current_settings(), one.id)
+    security.delete(one)
     session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
     return redirect(url_for("pages.index"), 303)
 
@@ -151,7 +151,7 @@ def rules() -> str:
 @pages.get("/docs")
 def docs() -> str:
     """How the HTTP API is used: its description, laid out."""
-    spec = api.describe_api()
+    spec = describe_api()
     groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, item in spec["paths"].items():
         for method, operation in item.items():
@@ -196,7 +196,7 @@ def report_style() -> AnyResponse:
 
 
 def _find(key: str) -> Validation:
-    one = security.current_store().find(key) if key.isprintable() else None
+    one = security.current_database().find(key) if key.isprintable() else None
     if one is None:
         raise ProblemError(
             404, "There is no such report: it was deleted, its time is over, or the link is wrong."
@@ -224,11 +224,11 @@ def _called(one: Validation) -> str:
 
 def _standing(one: Validation) -> str:
     """A validation's state in a word."""
-    if one.state == FINISHED:
+    if one.state == "finished":
         return "valid" if one.valid else "invalid"
-    if one.state == FAILED:
+    if one.state == "failed":
         return "failed"
-    return "waiting" if one.state == QUEUED else "checking"
+    return "waiting" if one.state == "queued" else "checking"
 
 
 def _moment(seconds: float, separator: str = " ") -> str:

@@ -18,17 +18,17 @@ from flask import Flask, Response, current_app, redirect, request, session, url_
 from flask.sessions import SecureCookieSessionInterface
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from tfod_validator.jobs import Store
-from tfod_validator.problems import ProblemError
+from tfod_validator.errors import ProblemError
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database, Validation
 from tfod_validator.settings import Settings
-from tfod_validator.validation import Validation
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _MAX_OTHER_BYTES = 64 << 10
 """Requests that are not uploads have short bodies, or none."""
 _TAKE_UPLOADS = frozenset(("api.create", "pages.accept"))
 _OPEN_ENDPOINTS = frozenset(
-    ("static", "health.live", "health.ready", "pages.sign_in", "pages.report_style")
+    ("static", "operation.live", "operation.ready", "pages.sign_in", "pages.report_style")
 )
 _PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -119,18 +119,19 @@ def is_owner(one: Validation) -> bool:
     return one.client == current_client()
 
 
-def require_owner(one: Validation) -> None:
-    """Let only the owner go on.
+def delete(one: Validation) -> None:
+    """Delete a validation, its report and its files, as only its owner may.
 
     Raises:
         ProblemError: another client asks.
     """
-    if is_owner(one):
-        return
-    by_token = "with the token that uploaded it"
-    by_place = "from the browser or the address that uploaded it"
-    how = by_token if current_settings().tokens else by_place
-    raise ProblemError(403, f"This report can be deleted only {how}; it expires by itself.")
+    if not is_owner(one):
+        by_token = "with the token that uploaded it"
+        by_place = "from the browser or the address that uploaded it"
+        how = by_token if current_settings().tokens else by_place
+        raise ProblemError(403, f"This report can be deleted only {how}; it expires by itself.")
+    current_database().delete(one.id)
+    current_folder().remove(one.id)
 
 
 def refuse_haste(what: str, limit: str, client: str) -> None:
@@ -145,7 +146,7 @@ def refuse_haste(what: str, limit: str, client: str) -> None:
         ProblemError: the client has to wait.
     """
     most = getattr(current_settings().limits, limit)
-    seconds = current_store().take(f"{limit} {client}", most, 60.0)
+    seconds = current_database().take(f"{limit} {client}", most, 60.0)
     if seconds:
         wait = str(math.ceil(seconds))
         detail = (
@@ -207,10 +208,16 @@ def current_settings() -> Settings:
     return settings
 
 
-def current_store() -> Store:
+def current_database() -> Database:
     """The database of the app that answers the current request."""
-    store: Store = current_app.extensions["tfod.store"]
-    return store
+    database: Database = current_app.extensions["tfod.database"]
+    return database
+
+
+def current_folder() -> DataFolder:
+    """The data folder of the app that answers the current request."""
+    folder: DataFolder = current_app.extensions["tfod.folder"]
+    return folder
 
 
 def _refuse() -> Any:

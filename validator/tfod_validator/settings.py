@@ -1,4 +1,4 @@
-"""What a deployment may choose: addresses, servers, tokens and limits.
+"""What a deployment may choose: addresses, processes, tokens and limits.
 
 Every setting is an option of ``tfod serve`` and an environment variable: ``--max-body-bytes`` and
 ``TFOD_MAX_BODY_BYTES``. Options win.
@@ -20,12 +20,13 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _DATA = Path("tfod-data")
 
 
-def _limit(default: int, meaning: str) -> Any:
-    return field(default=default, metadata={"help": meaning, "group": "limits", "least": 1})
+def _option(default: Any, group: str, meaning: str, least: int = 0, most: int | None = None) -> Any:
+    about = {"help": meaning, "group": group, "least": least, "most": most}
+    return field(default=default, metadata=about)
 
 
-def _option(default: Any, group: str, meaning: str, least: int = 0) -> Any:
-    return field(default=default, metadata={"help": meaning, "group": group, "least": least})
+def _limit(default: int, meaning: str, most: int | None = None) -> Any:
+    return _option(default, "limits", meaning, 1, most)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Limits:
     max_check_bytes: int = _limit(2 << 30, "memory that a check may use; it needs 400 MiB")
     max_check_seconds: int = _limit(15 * _MINUTE, "time that a check may take")
     max_attempts: int = _limit(3, "attempts of a check whose process or machine dies meanwhile")
-    max_wait_seconds: int = _limit(_MINUTE, "time that a request may wait for its report")
+    max_wait_seconds: int = _limit(
+        _MINUTE, "time that a request may wait for its report, at most 60", most=_MINUTE
+    )
     max_event_streams: int = _limit(32, "streams of progress at the same time")
     report_seconds: int = _limit(30 * _DAY, "a report is kept so long")
     min_free_bytes: int = _limit(512 << 20, "space on the disk that uploads leave free")
@@ -73,7 +76,7 @@ class Settings:
 
     data: Path = _option(_DATA, "where", "folder for uploads and reports")  # noqa: RUF009
     host: str = _option("127.0.0.1", "where", "address to listen at")
-    port: int = _option(8080, "where", "0 for any that is free")
+    port: int = _option(8080, "where", "0 for any that is free", most=65535)
     hosts: tuple[str, ...] = _option(
         (), "where", "names by which it may be called; without them all, on loopback loopback's"
     )
@@ -105,10 +108,8 @@ class Settings:
     def database(self) -> str:
         """SQLAlchemy's URL of the database."""
         url = self.database_url or f"sqlite:///{self.data / 'reports.sqlite3'}"
-        for scheme in ("postgres://", "postgresql://"):
-            if url.startswith(scheme):
-                return "postgresql+psycopg://" + url[len(scheme) :]
-        return url
+        scheme, _, rest = url.partition("://")
+        return f"postgresql+psycopg://{rest}" if scheme in ("postgres", "postgresql") else url
 
     def to_environment(self) -> dict[str, str]:
         """The variable that hands the settings down to processes of the service."""

@@ -28,7 +28,7 @@ _MODULES = {
     "repair": "tfod.cli.repair_command",
     "reshard": "tfod.cli.shards_command",
     "rules": "tfod.cli.rules_command",
-    "serve": "tfod_validator.serve_command",
+    "serve": "tfod_validator.serve.command",
     "show": "tfod.cli.show_command",
     "split": "tfod.cli.shards_command",
 }

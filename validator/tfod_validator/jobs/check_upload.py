@@ -25,8 +25,7 @@ from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, Location, inventory_of
 from tfod.errors import TfodError
 
-from tfod_validator.settings import Limits
-from tfod_validator.validation import (
+from tfod_validator.jobs.request import (
     BODY,
     IMAGE,
     REPORTS,
@@ -36,6 +35,7 @@ from tfod_validator.validation import (
     UploadedFile,
     failed,
 )
+from tfod_validator.settings import Limits
 
 Progress = Callable[[int, int], None]
 """Called with all bytes and records that were read so far."""

@@ -107,12 +107,12 @@ def _reader_of(option: Field[Any]) -> Callable[[str], Any]:
         return _list
     if not isinstance(option.default, int):
         return type(option.default) if isinstance(option.default, str) else Path
-    least, most = option.metadata["least"], 65535 if option.name == "port" else None
+    least, most = option.metadata["least"], option.metadata["most"]
 
     def read(text: str) -> int:
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
         if number < least or (most is not None and number > most):
-            span = f"{least} or more" if most is None else f"up to {most}"
+            span = f"{least} or more" if most is None else f"from {least} to {most}"
             raise argparse.ArgumentTypeError(f"must be a whole number, {span}")
         return number
 
@@ -133,7 +133,7 @@ def _run(options: argparse.Namespace) -> int:
     missing = [name for module, name in _PACKAGES.items() if not importlib.util.find_spec(module)]
     if missing:
         raise TfodError(f"the service needs {', '.join(missing)}; {how_to_install('validator')}")
-    from tfod_validator import processes
+    from tfod_validator.serve import processes
 
     settings = settings_from(options, os.environ)
     if not settings.web and not settings.workers:

@@ -19,12 +19,13 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tfod_validator import data_folder, logs, metrics
-from tfod_validator.jobs import Store
-from tfod_validator.processes import DRAIN_SECONDS, follow_parent
-from tfod_validator.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
+from tfod_validator import monitoring
+from tfod_validator.jobs.data_folder import DataFolder
+from tfod_validator.jobs.database import Database, Validation
+from tfod_validator.jobs.request import Result, failed
+from tfod_validator.jobs.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
+from tfod_validator.serve.processes import DRAIN_SECONDS, follow_parent
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Settings
-from tfod_validator.validation import Result, Validation, failed, short_id
 
 LEASE_SECONDS = 10.0
 """A validation whose worker has not renewed its lease for so long may be claimed by another."""
@@ -32,19 +33,17 @@ _RENEW_EVERY = 0.5
 _LOOK_EVERY = 0.2
 _REPORT_EVERY = 2.0
 _CLEAN_EVERY = 60.0
-_ORPHANED_AFTER = 60.0
-_ABANDONED_AFTER = 3600.0
 _FORGOTTEN_AFTER = 3600.0
 _TRIES = 30
 _log = logging.getLogger("tfod.worker")
 
 
-def main() -> int:
+def main() -> None:
     """Work until SIGTERM comes, or the process that started this one is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    logs.configure()
+    monitoring.configure_logging()
     settings = Settings.from_environment()
     for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
         del os.environ[name]
@@ -58,7 +57,6 @@ def main() -> int:
 
     follow_parent(give_up)
     worker.run(stop)
-    return 0
 
 
 class Worker:
@@ -67,31 +65,30 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._limits = settings.limits
-        self._store = Store(settings)
+        self._database = Database(settings)
+        self._folder = DataFolder(settings, self._database, takes_uploads=False)
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._stopping = threading.Event()
         self._given_up = threading.Event()
-        self._mark: str | None = None
-        self._has_warned = False
         self._busy: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Work until the event is set; checks that run then may go on for a while."""
-        self._store.create_tables()
+        self._database.create_tables()
         prepare()
         threads = [threading.Thread(target=self._work_always) for _ in range(self._settings.checks)]
         for one in threads:
             one.start()
-        cleaned = 0.0
+        cleaned = -_CLEAN_EVERY
         while True:
             try:
-                if self._has_folder():
-                    self._store.see_worker(self._name, time.time() - _FORGOTTEN_AFTER)
+                if not self._folder.is_there():
+                    self._database.forget_worker(self._name)
+                else:
+                    self._database.see_worker(self._name, time.time() - _FORGOTTEN_AFTER)
                     if time.monotonic() - cleaned > _CLEAN_EVERY:
                         cleaned = time.monotonic()
-                        self.clean()
-                else:
-                    self._store.forget_worker(self._name)
+                        self._folder.clean()
             except Exception:  # the database may be away for a while
                 _log.exception("the worker cannot report")
             if stop.wait(_REPORT_EVERY):
@@ -104,7 +101,7 @@ class Worker:
         for one in threads:
             one.join()
         with suppress(SQLAlchemyError):  # it is forgotten later anyway
-            self._store.forget_worker(self._name)
+            self._database.forget_worker(self._name)
 
     def give_up(self) -> None:
         """Release what runs, at once."""
@@ -120,11 +117,17 @@ class Worker:
             self._stopping.wait(_LOOK_EVERY)
 
     def work(self) -> None:
-        """Check what waits, one after the other, until there is nothing more."""
-        while not self._stopping.is_set() and self._has_folder():
+        """Check what waits, one after the other, until there is nothing more.
+
+        Without the data folder no upload can be checked or removed.
+        """
+        while not self._stopping.is_set() and self._folder.is_there():
             lease = time.time() + LEASE_SECONDS
+            # Of one client all but one of the checks that can run at the same time.
+            places = max(1, self._database.count_workers()) * self._settings.checks
+            most_running = min(self._limits.max_running_per_client, max(1, places - 1))
             # After a pause of the machine, what runs here has an ended lease: it is no free work.
-            found = self._store.claim(self._name, lease, self._most_running(), tuple(self._busy))
+            found = self._database.claim(self._name, lease, most_running, tuple(self._busy))
             if found is None:
                 return
             self._busy.add(found.id)
@@ -133,63 +136,49 @@ class Worker:
             finally:
                 self._busy.discard(found.id)
 
-    def clean(self) -> None:
-        """Delete expired reports, and files that are not needed any more."""
-        expired = data_folder.clean(
-            self._settings,
-            self._store,
-            orphaned_after=_ORPHANED_AFTER,
-            abandoned_after=self._limits.max_upload_seconds + _ABANDONED_AFTER,
-        )
-        if expired:
-            _log.info("expired", extra={"fields": {"validations": expired}})
-
-    def _most_running(self) -> int:
-        """How many checks of one client may run: all but one of those that can."""
-        places = max(1, self._store.count_workers()) * self._settings.checks
-        return min(self._limits.max_running_per_client, max(1, places - 1))
-
-    def _has_folder(self) -> bool:
-        """Whether the data folder is here; without it no upload can be checked or removed."""
-        if self._mark is None:
-            self._mark = data_folder.settle_mark(self._settings, self._store, takes_uploads=False)
-        is_here = data_folder.sees_mark(self._settings, self._mark)
-        if self._mark is not None and not is_here and not self._has_warned:
-            _log.error(data_folder.wrong_folder(self._settings, self._mark))
-            self._has_warned = True
-        return is_here
-
     def _check(self, found: Validation) -> None:
-        key = found.id
         began = time.monotonic()
         most = self._limits.max_attempts
+        about = {"validation": found.id[:6], "attempt": found.attempts}  # all would open the report
         if found.attempts > 1:
-            fields = {"validation": short_id(key), "attempt": found.attempts}
-            _log.warning("a check is tried again", extra={"fields": fields})
+            _log.warning("a check is tried again", extra={"fields": about})
         try:
             if found.attempts > most:
                 detail = f"The check was begun {most} times and never ended; check it in parts."
                 result = failed(500, detail)
             else:
-                folder = data_folder.folder_of(self._settings, key)
-                result = run_in_sandbox(folder, found.request, self._limits, self._keeper(key))
+                folder = self._folder.of_upload(found.id)
+                result = run_in_sandbox(folder, found.request, self._limits, self._keeper(found))
         except StoppedError:
             if self._given_up.is_set():
-                self._retry(lambda: self._store.release(key, self._name, counts=False))
+                self._release(found, counts=False)
             return  # another worker has it, or it was deleted
         except RetryError as error:
             if found.attempts < min(error.most_attempts, most):
-                until = time.time() + error.seconds
-                self._retry(lambda: self._store.release(key, self._name, counts=True, until=until))
+                self._release(found, counts=True, until=time.time() + error.seconds)
                 return
             result = failed(500, str(error))
         except Exception:
-            _log.exception("a check failed", extra={"fields": {"validation": short_id(key)}})
+            _log.exception("a check failed", extra={"fields": about})
             detail = "The service has made a mistake; its log has more. Upload again to try again."
             result = failed(500, detail)
-        self._finish(found, result, time.monotonic() - began)
+        if not self._finish(found, result):
+            return  # it was deleted, or another worker has begun it again
+        seconds = time.monotonic() - began
+        outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
+        monitoring.CHECKS.labels(outcome).inc()
+        monitoring.CHECK_SECONDS.observe(seconds)
+        monitoring.CHECKED_RECORDS.inc(result.records)
+        about |= {
+            "outcome": outcome,
+            "status": (result.failure or {}).get("status", 200),
+            "seconds": round(seconds, 3),
+            "bytes": found.bytes_total,
+            "records": result.records,
+        }
+        _log.info("checked", extra={"fields": about})
 
-    def _keeper(self, key: str) -> Callable[[int, int], bool]:
+    def _keeper(self, found: Validation) -> Callable[[int, int], bool]:
         """What renews the lease of a validation while it is checked, and says whether to go on."""
         renewed = 0.0
         lost = time.monotonic() + LEASE_SECONDS
@@ -202,9 +191,10 @@ class Worker:
             if now - renewed < _RENEW_EVERY:
                 return True
             renewed = now
+            done = (min(read, found.bytes_total), records)
             try:
                 lease = time.time() + LEASE_SECONDS
-                mine = self._store.renew(key, self._name, lease, (read, records))
+                mine = self._database.renew(found.id, self._name, lease, done)
             except SQLAlchemyError:
                 return now < lost  # the database may come back before another worker claims it
             lost = now + LEASE_SECONDS
@@ -212,32 +202,22 @@ class Worker:
 
         return keep
 
-    def _finish(self, found: Validation, result: Result, seconds: float) -> None:
-        key = found.id
-        is_kept = self._retry(lambda: self._store.finish(key, self._name, result))
-        self._retry(lambda: self._remove_files(key))
-        if not is_kept:
-            return  # it was deleted, or another worker has begun it again
-        outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
-        metrics.CHECKS.labels(outcome).inc()
-        metrics.CHECK_SECONDS.observe(seconds)
-        metrics.CHECKED_RECORDS.inc(result.records)
-        fields = {
-            "validation": short_id(key),
-            "outcome": outcome,
-            "status": (result.failure or {}).get("status", 200),
-            "seconds": round(seconds, 3),
-            "bytes": found.bytes_total,
-            "records": result.records,
-            "attempt": found.attempts,
-        }
-        _log.info("checked", extra={"fields": fields})
+    def _release(self, found: Validation, *, counts: bool, until: float | None = None) -> None:
+        self._retry(
+            lambda: self._database.release(found.id, self._name, counts=counts, until=until)
+        )
 
-    def _remove_files(self, key: str) -> bool:
-        """Remove the files of an upload, unless it is still to be checked."""
-        if key not in self._store.needs_files([key]):
-            data_folder.remove(self._settings, key)
-        return True
+    def _finish(self, found: Validation, result: Result) -> bool:
+        """Keep a result, and remove the files; False if it is not wanted any more."""
+
+        def remove_files() -> bool:
+            if found.id not in self._database.needs_files([found.id]):
+                self._folder.remove(found.id)
+            return True
+
+        is_kept = self._retry(lambda: self._database.finish(found.id, self._name, result))
+        self._retry(remove_files)
+        return is_kept
 
     def _retry(self, action: Callable[[], bool]) -> bool:
         """Do what needs the database, again if it does not answer for a while.

@@ -1,21 +1,14 @@
-"""A validation: what was uploaded, how far its check is, and its result."""
+"""What is asked of a check, and its result: all that passes between worker and check."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 from tfod.check.records.decoding import MOST_DECODED
-
-State = Literal["queued", "running", "finished", "failed"]
-QUEUED: State = "queued"
-RUNNING: State = "running"
-FINISHED: State = "finished"
-FAILED: State = "failed"
-
 
 REPORTS = {
     "json": "report.json",
@@ -28,17 +21,6 @@ BODY = "body.html"
 """Name of the document that is the report as a part of a page."""
 IMAGE = "image-{}.jpg"
 """Names of the images of findings, by their numbers."""
-
-
-def problem_document(status: int, detail: str, **more: Any) -> dict[str, Any]:
-    """Problem details (RFC 9457) as JSON."""
-    title = HTTPStatus(status).phrase
-    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
-
-
-def short_id(key: str) -> str:
-    """An id as logs have it: the whole of it would open the report."""
-    return key[:6]
 
 
 @dataclass(frozen=True)
@@ -79,8 +61,7 @@ class Request:
 
     def to_text(self) -> str:
         """As JSON."""
-        values = {**vars(self), "files": [vars(one) for one in self.files]}
-        return json.dumps(values)
+        return json.dumps(asdict(self))
 
     @staticmethod
     def from_text(text: str) -> Request:
@@ -97,50 +78,6 @@ class Request:
     def uploaded(self, role: str) -> UploadedFile | None:
         """The file that was uploaded to help the check, in that role."""
         return next((one for one in self.files if one.role == role), None)
-
-
-@dataclass(frozen=True)
-class Validation:
-    """An upload, and how far its check is.
-
-    Attributes:
-        id: unguessable; who has it may read the report.
-        client: who uploaded it, as a hash: a token, or an address.
-        owner: the browser that uploaded it, as a hash, where there are no tokens.
-        failure: a problem document, when the check could not be done.
-        images: what the drawn images show, in their order.
-    """
-
-    id: str
-    client: str
-    owner: str | None
-    state: State
-    request: Request
-    created: float
-    started: float | None
-    ended: float | None
-    expires: float
-    attempts: int
-    bytes_total: int
-    bytes_done: int
-    records_done: int
-    valid: bool | None
-    failure: Mapping[str, Any] | None
-    images: Sequence[Mapping[str, Any]]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing will change any more."""
-        return self.state in (FINISHED, FAILED)
-
-    @property
-    def files(self) -> list[UploadedFile]:
-        """The files that are to be checked."""
-        return self.request.sources
-
-
-class FilesAwayError(Exception):
-    """This machine does not see the files of an upload, or cannot read them."""
 
 
 @dataclass(frozen=True)
@@ -165,3 +102,13 @@ class Result:
 def failed(status: int, detail: str, **more: Any) -> Result:
     """The result of a check that could not be done."""
     return Result({}, None, failure=problem_document(status, detail, **more))
+
+
+def problem_document(status: int, detail: str, **more: Any) -> dict[str, Any]:
+    """Problem details (RFC 9457) as JSON."""
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+
+
+class FilesAwayError(Exception):
+    """This machine does not see the files of an upload, or cannot read them."""

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tfod_validator.jobs.request import FilesAwayError, Request, Result, failed
 from tfod_validator.settings import Limits
-from tfod_validator.validation import FilesAwayError, Request, Result, failed
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_MESSAGE = 256 << 20
@@ -76,7 +76,9 @@ class StoppedError(Exception):
 
 def prepare() -> None:
     """Let the process that checks are forked from import what they need."""
-    _CONTEXT.set_forkserver_preload([__name__, "tfod_validator.check_upload", *_IMPORTED_LATER])
+    _CONTEXT.set_forkserver_preload(
+        [__name__, "tfod_validator.jobs.check_upload", *_IMPORTED_LATER]
+    )
 
 
 def run_in_sandbox(
@@ -184,7 +186,7 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
             _send_json(pipe, {"bytes": read, "records": records})
 
     try:
-        from tfod_validator.check_upload import run_check
+        from tfod_validator.jobs.check_upload import run_check
 
         result = run_check(Path(folder), Request.from_text(request), limits, send_progress)
     except MemoryError:

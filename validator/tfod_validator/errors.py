@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
-from tfod_validator.validation import problem_document
+from tfod_validator.jobs.request import problem_document
 
 CONTENT_TYPE = "application/problem+json"
 _log = logging.getLogger("tfod.service")
@@ -28,31 +28,21 @@ _DETAILS = {
 
 
 class ProblemError(Exception):
-    """An answer in place of the one that was asked for."""
+    """An answer in place of the one that was asked for.
+
+    Args:
+        status: of HTTP.
+        detail: a sentence: what is wrong, and what to do.
+        headers: that the answer has in addition.
+        more: other members of the document: ``limit`` is the name of the limit that was reached.
+    """
 
     def __init__(
-        self,
-        status: int,
-        detail: str,
-        *,
-        limit: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **more: Any,
+        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
     ) -> None:
-        """What went wrong.
-
-        Args:
-            status: of HTTP.
-            detail: a sentence: what is wrong, and what to do.
-            limit: name of the limit that was reached.
-            headers: that the answer has in addition.
-            more: other members of the document.
-        """
         super().__init__(detail)
-        self.headers = dict(headers or {})
-        self.document = problem_document(
-            status, detail, **({"limit": limit} if limit else {}), **more
-        )
+        self.headers = headers or {}
+        self.document = problem_document(status, detail, **more)
 
 
 def invalid_parameter(error: ValidationError) -> ProblemError:
@@ -68,39 +58,17 @@ def invalid_parameter(error: ValidationError) -> ProblemError:
     return ProblemError(400, detail, parameter=name)
 
 
+def disk_is_full() -> ProblemError:
+    """The answer to an upload for which there is no space any more."""
+    return ProblemError(507, "The service's disk is full; try again later.")
+
+
 def register(app: Flask) -> None:
     """Let the app answer all errors in this way."""
-
-    @app.errorhandler(ProblemError)
-    def _problem(error: ProblemError) -> Response:
-        return _answer(error)
-
-    @app.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> Response:
-        original = error.get_response()
-        if error.code is None or error.code < 400:
-            return original  # type: ignore[return-value]
-        most = app.extensions["tfod.settings"].limits.max_body_bytes
-        is_chunked = request.content_length is None
-        if error.code == 413 and (is_chunked or (request.content_length or 0) > most):
-            detail = f"A request may have {most:,} bytes; send less, or in parts."
-            return _answer(ProblemError(413, detail, limit="max_body_bytes"))
-        detail = _DETAILS.get(error.code) or error.description or ""
-        headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
-        return _answer(ProblemError(error.code, detail, headers=headers))
-
-    @app.errorhandler(SQLAlchemyError)
-    def _database(error: SQLAlchemyError) -> Response:
-        _log.exception("the database does not answer")
-        if "disk is full" in str(error):  # in SQLite's words
-            return _answer(ProblemError(507, "The service's disk is full; try again later."))
-        detail = "The database does not answer; try again in a moment."
-        return _answer(ProblemError(503, detail, headers={"Retry-After": "5"}))
-
-    @app.errorhandler(Exception)
-    def _other(_: Exception) -> Response:
-        _log.exception("a request failed")
-        return _answer(ProblemError(500, _DETAILS[500]))
+    app.register_error_handler(ProblemError, _answer)
+    app.register_error_handler(HTTPException, _answer_http)
+    app.register_error_handler(SQLAlchemyError, _answer_database)
+    app.register_error_handler(Exception, _answer_other)
 
 
 def _answer(problem: ProblemError) -> Response:
@@ -120,3 +88,30 @@ def _wants_page() -> bool:
     if request.path.startswith("/api/"):
         return False
     return "text/html" in [name for name, _ in request.accept_mimetypes]
+
+
+def _answer_http(error: HTTPException) -> Any:
+    original = error.get_response()
+    if error.code is None or error.code < 400:
+        return original
+    if error.code == 413:
+        most = request.max_content_length or 0
+        if request.content_length is None or request.content_length > most:
+            detail = f"A request may have {most:,} bytes; send less, or in parts."
+            return _answer(ProblemError(413, detail, limit="max_body_bytes"))
+    detail = _DETAILS.get(error.code) or error.description or ""
+    headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
+    return _answer(ProblemError(error.code, detail, headers=headers))
+
+
+def _answer_database(error: SQLAlchemyError) -> Response:
+    _log.exception("the database does not answer")
+    if "disk is full" in str(error):  # in SQLite's words
+        return _answer(disk_is_full())
+    detail = "The database does not answer; try again in a moment."
+    return _answer(ProblemError(503, detail, headers={"Retry-After": "5"}))
+
+
+def _answer_other(_: Exception) -> Response:
+    _log.exception("a request failed")
+    return _answer(ProblemError(500, _DETAILS[500]))

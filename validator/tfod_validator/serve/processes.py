@@ -18,19 +18,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tfod.errors import TfodError
 
-from tfod_validator import logs
+from tfod_validator.monitoring import METRICS_FOLDER, configure_logging
 from tfod_validator.settings import Settings
 
 LISTENER = "TFOD_LISTENER_FD"
-"""Names the descriptor of the socket that listens."""
-GREETING = "TFOD_GREETING"
-"""What the first web process says when it is ready."""
+"""The variable with the descriptor of the socket that listens."""
 DRAIN_SECONDS = 25
 """Requests and checks that run may take so long to end after SIGTERM."""
 _KILL_AFTER = DRAIN_SECONDS + 5.0
@@ -45,9 +44,8 @@ _DEFAULTS = {
     "MALLOC_ARENA_MAX": "2",  # or each of many threads keeps memory of its own
     "PYTHONSAFEPATH": "1",  # nothing is imported from the folder that the user is in
 }
-_GUNICORN = ("-m", "gunicorn", "--config", "python:tfod_validator.gunicorn_config")
 # As a command, since the processes of checks would import a main module that has a name.
-_WORKER = ("-c", "import sys; from tfod_validator.worker import main; sys.exit(main())")
+_COMMAND = "from {module} import main; main()"
 _log = logging.getLogger("tfod.processes")
 
 
@@ -63,33 +61,27 @@ def run(settings: Settings) -> int:
             service that runs.
     """
     with ExitStack() as stack:
-        listener = socket.socket()  # without web processes it stays as it is
-        if settings.web:
-            listener = listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port) if settings.web else socket.socket()
         stack.enter_context(listener)
         make_folders(settings)
-        is_ours = stack.enter_context(locked(settings))
-        if is_ours:
-            _empty(settings.incoming)  # what a service that was killed was receiving
-        metrics = stack.enter_context(_metrics_folder(settings, is_ours))
-        place = f"data in {_shown(settings.data)}; Ctrl-C ends it"
-        environment = {
-            **_DEFAULTS,
-            **os.environ,
-            **settings.to_environment(),
-            "PROMETHEUS_MULTIPROC_DIR": str(metrics),
-        }
-        children = [_Child("worker", _WORKER, environment) for _ in range(settings.workers)]
+        if stack.enter_context(locked(settings)):  # what a service that was killed has left
+            for path in (*settings.incoming.iterdir(), *settings.metrics.iterdir()):
+                shutil.rmtree(path, ignore_errors=True)
+        metrics = stack.enter_context(TemporaryDirectory(dir=settings.metrics))
+        environment = {**_DEFAULTS, **os.environ, **settings.to_environment()}
+        environment |= {METRICS_FOLDER: metrics, LISTENER: str(listener.fileno())}
+        children = [
+            _Child("worker", "tfod_validator.jobs.worker", environment)
+            for _ in range(settings.workers)
+        ]
+        what = f"working with {settings.workers} workers"
         if settings.web:
-            environment[LISTENER] = str(listener.fileno())
-            environment[GREETING] = f"tfod: serving on {_address_of(listener)} ({place})"
-            children.append(
-                _Child("web server", _GUNICORN, environment, pass_fds=[listener.fileno()])
-            )
-        else:
-            greeting = f"tfod: working with {settings.workers} workers ({place})"
-            print(greeting, file=sys.stderr, flush=True)
-        logs.configure()
+            what = f"serving on {_address_of(listener)}"
+            web = _Child("web server", "tfod_validator.app", environment, [listener.fileno()])
+            children.append(web)
+        place = f"data in {_shown(settings.data)}; Ctrl-C ends it"
+        print(f"tfod: {what} ({place})", file=sys.stderr, flush=True)
+        configure_logging()
         _allow_many_files()
         return _supervise(children, listener)
 
@@ -104,108 +96,83 @@ def follow_parent(end: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True, name="parent").start()
 
 
+class _DiesAtOnceError(Exception):
+    """A process ends again and again right after its start."""
+
+
 class _Child:
     """A process, and the next one when it dies."""
 
+    process: subprocess.Popen[bytes] | None = None
+
     def __init__(
-        self,
-        role: str,
-        arguments: tuple[str, ...],
-        environment: dict[str, str],
-        pass_fds: list[int] | None = None,
+        self, role: str, module: str, environment: Mapping[str, str], fds: Sequence[int] = ()
     ) -> None:
-        self.role = role
-        self._arguments = arguments
-        self._environment = environment
-        self._pass_fds = pass_fds or []
-        self.process: subprocess.Popen[bytes] | None = None
+        self._role, self._module, self._environment, self._fds = role, module, environment, fds
         self._started = self._due = 0.0
         self._quick_ends = 0
 
-    def start_if_due(self) -> None:
+    def keep_running(self) -> None:
         """Start the process, unless it runs, or has ended a moment ago."""
-        if self.process is not None or time.monotonic() < self._due:
-            return
-        self._started = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, *self._arguments],
-            stdin=subprocess.PIPE,  # ends when this process does
-            pass_fds=self._pass_fds,
-            env=self._environment,
-            umask=0o077,
-            start_new_session=True,  # Ctrl-C is for this process alone
-        )
+        if self.process is not None and self.process.poll() is not None:
+            self._note_end(self.process)
+        if self.process is None and time.monotonic() >= self._due:
+            self._started = time.monotonic()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _COMMAND.format(module=self._module)],
+                stdin=subprocess.PIPE,  # ends when this process does
+                pass_fds=self._fds,
+                env=self._environment,
+                umask=0o077,
+                start_new_session=True,  # Ctrl-C is for this process alone
+            )
 
-    def note_end(self, status: int) -> bool:
-        """Decide when to start the next; False if that makes no sense any more."""
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.returncode = status
-        self.process = None
+    def _note_end(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        code, self.process = process.returncode, None
+        how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         if time.monotonic() - self._started >= _QUICK_SECONDS:
             self._quick_ends = 0
-        elif status != -signal.SIGKILL:  # which is not its own fault
+        elif code != -signal.SIGKILL:  # which is not its own fault
             self._quick_ends += 1
+        if self._quick_ends == _MOST_QUICK_ENDS:
+            raise _DiesAtOnceError(
+                f"the {self._role} ended {_MOST_QUICK_ENDS} times right after its start ({how}); "
+                "what it wrote above says why"
+            )
         self._due = time.monotonic() + _FIRST_PAUSE * 2**self._quick_ends
-        return self._quick_ends < _MOST_QUICK_ENDS
+        fields = {"role": self._role, "pid": process.pid, "how": how}
+        _log.warning("a process has ended and is started again", extra={"fields": fields})
 
 
-def _supervise(children: list[_Child], listener: socket.socket) -> int:
+def _supervise(children: Sequence[_Child], listener: socket.socket) -> int:
     """Keep the processes running until a signal comes; return the exit status."""
-    heard: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: heard.append(number))
+        signal.signal(number, lambda number, _: signals.append(number))
     status = _EXIT_OK
-    while not heard and status == _EXIT_OK:
-        for child in children:
-            child.start_if_due()
-        time.sleep(_LOOK_EVERY)
-        status = _note_ends(children, is_ending=False)
-    listener.close()  # gunicorn closes its own: new clients are refused
-    for child in children:
-        if child.process is not None:
-            os.kill(child.process.pid, signal.SIGTERM)
-    end = time.monotonic() + _KILL_AFTER
-    while any(child.process for child in children):
-        _note_ends(children, is_ending=True)
-        if heard.count(signal.SIGINT) > 1 or time.monotonic() > end:
-            status = _EXIT_KILLED if heard.count(signal.SIGINT) > 1 else status
+    try:
+        while not signals:
             for child in children:
-                if child.process is not None:
-                    os.kill(child.process.pid, signal.SIGKILL)  # kill() would reap it unseen
+                child.keep_running()
+            time.sleep(_LOOK_EVERY)
+    except _DiesAtOnceError as error:
+        print(f"tfod: {error}", file=sys.stderr)
+        status = _EXIT_FAILED
+    listener.close()  # gunicorn closes its own: new clients are refused
+    running = [child.process for child in children if child.process is not None]
+    for process in running:
+        process.terminate()
+    end = time.monotonic() + _KILL_AFTER
+    while any(process.poll() is None for process in running):
+        is_second = signals.count(signal.SIGINT) > 1
+        if is_second or time.monotonic() > end:
+            status = _EXIT_KILLED if is_second else status
+            for process in running:
+                process.kill()
         time.sleep(_LOOK_EVERY / 4)
     return status
-
-
-def _note_ends(children: list[_Child], *, is_ending: bool) -> int:
-    """Take note of all processes that have ended; return the status to exit with.
-
-    In a container this process is the first, to which the system gives all orphans.
-    """
-    while True:
-        try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return _EXIT_OK
-        if not ended:
-            return _EXIT_OK
-        for child in children:
-            if child.process is None or child.process.pid != ended:
-                continue
-            code = os.waitstatus_to_exitcode(status)
-            makes_sense = child.note_end(code)
-            if is_ending:
-                continue
-            how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
-            if not makes_sense:
-                print(
-                    f"tfod: the {child.role} ended {_MOST_QUICK_ENDS} times right after its start "
-                    f"({how}); what it wrote above says why",
-                    file=sys.stderr,
-                )
-                return _EXIT_FAILED
-            fields = {"role": child.role, "pid": ended, "how": how}
-            _log.warning("a process has ended and is started again", extra={"fields": fields})
 
 
 def _allow_many_files() -> None:
@@ -251,37 +218,18 @@ def locked(settings: Settings) -> Iterator[bool]:
     with open(handle):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
-                raise _unusable(path, error.strerror) from None
+        except BlockingIOError:
             raise TfodError(
                 f"{settings.data}: another tfod serve uses this folder; stop it, or choose another "
                 "folder with --data"
             ) from None
+        except OSError as error:
+            raise _unusable(path, error.strerror) from None
         yield True
 
 
 def _unusable(folder: Path, why: str | None) -> TfodError:
     return TfodError(f"{folder}: {why}; choose a folder that can be written with --data")
-
-
-@contextmanager
-def _metrics_folder(settings: Settings, is_ours: bool) -> Iterator[Path]:
-    """An empty folder in which the processes of this run share what they count."""
-    folder = settings.metrics / f"{os.uname().nodename}-{os.getpid()}"
-    if is_ours:
-        _empty(settings.metrics)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -307,14 +255,14 @@ def listen(host: str, port: int) -> socket.socket:
 def _bind(host: str, port: int) -> socket.socket:
     """Bind the first address of a host that this machine has."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    for family, _, _, _, address in found:
-        is_any = address[0] == "::" and socket.has_dualstack_ipv6()
+    for number, (family, _, _, _, (address, *_)) in enumerate(found, 1):
+        is_any = address == "::" and socket.has_dualstack_ipv6()
         try:
             return socket.create_server(
-                address[:2], family=family, backlog=1024, dualstack_ipv6=is_any
+                (address, port), family=family, backlog=1024, dualstack_ipv6=is_any
             )
         except OSError as error:
-            is_last = address == found[-1][4]
+            is_last = number == len(found)
             if is_last or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     raise OSError(f"{host} has no address")

@@ -6,92 +6,133 @@ before it is renewed, another worker may claim it. Times are seconds since the e
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, cast
+from typing import Any, ClassVar, Literal
 
 import sqlalchemy as sql
+from sqlalchemy import orm
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from tfod_validator.jobs.request import Request, Result, UploadedFile
 from tfod_validator.settings import Settings
-from tfod_validator.validation import (
-    FAILED,
-    FINISHED,
-    QUEUED,
-    RUNNING,
-    Request,
-    Result,
-    State,
-    Validation,
-)
 
+State = Literal["queued", "running", "finished", "failed"]
+STATES: tuple[State, ...] = ("queued", "running", "finished", "failed")
 _SEEN_SECONDS = 30.0
 """A worker that was seen so long ago is one that lives."""
-_tables = sql.MetaData()
-_validations = sql.Table(
-    "validations",
-    _tables,
-    sql.Column("id", sql.String(64), primary_key=True),
-    sql.Column("client", sql.String(64), nullable=False),
-    sql.Column("owner", sql.String(64)),
-    sql.Column("state", sql.String(16), nullable=False),
-    sql.Column("request", sql.Text, nullable=False),
-    sql.Column("created", sql.Double, nullable=False),
-    sql.Column("started", sql.Double),
-    sql.Column("ended", sql.Double),
-    sql.Column("expires", sql.Double, nullable=False),
-    sql.Column("attempts", sql.Integer, nullable=False, default=0),
-    sql.Column("holder", sql.String(128)),
-    sql.Column("lease", sql.Double),
-    sql.Column("bytes_total", sql.BigInteger, nullable=False),
-    sql.Column("bytes_done", sql.BigInteger, nullable=False, default=0),
-    sql.Column("records_done", sql.BigInteger, nullable=False, default=0),
-    sql.Column("valid", sql.Boolean),
-    sql.Column("failure", sql.Text),
-    sql.Column("images", sql.Text),
-    sql.Index("validations_state", "state", "client"),
-    sql.Index("validations_expires", "expires"),
-    sql.Index("validations_client", "client", "started"),
-)
+
+
+class _AsText(sql.TypeDecorator[Request]):
+    """A request in a column."""
+
+    impl = sql.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Request | None, _: object) -> str | None:
+        return None if value is None else value.to_text()
+
+    def process_result_value(self, value: str | None, _: object) -> Request | None:
+        return None if value is None else Request.from_text(value)
+
+
+class _Table(orm.DeclarativeBase):
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        float: sql.Double,
+        int: sql.BigInteger,
+        Request: _AsText,
+        State: sql.String(16),
+        dict[str, Any]: sql.JSON,
+        list[dict[str, Any]]: sql.JSON,
+    }
+
+
+class Validation(_Table):
+    """An upload, and how far its check is.
+
+    Attributes:
+        id: unguessable; who has it may read the report.
+        client: who uploaded it, as a hash: a token, or an address.
+        owner: the browser that uploaded it, as a hash, where there are no tokens.
+        holder: the worker that checks it.
+        lease: so long no other worker may claim it.
+        failure: a problem document, when the check could not be done.
+        images: what the drawn images show, in their order.
+    """
+
+    __tablename__ = "validations"
+    id: Mapped[str] = mapped_column(sql.String(64), primary_key=True)
+    client: Mapped[str] = mapped_column(sql.String(64))
+    owner: Mapped[str | None] = mapped_column(sql.String(64))
+    state: Mapped[State]
+    request: Mapped[Request]
+    created: Mapped[float]
+    started: Mapped[float | None]
+    ended: Mapped[float | None]
+    expires: Mapped[float]
+    attempts: Mapped[int] = mapped_column(default=0)
+    holder: Mapped[str | None] = mapped_column(sql.String(128))
+    lease: Mapped[float | None]
+    bytes_total: Mapped[int]
+    bytes_done: Mapped[int] = mapped_column(default=0)
+    records_done: Mapped[int] = mapped_column(default=0)
+    valid: Mapped[bool | None]
+    failure: Mapped[dict[str, Any] | None] = mapped_column(sql.JSON(none_as_null=True))
+    images: Mapped[list[dict[str, Any]]] = mapped_column(default=[])
+    __table_args__ = (
+        sql.Index("validations_state", "state", "client"),
+        sql.Index("validations_expires", "expires"),
+        sql.Index("validations_client", "client", "started"),
+    )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in ("finished", "failed")
+
+    @property
+    def files(self) -> list[UploadedFile]:
+        """The files that are to be checked."""
+        return self.request.sources
+
+
 _documents = sql.Table(
     "documents",
-    _tables,
+    _Table.metadata,
     sql.Column(
-        "validation",
-        sql.ForeignKey("validations.id", ondelete="CASCADE"),
-        primary_key=True,
+        "validation", sql.ForeignKey("validations.id", ondelete="CASCADE"), primary_key=True
     ),
     sql.Column("name", sql.String(64), primary_key=True),
     sql.Column("content", sql.LargeBinary, nullable=False),
 )
 _workers = sql.Table(
     "workers",
-    _tables,
+    _Table.metadata,
     sql.Column("name", sql.String(128), primary_key=True),
     sql.Column("seen", sql.Double, nullable=False),
 )
 _rates = sql.Table(
     "rates",
-    _tables,
+    _Table.metadata,
     sql.Column("name", sql.String(128), primary_key=True),
     sql.Column("full_at", sql.Double, nullable=False),
 )
 _marks = sql.Table(
     "marks",
-    _tables,
+    _Table.metadata,
     sql.Column("name", sql.String(64), primary_key=True),
     sql.Column("mark", sql.String(64), nullable=False),
 )
 
 
-class Store:
+class Database:
     """The database. All methods may be called from any thread and process.
 
     Methods raise :class:`sqlalchemy.exc.SQLAlchemyError` where the database does not answer.
@@ -118,73 +159,73 @@ class Store:
         with self._turn, self._engine.begin() as connection:
             yield connection
 
+    def _read(self, query: sql.Select[Any]) -> Any:
+        """The first column of the first row; None if there is none."""
+        with self._reading.connect() as connection:
+            return connection.scalar(query)
+
     def create_tables(self) -> None:
         """Create what is missing; several processes may do so at the same time."""
         with self._writing() as connection:
             if not self._is_sqlite:
                 # An advisory lock, since CREATE TABLE IF NOT EXISTS is not atomic in PostgreSQL.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364910)"))
-            _tables.create_all(connection)
+            _Table.metadata.create_all(connection)
 
     def ping(self) -> bool:
         """Ask the database for an answer."""
-        with self._reading.connect() as connection:
-            return connection.scalar(sql.select(sql.literal(1))) == 1
+        return bool(self._read(sql.select(sql.literal(1))))
 
     def add(
         self,
         key: str,
         client: str,
         request: Request,
-        bytes_total: int,
         expires: float,
         owner: str | None = None,
     ) -> Validation:
         """Remember a new upload, as queued."""
+        values = {
+            "id": key,
+            "client": client,
+            "owner": owner,
+            "state": "queued",
+            "request": request,
+            "created": time.time(),
+            "expires": expires,
+            "bytes_total": sum(one.bytes for one in request.sources),
+        }
         with self._writing() as connection:
-            connection.execute(
-                _validations.insert().values(
-                    id=key,
-                    client=client,
-                    owner=owner,
-                    state=QUEUED,
-                    request=request.to_text(),
-                    created=time.time(),
-                    expires=expires,
-                    bytes_total=bytes_total,
-                )
-            )
-            return next(_select(connection, _validations.c.id == key))
+            connection.execute(sql.insert(Validation).values(**values))
+            added = _find(connection, key)
+            assert added is not None
+            return added
 
     def find(self, key: str) -> Validation | None:
         """A validation that has not expired."""
         with self._reading.connect() as connection:
-            wanted = (_validations.c.id == key) & (_validations.c.expires > time.time())
-            return next(_select(connection, wanted), None)
+            return _find(connection, key, Validation.expires > time.time())
 
     def document(self, key: str, name: str) -> bytes | None:
         """A document of a finished validation."""
         chosen = (_documents.c.validation == key) & (_documents.c.name == name)
-        with self._reading.connect() as connection:
-            packed = connection.scalar(sql.select(_documents.c.content).where(chosen))
+        packed = self._read(sql.select(_documents.c.content).where(chosen))
         return None if packed is None else zlib.decompress(packed)
 
     def waiting(self, client: str) -> tuple[int, int]:
         """How many validations wait: of one client, and in all."""
-        own = sql.func.sum(sql.case((_validations.c.client == client, 1), else_=0))
-        query = sql.select(own, sql.func.count()).where(_validations.c.state == QUEUED)
+        own = sql.func.sum(sql.case((Validation.client == client, 1), else_=0))
+        query = sql.select(own, sql.func.count()).where(Validation.state == "queued")
         with self._reading.connect() as connection:
             of_client, in_all = connection.execute(query).one()
             return of_client or 0, in_all
 
     def counts(self) -> dict[str, int]:
         """How many validations there are in each state."""
-        query = sql.select(_validations.c.state, sql.func.count()).group_by(_validations.c.state)
+        query = sql.select(Validation.state, sql.func.count()).group_by(Validation.state)
         with self._reading.connect() as connection:
-            found: dict[str, int] = {}
-            for state, count in connection.execute(query):
-                found[state] = count
-        return {state: found.get(state, 0) for state in (QUEUED, RUNNING, FINISHED, FAILED)}
+            found = {state: count for state, count in connection.execute(query)}  # noqa: C416
+        return {state: found.get(state, 0) for state in STATES}
 
     def claim(
         self, holder: str, lease: float, most_running: int, busy: Sequence[str] = ()
@@ -200,28 +241,27 @@ class Store:
             most_running: how many of one client may run at the same time.
             busy: what the holder is checking, whatever became of the lease.
         """
-        table, now = _validations, time.time()
-        waits = _waits(holder, now) & table.c.id.not_in(busy)
+        now = time.time()
+        waits = _waits(holder, now) & Validation.id.not_in(busy)
         next_client = _next_client(waits, most_running, now)
-        with self._reading.connect() as connection:
-            if connection.scalar(next_client) is None:
-                return None
+        if self._read(next_client) is None:
+            return None
         with self._writing() as connection:
             if not self._is_sqlite:
                 # Two claims at the same moment would both count what runs of a client.
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(827364911)"))
             client = connection.scalar(next_client)
-            of_client = sql.select(table.c.id).where(waits & (table.c.client == client))
-            first = of_client.order_by(table.c.created).limit(1).with_for_update(skip_locked=True)
-            key = connection.scalar(first)
-            changes = {"state": RUNNING, "started": now, "holder": holder, "lease": lease}
-            attempts = table.c.attempts + 1
+            of_client = sql.select(Validation.id).where(waits & (Validation.client == client))
+            first = of_client.order_by(Validation.created).limit(1)
+            key = connection.scalar(first.with_for_update(skip_locked=True))
+            changes = {"state": "running", "started": now, "holder": holder, "lease": lease}
+            attempts = Validation.attempts + 1
             connection.execute(
-                table.update()
-                .where(table.c.id == key)
+                sql.update(Validation)
+                .where(Validation.id == key)
                 .values(**changes, attempts=attempts, bytes_done=0, records_done=0)
             )
-            return next(_select(connection, table.c.id == key), None)
+            return _find(connection, key)
 
     def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:
         """Go on with a validation, so many bytes and records; False if another has it now."""
@@ -232,9 +272,11 @@ class Store:
 
         ``counts`` says whether it was an attempt. Returns False if another worker has it now.
         """
-        attempts = _validations.c.attempts - (0 if counts else 1)
+        attempts = Validation.attempts - (0 if counts else 1)
         kept = holder if until else None
-        return self._change(key, holder, state=QUEUED, attempts=attempts, holder=kept, lease=until)
+        return self._change(
+            key, holder, state="queued", attempts=attempts, holder=kept, lease=until
+        )
 
     def finish(self, key: str, holder: str, result: Result) -> bool:
         """Keep the result of a check; False if another worker has the validation now."""
@@ -246,51 +288,40 @@ class Store:
             key,
             holder,
             documents,
-            state=FINISHED if result.failure is None else FAILED,
+            state="finished" if result.failure is None else "failed",
             ended=time.time(),
             holder=None,
             lease=None,
-            bytes_done=_validations.c.bytes_total,
+            bytes_done=Validation.bytes_total,
             records_done=result.records,
             valid=result.valid,
-            failure=None if result.failure is None else json.dumps(result.failure),
-            images=json.dumps(list(result.images)),
+            failure=result.failure,
+            images=list(result.images),
         )
 
     def _change(
-        self,
-        key: str,
-        by: str,
-        documents: Sequence[Mapping[str, Any]] = (),
-        **values: Any,
+        self, key: str, by: str, documents: Sequence[Mapping[str, Any]] = (), **values: Any
     ) -> bool:
         """Change a validation that runs, and whose holder asks; False if that is not so."""
-        held = (_validations.c.id == key) & (_validations.c.state == RUNNING)
+        held = (Validation.id == key) & (Validation.state == "running") & (Validation.holder == by)
         with self._writing() as connection:
-            changed = connection.execute(
-                _validations.update().where(held & (_validations.c.holder == by)).values(**values)
-            )
+            changed = connection.execute(sql.update(Validation).where(held).values(**values))
             if changed.rowcount and documents:
                 connection.execute(_documents.insert(), documents)
             return bool(changed.rowcount)
 
-    def delete(self, key: str) -> bool:
-        """Forget a validation and its documents; False if there is none."""
+    def delete(self, key: str) -> None:
+        """Forget a validation and its documents."""
         with self._writing() as connection:
-            return bool(
-                connection.execute(_validations.delete().where(_validations.c.id == key)).rowcount
-            )
+            connection.execute(sql.delete(Validation).where(Validation.id == key))
 
     def delete_expired(self) -> list[str]:
         """Forget what is too old; returns which."""
         with self._writing() as connection:
-            gone = connection.execute(
-                _validations.delete()
-                .where(_validations.c.expires <= time.time())
-                .returning(_validations.c.id)
-            )
+            old = sql.delete(Validation).where(Validation.expires <= time.time())
+            gone = connection.scalars(old.returning(Validation.id))
             connection.execute(_rates.delete().where(_rates.c.full_at <= time.time()))
-            return [row.id for row in gone]
+            return list(gone)
 
     def take(self, name: str, most: int, seconds: float) -> float:
         """Take one of ``most`` turns in some seconds; the seconds until there is one again, or 0.
@@ -312,16 +343,15 @@ class Store:
 
     def mark(self, new: str) -> str:
         """The mark of the data folder that belongs to this database: the first that was given."""
-        query = sql.select(_marks.c.mark)
         with self._writing() as connection:
             made = self._insert(_marks).values(name="data", mark=new)
             connection.execute(made.on_conflict_do_nothing())
-            return str(connection.scalar(query))
+            return str(connection.scalar(sql.select(_marks.c.mark)))
 
     def known_mark(self) -> str | None:
         """The mark, if there is one already."""
-        with self._reading.connect() as connection:
-            return connection.scalar(sql.select(_marks.c.mark))
+        found: str | None = self._read(sql.select(_marks.c.mark))
+        return found
 
     def _insert(self, table: sql.Table) -> Any:
         """An INSERT that knows of conflicts, which is no standard SQL."""
@@ -329,21 +359,21 @@ class Store:
 
     def needs_files(self, keys: Sequence[str]) -> set[str]:
         """Those of some uploads whose files are still needed."""
-        query = sql.select(_validations.c.id).where(
-            _validations.c.id.in_(keys) & _validations.c.state.in_((QUEUED, RUNNING))
+        query = sql.select(Validation.id).where(
+            Validation.id.in_(keys) & Validation.state.in_(("queued", "running"))
         )
         with self._reading.connect() as connection:
             return set(connection.scalars(query))
 
     def see_worker(self, name: str, long_ago: float) -> None:
         """Note that a worker lives, and forget those that were last seen long ago."""
-        now = time.time()
+        seen = self._insert(_workers).values(name=name, seen=time.time())
         with self._writing() as connection:
-            known = connection.execute(
-                _workers.update().where(_workers.c.name == name).values(seen=now)
+            connection.execute(
+                seen.on_conflict_do_update(
+                    index_elements=["name"], set_={"seen": seen.excluded.seen}
+                )
             )
-            if not known.rowcount:
-                connection.execute(_workers.insert().values(name=name, seen=now))
             connection.execute(_workers.delete().where(_workers.c.seen < long_ago))
 
     def forget_worker(self, name: str) -> None:
@@ -354,67 +384,46 @@ class Store:
     def count_workers(self) -> int:
         """How many workers live."""
         lately = _workers.c.seen >= time.time() - _SEEN_SECONDS
-        query = sql.select(sql.func.count()).select_from(_workers).where(lately)
-        with self._reading.connect() as connection:
-            return connection.scalar(query) or 0
+        count: int = self._read(sql.select(sql.func.count()).select_from(_workers).where(lately))
+        return count
+
+
+def _find(
+    connection: Connection, key: str | None, *conditions: sql.ColumnElement[bool]
+) -> Validation | None:
+    with orm.Session(connection) as session:
+        return session.scalar(sql.select(Validation).where(Validation.id == key, *conditions))
 
 
 def _next_client(
     waits: sql.ColumnElement[bool], most_running: int, now: float
 ) -> sql.Select[tuple[str]]:
     """The client whose turn it is."""
-    table, others = _validations, _validations.alias()
+    others = orm.aliased(Validation)
     waiting = (
-        sql.select(table.c.client, sql.func.min(table.c.created).label("first"))
+        sql.select(Validation.client, sql.func.min(Validation.created).label("first"))
         .where(waits)
-        .group_by(table.c.client)
+        .group_by(Validation.client)
         .subquery()
     )
-    same = others.c.client == waiting.c.client
-    runs = same & (others.c.state == RUNNING) & (others.c.lease >= now)
+    same = others.client == waiting.c.client
+    runs = same & (others.state == "running") & (others.lease >= now)
     running = sql.select(sql.func.count()).where(runs).scalar_subquery()
-    last_turn = sql.func.coalesce(sql.func.max(others.c.started), 0.0)
+    last_turn = sql.select(sql.func.coalesce(sql.func.max(others.started), 0.0)).where(same)
     return (
         sql.select(waiting.c.client)
         .where(running < most_running)
-        .order_by(running, sql.select(last_turn).where(same).scalar_subquery(), waiting.c.first)
+        .order_by(running, last_turn.scalar_subquery(), waiting.c.first)
         .limit(1)
     )
 
 
 def _waits(holder: str, now: float) -> sql.ColumnElement[bool]:
     """What a worker may take: what is queued, or held by a worker that is gone."""
-    columns = _validations.c
-    ended = columns.lease.is_(None) | (columns.lease < now)
-    is_free = (columns.state == QUEUED) & (ended | (columns.holder != holder))
-    is_lost = (columns.state == RUNNING) & ended
-    return (columns.expires > now) & (is_free | is_lost)
-
-
-def _select(connection: Connection, wanted: sql.ColumnElement[bool]) -> Iterator[Validation]:
-    for row in connection.execute(sql.select(_validations).where(wanted)):
-        yield _validation(row)
-
-
-def _validation(row: Row[Any]) -> Validation:
-    return Validation(
-        id=row.id,
-        client=row.client,
-        owner=row.owner,
-        state=cast(State, row.state),
-        request=Request.from_text(row.request),
-        created=row.created,
-        started=row.started,
-        ended=row.ended,
-        expires=row.expires,
-        attempts=row.attempts,
-        bytes_total=row.bytes_total,
-        bytes_done=min(row.bytes_done, row.bytes_total),
-        records_done=row.records_done,
-        valid=row.valid,
-        failure=None if row.failure is None else json.loads(row.failure),
-        images=json.loads(row.images or "[]"),
-    )
+    ended = Validation.lease.is_(None) | (Validation.lease < now)
+    is_free = (Validation.state == "queued") & (ended | (Validation.holder != holder))
+    is_lost = (Validation.state == "running") & ended
+    return (Validation.expires > now) & (is_free | is_lost)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:

@@ -1,0 +1,275 @@
+"""What the HTTP API takes and gives: parameters, answers, and its description (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from flask import current_app
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+from tfod.check.finding import Severity
+from tfod.check.profiles.profile import READY
+from tfod.check.receivers import RECEIVERS
+from tfod.check.records.decoding import MOST_DECODED
+
+from tfod_validator import security
+from tfod_validator.errors import CONTENT_TYPE
+from tfod_validator.jobs.database import State
+from tfod_validator.jobs.request import REPORTS
+from tfod_validator.settings import Limits
+
+TYPES = {
+    "json": "application/json",
+    "html": "text/html; charset=utf-8",
+    "junit": "application/xml",
+    "text": "text/plain; charset=utf-8",
+}
+"""Content types of the report's formats."""
+BARE_TYPES = {name: value.partition(";")[0] for name, value in TYPES.items()}
+_SCHEMAS = "#/components/schemas/"
+
+if TYPE_CHECKING:
+    Receiver: TypeAlias = str
+    Profile: TypeAlias = str
+    Level: TypeAlias = str
+    Format: TypeAlias = str
+else:
+    Format = Literal[tuple(REPORTS)]
+    Receiver = Literal[tuple(RECEIVERS)]
+    Profile = Literal[tuple(READY)]
+    Level = Literal[Severity.ERROR.value, Severity.WARNING.value]
+Missing = SkipJsonSchema[None]
+"""What a parameter is that is not given, which a request cannot say otherwise."""
+
+
+def without_nulls(schema: dict[str, Any]) -> None:
+    """Leave out of a schema that a parameter which is not given is None."""
+    for one in schema["properties"].values():
+        if one.get("default", "") is None:
+            del one["default"]
+
+
+class Parameters(BaseModel):
+    """Parameters of a request; others are refused, since a typing error would go unnoticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=without_nulls)
+
+
+class Options(Parameters):
+    """How an upload is checked: in the address, or as fields of the form."""
+
+    receiver: Receiver | Missing = Field(
+        None,
+        alias="for",
+        description="What the shards are for, which decides what is an error; without it `cvat` "
+        "where a CVAT task or the profile `cvat` is given, and else `any`.",
+    )
+    profile: Profile | Missing = Field(
+        None,
+        description="The expected feature description; without it that of `for`, or the one that "
+        "fits best. A field of the form may also be a file (YAML, JSON, or Python with a "
+        "feature_description).",
+    )
+    decode: Annotated[str, Field(pattern="^(all|none|[0-9]{1,9})$")] = Field(
+        str(MOST_DECODED),
+        description="Which images are decoded wholly: `all`, `none`, or an even sample of so many "
+        "at most.",
+    )
+    fail_on: Level | Missing = Field(
+        None, description="The least severity that makes the report invalid; without it `error`."
+    )
+
+
+class UploadParameters(Options):
+    """Parameters of an upload's address."""
+
+    filename: Annotated[str, Field(min_length=1, max_length=255)] | Missing = Field(
+        None, description="Name of the file, when the body is the file itself and not a form."
+    )
+    fail: Level | Missing = None
+
+
+class Key(BaseModel):
+    """The path of a validation."""
+
+    key: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$", description="Id of the validation.")]
+
+
+class ImageNumber(Key):
+    """The path of an image."""
+
+    number: Annotated[int, Field(ge=0, description="Number of the image, from 0.")]
+
+
+class RuleCode(BaseModel):
+    """The path of a rule."""
+
+    code: Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{3}$", description="Code of the rule.")]
+
+
+class ReportParameters(Parameters):
+    """Parameters of a report."""
+
+    format: Format | Missing = Field(
+        None, description="Of the answer; without it the header Accept is followed."
+    )
+
+
+class AnswerParameters(ReportParameters):
+    """Parameters of answers that have a validation."""
+
+    wait: Annotated[float, Field(ge=0, le=Limits().max_wait_seconds, allow_inf_nan=False)] = Field(
+        0, description="Seconds to wait for the report; it comes as soon as the check has ended."
+    )
+    fail: Level | Missing = Field(
+        None,
+        description="Answer with a status of 400 or more unless the check has ended and found "
+        "nothing at or above this level: 422 for such findings, 409 when it has not ended in time.",
+    )
+
+
+class CreateParameters(AnswerParameters, UploadParameters):
+    """Parameters of an upload."""
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+    limit: str = Field("", description="Name of the limit that was reached.")
+    parameter: str = Field("", description="Name of the parameter that is wrong.")
+
+
+class File(BaseModel):
+    """A file as it was uploaded."""
+
+    name: str
+    bytes: int
+    role: Literal["file", "profile", "cvat_labels", "cvat_xml"]
+
+
+class Amount(BaseModel):
+    """How much is done; how many records there are is known when all are read."""
+
+    done: int
+    total: int | None
+
+
+class Image(BaseModel):
+    """What a drawn image shows."""
+
+    href: str
+    codes: list[str]
+    shard: str
+    record: int | None
+    item: str | None
+
+
+class Document(BaseModel):
+    """A validation with its state, its progress and, when it is finished, its report."""
+
+    model_config = ConfigDict(title="Validation")
+    id: str
+    state: State
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    expires: datetime
+    files: list[File]
+    options: dict[str, str | None]
+    progress: dict[Literal["bytes", "records"], Amount]
+    valid: bool | None
+    report: dict[str, Any] | None
+    failure: Problem | None = Field(description="Why the check could not be done.")
+    images: list[Image]
+    links: dict[str, str]
+
+
+def ref(name: str) -> dict[str, str]:
+    """A reference to a schema of the description."""
+    return {"$ref": _SCHEMAS + name}
+
+
+def answer(description: str, *types: str, schema: Any = None) -> dict[str, Any]:
+    """An answer in OpenAPI's words."""
+    content = {name: {"schema": schema or {"type": "string"}} for name in types}
+    return {"description": description, "content": content}
+
+
+def problem(description: str) -> dict[str, Any]:
+    """An answer that is a problem document."""
+    return answer(description, CONTENT_TYPE, schema=ref("Problem"))
+
+
+def in_every_format(description: str, schema: str = "Validation") -> dict[str, Any]:
+    """An answer whose content depends on the format that is asked for."""
+    found = answer(description, *BARE_TYPES.values())
+    found["content"]["application/json"] = {"schema": ref(schema)}
+    return found
+
+
+def describe_api() -> dict[str, Any]:
+    """The description of the current app, with the report's schema."""
+    document: dict[str, Any] = json.loads(json.dumps(current_app.api_doc))  # type: ignore[attr-defined]
+    text = resources.files("tfod.check").joinpath("report.schema.json").read_text("utf-8")
+    report = json.loads(text.replace("#/$defs/", _SCHEMAS + "Report-"))
+    parts = report.pop("$defs")
+    for name in ("$schema", "$id"):
+        report.pop(name)
+    validation = Document.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    validation["properties"]["report"] = {"anyOf": [ref("Report"), {"type": "null"}]}
+    document["components"]["schemas"] = {
+        **validation.pop("$defs"),
+        "Validation": validation,
+        "Report": report,
+        **{f"Report-{name}": part for name, part in parts.items()},
+    }
+    operations = [one for item in document["paths"].values() for one in item.values()]
+    for one in operations:  # the library joins the lines of docstrings so
+        one["description"] = one.get("description", "").replace("<br/>", " ").strip()
+    if not security.current_settings().tokens:
+        del document["components"]["securitySchemes"]
+        for one in operations:
+            one.pop("security", None)
+            one["responses"].pop("401", None)
+    return document
+
+
+def _upload_form() -> dict[str, Any]:
+    """The form of an upload; browsers send empty texts for what is not chosen."""
+    options: dict[str, Any] = Options.model_json_schema()["properties"]
+    for one in options.values():
+        if "enum" in one:
+            one["enum"] = [*one["enum"], ""]
+    file = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "string", "format": "binary"},
+        "description": "Shards, a label map, zips; several are checked together.",
+    }
+    texts = {
+        "cvat_labels": {"type": "string", "description": "Labels of the CVAT task, as JSON."},
+        "cvat_xml": {"type": "string", "description": "annotations.xml of the CVAT task."},
+    }
+    return {
+        "type": "object",
+        "required": ["file"],
+        "properties": {"file": file, **texts, **options},
+        "additionalProperties": False,
+    }
+
+
+UPLOAD_BODY = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {"schema": _upload_form()},
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+    },
+}
