@@ -310,7 +310,7 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
             400,
             "wait=-1: Input should be greater",
         ),
-        ({"file": ("a.zip", b"x")}, {"fail": "info"}, 400, "should be 'error' or 'warning'"),
+        ({"file": ("a.zip", b"x")}, {"fail": "info"}, 400, "'error' or 'warning'"),
     ],
 )
 def test_requests_that_make_no_sense(

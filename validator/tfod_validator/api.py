@@ -23,8 +23,6 @@ from tfod_validator.errors import ProblemError, invalid_parameter
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import IMAGE, REPORTS
 from tfod_validator.schemas import (
-    BARE_TYPES,
-    TYPES,
     UPLOAD_BODY,
     AnswerParameters,
     CreateParameters,
@@ -37,7 +35,7 @@ from tfod_validator.schemas import (
     answer,
     describe_api,
     in_every_format,
-    problem,
+    problems,
     ref,
 )
 from tfod_validator.security import DOCUMENT_POLICY
@@ -47,12 +45,12 @@ _LOOK_EVERY = 0.25
 _RETRY_AFTER = {"Retry-After": "1"}
 _log = logging.getLogger("tfod.service")
 
-_NOT_FOUND: dict[str | int, Any] = {404: problem("It does not exist, or has expired.")}
-_NO_RESULT = in_every_format(
-    "The report is invalid, and `fail` was given; or the check could not be done."
-)
-_NO_RESULT["content"] |= problem("")["content"]
-_NOT_ENDED = problem("The check has not ended in time, and `fail` or a format was asked for.")
+_TYPES = {
+    "json": "application/json",
+    "html": "text/html; charset=utf-8",
+    "junit": "application/xml",
+    "text": "text/plain; charset=utf-8",
+}
 _JSON = answer("As JSON.", "application/json", schema={"type": "object"})
 _VALIDATIONS = [openapi.Tag(name="validations")]
 _CHECKED = [openapi.Tag(name="what is checked")]
@@ -63,7 +61,7 @@ api = openapi.APIBlueprint(
     "api",
     __name__,
     url_prefix="/api/v1",
-    abp_responses={400: problem("A parameter is wrong."), 401: problem("A token is needed.")},
+    abp_responses=problems(400, 401),
     abp_security=_TOKEN,
     operation_id_callback=lambda name, path, method: name,
 )
@@ -107,14 +105,7 @@ def make_app() -> openapi.OpenAPI:
             "application/json",
             schema=ref("Validation"),
         ),
-        408: problem("The upload took too long."),
-        409: _NOT_ENDED,
-        413: problem("The upload is too long, or has too many parts."),
-        415: problem("The body is neither a form nor a named file."),
-        422: _NO_RESULT,
-        429: problem("Too many uploads in a minute, or too many validations wait already."),
-        503: problem("The service does not find its disk."),
-        507: problem("The service's disk is full."),
+        **problems(408, 409, 413, 415, 422, 429, 503, 507),
     },
 )
 def create(query: CreateParameters) -> Response:
@@ -138,9 +129,7 @@ def create(query: CreateParameters) -> Response:
     tags=_VALIDATIONS,
     responses={
         200: in_every_format("The validation; its report when the check has ended."),
-        **_NOT_FOUND,
-        409: _NOT_ENDED,
-        422: _NO_RESULT,
+        **problems(404, 409, 422),
     },
 )
 def validation(path: Key, query: AnswerParameters) -> Response:
@@ -154,7 +143,7 @@ def validation(path: Key, query: AnswerParameters) -> Response:
 @api.delete(
     "/validations/<key>",
     tags=_VALIDATIONS,
-    responses={204: None, 403: problem("Another client has uploaded it."), **_NOT_FOUND},
+    responses={204: None, **problems(403, 404)},
 )
 def delete(path: Key) -> Response:
     """Delete a validation, its report and its files.
@@ -169,12 +158,7 @@ def delete(path: Key) -> Response:
 @api.get(
     "/validations/<key>/report",
     tags=_VALIDATIONS,
-    responses={
-        200: in_every_format("The report.", "Report"),
-        **_NOT_FOUND,
-        409: problem("The check has not ended."),
-        422: problem("The check could not be done."),
-    },
+    responses={200: in_every_format("The report.", "Report"), **problems(404, 409, 422)},
 )
 def report(path: Key, query: ReportParameters) -> Response:
     """The report alone, to be saved, as `tfod check` writes it."""
@@ -188,11 +172,7 @@ def report(path: Key, query: ReportParameters) -> Response:
 @api.get(
     "/validations/<key>/events",
     tags=_VALIDATIONS,
-    responses={
-        200: answer("Events.", "text/event-stream"),
-        **_NOT_FOUND,
-        503: problem("There are too many streams; ask for the state instead."),
-    },
+    responses={200: answer("Events.", "text/event-stream"), **problems(404, 503)},
 )
 def events(path: Key) -> Response:
     """Progress as server-sent events.
@@ -214,7 +194,7 @@ def events(path: Key) -> Response:
 @api.get(
     "/validations/<key>/images/<int:number>",
     tags=_VALIDATIONS,
-    responses={200: answer("The image.", "image/jpeg"), **_NOT_FOUND},
+    responses={200: answer("The image.", "image/jpeg"), **problems(404)},
 )
 def image(path: ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
@@ -237,7 +217,7 @@ def rules() -> Response:
     return _json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
 
 
-@api.get("/rules/<code>", tags=_CHECKED, responses={200: _JSON, **_NOT_FOUND})
+@api.get("/rules/<code>", tags=_CHECKED, responses={200: _JSON, **problems(404)})
 def one_rule(path: RuleCode) -> Response:
     """A rule by its code."""
     found = all_rules().get(path.code)
@@ -407,7 +387,7 @@ def _document(found: Validation, name: str) -> Response:
         if found.is_over:
             find(found.id)  # 404 when it was deleted meanwhile
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    response = Response(content, content_type=TYPES[name])
+    response = Response(content, content_type=_TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = DOCUMENT_POLICY
     return response
@@ -422,8 +402,8 @@ def _failure_of(found: Validation) -> ProblemError:
 
 def _accepted() -> str:
     """The format that the header Accept prefers."""
-    best = request.accept_mimetypes.best_match(list(BARE_TYPES.values()), "application/json")
-    return next(name for name, value in BARE_TYPES.items() if value == best)
+    names = {value.partition(";")[0]: name for name, value in _TYPES.items()}
+    return names[request.accept_mimetypes.best_match(list(names), "application/json")]
 
 
 def _events_of(found: Validation) -> Iterator[str]:

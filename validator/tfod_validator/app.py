@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -16,7 +17,7 @@ from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped, un
 from tfod_validator import api, errors, monitoring, pages, security
 from tfod_validator.jobs.data_folder import DataFolder
 from tfod_validator.jobs.database import Database
-from tfod_validator.serve.processes import DRAIN_SECONDS, LISTENER, follow_parent
+from tfod_validator.serve.processes import DRAIN_SECONDS, GREETING, LISTENER, follow_parent
 from tfod_validator.settings import Settings
 from tfod_validator.uploads import Arriving
 
@@ -109,18 +110,21 @@ class _Gunicorn(BaseApplication):  # type: ignore[misc]
             "secure_scheme_headers": {},  # the app looks at X-Forwarded-* if it is told to
             "control_socket_disable": True,
             "logconfig_dict": monitoring.LOGGING,
-            "post_worker_init": _let_long_answers_end,
+            "post_worker_init": _begin_to_serve,
         }
         for name, value in chosen.items():
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
+        monitoring.reserve_space()
         return create_app(self._settings)
 
 
-def _let_long_answers_end(worker: Any) -> None:
-    """Have a web process know that SIGTERM has come."""
+def _begin_to_serve(worker: Any) -> None:
+    """Have a web process know that SIGTERM has come; the first one says where it serves."""
     worker.wsgi.extensions["tfod.is_draining"] = lambda: not worker.alive
+    if worker.age == 1:
+        print(os.environ[GREETING], file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -118,17 +118,15 @@ def exposition(states: Mapping[str, int]) -> bytes:
     return generate_latest(registry) + generate_latest(REGISTRY)
 
 
-def _reserve_space() -> None:
+def reserve_space() -> None:
     """Have this process's files wholly on the disk.
 
     They are mapped into memory: where the disk is full when a part of one is written for the first
     time, the system kills the process.
     """
+    UPLOADED_BYTES.inc(0)  # after a fork the files of this process are not made before that
     folder = os.environ.get(METRICS_FOLDER)
     if folder and hasattr(os, "posix_fallocate"):
         for path in Path(folder).glob(f"*_{os.getpid()}.db"):
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-
-_reserve_space()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from flask import current_app
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
@@ -21,15 +20,9 @@ from tfod_validator.jobs.database import State
 from tfod_validator.jobs.request import REPORTS
 from tfod_validator.settings import Limits
 
-TYPES = {
-    "json": "application/json",
-    "html": "text/html; charset=utf-8",
-    "junit": "application/xml",
-    "text": "text/plain; charset=utf-8",
-}
-"""Content types of the report's formats."""
-BARE_TYPES = {name: value.partition(";")[0] for name, value in TYPES.items()}
 _SCHEMAS = "#/components/schemas/"
+# Browsers send empty texts for what is not chosen.
+_RECEIVERS, _PROFILES, _FORMATS = ("", *RECEIVERS), ("", *READY), ("", *REPORTS)
 
 if TYPE_CHECKING:
     Receiver: TypeAlias = str
@@ -37,38 +30,29 @@ if TYPE_CHECKING:
     Level: TypeAlias = str
     Format: TypeAlias = str
 else:
-    Format = Literal[tuple(REPORTS)]
-    Receiver = Literal[tuple(RECEIVERS)]
-    Profile = Literal[tuple(READY)]
-    Level = Literal[Severity.ERROR.value, Severity.WARNING.value]
-Missing = SkipJsonSchema[None]
-"""What a parameter is that is not given, which a request cannot say otherwise."""
-
-
-def without_nulls(schema: dict[str, Any]) -> None:
-    """Leave out of a schema that a parameter which is not given is None."""
-    for one in schema["properties"].values():
-        if one.get("default", "") is None:
-            del one["default"]
+    Receiver = Literal[_RECEIVERS]
+    Profile = Literal[_PROFILES]
+    Level = Literal["", Severity.ERROR.value, Severity.WARNING.value]
+    Format = Literal[_FORMATS]
 
 
 class Parameters(BaseModel):
     """Parameters of a request; others are refused, since a typing error would go unnoticed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=without_nulls)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Options(Parameters):
     """How an upload is checked: in the address, or as fields of the form."""
 
-    receiver: Receiver | Missing = Field(
-        None,
+    receiver: Receiver = Field(
+        "",
         alias="for",
         description="What the shards are for, which decides what is an error; without it `cvat` "
         "where a CVAT task or the profile `cvat` is given, and else `any`.",
     )
-    profile: Profile | Missing = Field(
-        None,
+    profile: Profile = Field(
+        "",
         description="The expected feature description; without it that of `for`, or the one that "
         "fits best. A field of the form may also be a file (YAML, JSON, or Python with a "
         "feature_description).",
@@ -78,18 +62,18 @@ class Options(Parameters):
         description="Which images are decoded wholly: `all`, `none`, or an even sample of so many "
         "at most.",
     )
-    fail_on: Level | Missing = Field(
-        None, description="The least severity that makes the report invalid; without it `error`."
+    fail_on: Level = Field(
+        "", description="The least severity that makes the report invalid; without it `error`."
     )
 
 
 class UploadParameters(Options):
     """Parameters of an upload's address."""
 
-    filename: Annotated[str, Field(min_length=1, max_length=255)] | Missing = Field(
-        None, description="Name of the file, when the body is the file itself and not a form."
+    filename: Annotated[str, Field(max_length=255)] = Field(
+        "", description="Name of the file, when the body is the file itself and not a form."
     )
-    fail: Level | Missing = None
+    fail: Level = ""
 
 
 class Key(BaseModel):
@@ -113,8 +97,8 @@ class RuleCode(BaseModel):
 class ReportParameters(Parameters):
     """Parameters of a report."""
 
-    format: Format | Missing = Field(
-        None, description="Of the answer; without it the header Accept is followed."
+    format: Format = Field(
+        "", description="Of the answer; without it the header Accept is followed."
     )
 
 
@@ -124,8 +108,8 @@ class AnswerParameters(ReportParameters):
     wait: Annotated[float, Field(ge=0, le=Limits().max_wait_seconds, allow_inf_nan=False)] = Field(
         0, description="Seconds to wait for the report; it comes as soon as the check has ended."
     )
-    fail: Level | Missing = Field(
-        None,
+    fail: Level = Field(
+        "",
         description="Answer with a status of 400 or more unless the check has ended and found "
         "nothing at or above this level: 422 for such findings, 409 when it has not ended in time.",
     )
@@ -192,6 +176,22 @@ class Document(BaseModel):
     links: dict[str, str]
 
 
+_PROBLEMS = {
+    400: "A parameter is wrong.",
+    401: "A token is needed.",
+    403: "Another client has uploaded it.",
+    404: "It does not exist, or has expired.",
+    408: "The upload took too long.",
+    409: "The check has not ended in time, and `fail` or a format was asked for.",
+    413: "The upload is too long, or has too many parts.",
+    415: "The body is neither a form nor a named file.",
+    422: "The report is invalid, and `fail` was given; or the check could not be done.",
+    429: "Too many uploads in a minute, or too many validations wait already.",
+    503: "The service does not find its disk, or there are too many streams of events.",
+    507: "The service's disk is full.",
+}
+
+
 def ref(name: str) -> dict[str, str]:
     """A reference to a schema of the description."""
     return {"$ref": _SCHEMAS + name}
@@ -203,15 +203,20 @@ def answer(description: str, *types: str, schema: Any = None) -> dict[str, Any]:
     return {"description": description, "content": content}
 
 
-def problem(description: str) -> dict[str, Any]:
-    """An answer that is a problem document."""
-    return answer(description, CONTENT_TYPE, schema=ref("Problem"))
-
-
 def in_every_format(description: str, schema: str = "Validation") -> dict[str, Any]:
     """An answer whose content depends on the format that is asked for."""
-    found = answer(description, *BARE_TYPES.values())
+    found = answer(description, "text/html", "application/xml", "text/plain")
     found["content"]["application/json"] = {"schema": ref(schema)}
+    return found
+
+
+def problems(*statuses: int) -> dict[str | int, Any]:
+    """The answers that are problem documents, by their statuses."""
+    found: dict[str | int, Any] = {}
+    for one in statuses:
+        found[one] = answer(_PROBLEMS[one], CONTENT_TYPE, schema=ref("Problem"))
+    if 422 in found:  # a report, too, if `fail` was given
+        found[422]["content"] |= in_every_format("")["content"]
     return found
 
 
@@ -220,17 +225,12 @@ def describe_api() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(json.dumps(current_app.api_doc))  # type: ignore[attr-defined]
     text = resources.files("tfod.check").joinpath("report.schema.json").read_text("utf-8")
     report = json.loads(text.replace("#/$defs/", _SCHEMAS + "Report-"))
-    parts = report.pop("$defs")
-    for name in ("$schema", "$id"):
-        report.pop(name)
+    parts = {f"Report-{name}": part for name, part in report.pop("$defs").items()}
+    del report["$schema"], report["$id"]
     validation = Document.model_json_schema(ref_template=_SCHEMAS + "{model}")
     validation["properties"]["report"] = {"anyOf": [ref("Report"), {"type": "null"}]}
-    document["components"]["schemas"] = {
-        **validation.pop("$defs"),
-        "Validation": validation,
-        "Report": report,
-        **{f"Report-{name}": part for name, part in parts.items()},
-    }
+    schemas = {**validation.pop("$defs"), "Validation": validation, "Report": report, **parts}
+    document["components"]["schemas"] = schemas
     operations = [one for item in document["paths"].values() for one in item.values()]
     for one in operations:  # the library joins the lines of docstrings so
         one["description"] = one.get("description", "").replace("<br/>", " ").strip()
@@ -242,34 +242,35 @@ def describe_api() -> dict[str, Any]:
     return document
 
 
-def _upload_form() -> dict[str, Any]:
-    """The form of an upload; browsers send empty texts for what is not chosen."""
-    options: dict[str, Any] = Options.model_json_schema()["properties"]
-    for one in options.values():
-        if "enum" in one:
-            one["enum"] = [*one["enum"], ""]
-    file = {
-        "type": "array",
-        "minItems": 1,
-        "items": {"type": "string", "format": "binary"},
-        "description": "Shards, a label map, zips; several are checked together.",
-    }
-    texts = {
-        "cvat_labels": {"type": "string", "description": "Labels of the CVAT task, as JSON."},
-        "cvat_xml": {"type": "string", "description": "annotations.xml of the CVAT task."},
-    }
-    return {
-        "type": "object",
-        "required": ["file"],
-        "properties": {"file": file, **texts, **options},
-        "additionalProperties": False,
-    }
-
-
+_FILE = {"type": "string", "format": "binary"}
 UPLOAD_BODY = {
     "required": True,
     "content": {
-        "multipart/form-data": {"schema": _upload_form()},
-        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["file"],
+                "properties": {
+                    "file": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": _FILE,
+                        "description": "Shards, a label map, zips; several are checked together.",
+                    },
+                    "cvat_labels": {
+                        "type": "string",
+                        "description": "Labels of the CVAT task, as JSON.",
+                    },
+                    "cvat_xml": {
+                        "type": "string",
+                        "description": "annotations.xml of the CVAT task.",
+                    },
+                    **Options.model_json_schema()["properties"],
+                },
+                "additionalProperties": False,
+            }
+        },
+        "application/octet-stream": {"schema": _FILE},
     },
 }
+"""The body of an upload."""

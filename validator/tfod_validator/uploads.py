@@ -19,7 +19,6 @@ from pathlib import Path
 from flask import Request as FlaskRequest
 from flask import current_app
 from pydantic import ValidationError
-from tfod.check.finding import Severity
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.sansio import multipart
 
@@ -155,7 +154,7 @@ def _read(
             options |= Options(**form.texts).model_dump(exclude_unset=True)
         except ValidationError as error:
             raise invalid_parameter(error) from None
-    elif parameters.filename is None and request.mimetype not in _FILE_TYPES:
+    elif not parameters.filename and request.mimetype not in _FILE_TYPES:
         raise ProblemError(
             415,
             "Send a form (curl -F file=@anno.zip), or the file as the body and its name in the "
@@ -163,8 +162,13 @@ def _read(
         )
     else:
         files = [incoming.store(pieces, parameters.filename or "upload", "file")]
-    options["fail_on"] = options.get("fail_on") or parameters.fail or Severity.ERROR.value
-    wanted = Request(files=tuple(_with_different_names(files)), **options)
+    wanted = Request(
+        files=tuple(_with_different_names(files)),
+        receiver=options.get("receiver") or None,
+        profile=options.get("profile") or None,
+        decode=options.get("decode", parameters.decode),
+        fail_on=options.get("fail_on") or parameters.fail or "error",
+    )
     if not wanted.sources:
         raise ProblemError(400, "There is no file in the form; its field is called 'file'.")
     for role in _FILE_FIELDS[1:]:

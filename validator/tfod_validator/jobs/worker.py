@@ -44,6 +44,7 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     monitoring.configure_logging()
+    monitoring.reserve_space()
     settings = Settings.from_environment()
     for name in [one for one in os.environ if one.startswith(ENVIRONMENT_PREFIX)]:
         del os.environ[name]

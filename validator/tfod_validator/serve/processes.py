@@ -30,6 +30,8 @@ from tfod_validator.settings import Settings
 
 LISTENER = "TFOD_LISTENER_FD"
 """The variable with the descriptor of the socket that listens."""
+GREETING = "TFOD_GREETING"
+"""The variable with what the first web process says when it is ready."""
 DRAIN_SECONDS = 25
 """Requests and checks that run may take so long to end after SIGTERM."""
 _KILL_AFTER = DRAIN_SECONDS + 5.0
@@ -74,13 +76,14 @@ def run(settings: Settings) -> int:
             _Child("worker", "tfod_validator.jobs.worker", environment)
             for _ in range(settings.workers)
         ]
-        what = f"working with {settings.workers} workers"
+        place = f"data in {_shown(settings.data)}; Ctrl-C ends it"
         if settings.web:
-            what = f"serving on {_address_of(listener)}"
+            environment[GREETING] = f"tfod: serving on {_address_of(listener)} ({place})"
             web = _Child("web server", "tfod_validator.app", environment, [listener.fileno()])
             children.append(web)
-        place = f"data in {_shown(settings.data)}; Ctrl-C ends it"
-        print(f"tfod: {what} ({place})", file=sys.stderr, flush=True)
+        else:
+            greeting = f"tfod: working with {settings.workers} workers ({place})"
+            print(greeting, file=sys.stderr, flush=True)
         configure_logging()
         _allow_many_files()
         return _supervise(children, listener)
