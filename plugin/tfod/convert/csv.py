@@ -6,6 +6,7 @@ generate_tfrecord.py reads it (datitran/raccoon_dataset, and the many tutorials 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -88,7 +89,7 @@ def read_detection_csv(
 
     Args:
         path: the file, UTF-8 (with or without a mark) or UTF-16.
-        on_bad_row: told of each row that makes no sense, and the rows behind it are read; without
+        on_bad_row: is given each row that makes no sense, and the rows behind it are read; without
             it the first one is raised.
         odd_boxes: take boxes that are inverted or not finite as they are, to be checked later;
             else such a row makes no sense.
@@ -101,7 +102,7 @@ def read_detection_csv(
     with open(name, "rb") as file:
         text = io.TextIOWrapper(file, _encoding(file), newline="")
         try:
-            return _read(text, name, on_bad_row or _raise, odd_boxes)
+            return _read(text, name, on_bad_row, odd_boxes)
         except UnicodeDecodeError:
             raise CsvError(f"{name}: is not UTF-8; save it as UTF-8") from None
 
@@ -181,45 +182,42 @@ def _encoding(file: io.BufferedReader) -> str:
 
 
 def _read(
-    text: io.TextIOWrapper, name: str, report: BadRowHandler, odd_boxes: bool
+    text: io.TextIOWrapper, name: str, on_bad_row: BadRowHandler | None, odd_boxes: bool
 ) -> DetectionCsv:
     first = text.readline(_LONGEST_FIRST_LINE)
     dialect = _find_dialect(first, name)
     images: dict[str, tuple[int, CsvImage]] = {}  # with the row that each was first in
     boxes: dict[str, list[CsvBox]] = {}
     largest = 0.0
-    for number, row in _rows(itertools.chain([first], text), name, dialect):
-        if not row or (number == 1 and dialect.has_header):
-            continue
-        try:
-            filename, size, box = _parse(row, dialect, number, odd_boxes)
-            first_row, image = images.setdefault(filename, (number, CsvImage(filename, *size)))
-            if (image.width, image.height) != size:
-                raise ValueError(
-                    f"says {_by(size)} pixels, and row {first_row} of the same image says "
-                    f"{_by((image.width, image.height))}"
-                )
-        except ValueError as error:
-            report(CsvError(f"{name}, row {number}: {error}"), number)
-            continue
-        if box is not None:
-            boxes.setdefault(filename, []).append(box)
-            largest = max([largest, *filter(math.isfinite, box.corners)])
-    found = tuple(replace(one, boxes=tuple(boxes.get(key, ()))) for key, (_, one) in images.items())
-    liberties = _liberties(name, dialect, 0 < largest <= 1)
-    return DetectionCsv(found, dialect.other_columns, tuple(liberties))
-
-
-def _rows(
-    lines: Iterable[str], name: str, dialect: _Dialect
-) -> Iterator[tuple[int, Sequence[str]]]:
-    reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+    reader = csv.reader(itertools.chain([first], text), delimiter=dialect.delimiter, strict=True)
     number = 0
     try:
         for number, row in enumerate(reader, start=1):
-            yield number, row
+            if not row or (number == 1 and dialect.has_header):
+                continue
+            try:
+                filename, size, box = _parse(row, dialect, number, odd_boxes)
+                first_row, image = images.setdefault(filename, (number, CsvImage(filename, *size)))
+                known = image.width, image.height
+                if known != size:
+                    raise ValueError(
+                        f"says {_by(size)} pixels, and row {first_row} of the same image says "
+                        f"{_by(known)}"
+                    )
+            except ValueError as error:
+                bad = CsvError(f"{name}, row {number}: {error}")
+                if on_bad_row is None:
+                    raise bad from None
+                on_bad_row(bad, number)
+                continue
+            if box is not None:
+                boxes.setdefault(filename, []).append(box)
+                largest = max([largest, *filter(math.isfinite, box.corners)])
     except csv.Error as error:
         raise CsvError(f"{name}, row {number + 1}: not a CSV ({error})") from None
+    found = tuple(replace(one, boxes=tuple(boxes.get(key, ()))) for key, (_, one) in images.items())
+    liberties = _liberties(name, dialect, 0 < largest <= 1)
+    return DetectionCsv(found, dialect.other_columns, tuple(liberties))
 
 
 def _find_dialect(first: str, name: str) -> _Dialect:
@@ -241,8 +239,9 @@ def _find_dialect(first: str, name: str) -> _Dialect:
     for delimiter in _DELIMITERS:
         fields = _split(first, delimiter)
         plain = _Dialect(delimiter, {one: i for i, one in enumerate(COLUMNS)}, len(COLUMNS), False)
-        if len(fields) == len(COLUMNS) and _is_row(fields, plain):
-            return plain
+        with contextlib.suppress(ValueError):
+            if len(fields) == len(COLUMNS) and _parse(fields, plain)[2] is not None:
+                return plain
     raise CsvError(f"{name}: not a detection CSV; its first line should be {','.join(COLUMNS)}")
 
 
@@ -251,13 +250,6 @@ def _split(line: str, delimiter: str) -> list[str]:
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
         return []
-
-
-def _is_row(fields: Sequence[str], dialect: _Dialect) -> bool:
-    try:
-        return _parse(fields, dialect)[2] is not None
-    except ValueError:
-        return False
 
 
 def _parse(
@@ -331,7 +323,3 @@ def _encode_rows(rows: Iterable[Sequence[object]]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows(rows)  # CRLF, and quotes where needed: RFC 4180
     return text.getvalue().encode()
-
-
-def _raise(error: CsvError, _: int) -> None:
-    raise error from None

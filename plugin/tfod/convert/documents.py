@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tfod.errors import TfodError, how_to_install
 
@@ -42,26 +42,6 @@ _SAFE = {
     "remove_comments": True,
     "remove_pis": True,
 }
-
-
-class _Bounded:
-    """What an entry of a zip unpacks to; it ends in an error where a bomb would go on."""
-
-    def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:
-        self._stream = stream
-        self._name = name
-        self._read = 0
-        self._most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * packed))
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self._read += len(data)
-        if self._read > self._most:
-            raise TfodError(
-                f"{self._name} unpacks to more than {self._most:,} bytes, as a decompression bomb "
-                "does; export the task again, and pass annotations.xml itself if it is that large"
-            )
-        return data
 
 
 def is_zip(path: str | os.PathLike[str]) -> bool:
@@ -96,8 +76,14 @@ def open_xml(path: str) -> Iterator[tuple[Any, str]]:
     with _unreadable(path), zipfile.ZipFile(path) as archive:
         entry = _the_member(archive, path)
         name = f"{path}, {entry.filename}"
+        most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * entry.compress_size))
+        if entry.file_size > most:  # no more than this is unpacked of it
+            raise TfodError(
+                f"{name} unpacks to more than {most:,} bytes, as a decompression bomb "
+                "does; export the task again, and pass annotations.xml itself if it is that large"
+            )
         with _unreadable(name), archive.open(entry) as stream:
-            yield _Bounded(stream, name, entry.compress_size), name
+            yield stream, name
 
 
 @contextlib.contextmanager
@@ -151,7 +137,12 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
                     continue
                 held += 1 + len(element.attrib)
                 if held > _MOST_HELD:
-                    raise _holds_too_much(element, name)
+                    child = [element, *element.iterancestors()][-2]
+                    raise TfodError(
+                        f"{name}: <{child.tag}> in line {child.sourceline} holds more than "
+                        f"{_MOST_HELD:,} elements and attributes, as no export does; export the "
+                        "task again, or in parts"
+                    )
                 continue
             depth -= 1
             if depth != 1:
@@ -175,10 +166,10 @@ def parse(path: str) -> Any:
     etree = _lxml()
     parser = etree.XMLParser(**_SAFE)
     try:
+        if os.path.getsize(path) > _LONGEST_PARSED:
+            most = _LONGEST_PARSED >> 20
+            raise TfodError(f"{path} has more than {most} MiB, too much for one image")
         with Path(path).open("rb") as file:
-            if os.fstat(file.fileno()).st_size > _LONGEST_PARSED:
-                most = _LONGEST_PARSED >> 20
-                raise TfodError(f"{path} has more than {most} MiB, too much for one image")
             tree = etree.parse(file, parser)
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -212,16 +203,6 @@ def _check(tree: Any, name: str, root: str | None) -> None:
     tag = tree.getroot().tag
     if root is not None and tag != root:
         raise TfodError(f"{name} is another kind of XML: its root is <{tag}>, not <{root}>")
-
-
-def _holds_too_much(element: Any, name: str) -> TfodError:
-    child = element
-    while child.getparent().getparent() is not None:
-        child = child.getparent()
-    return TfodError(
-        f"{name}: <{child.tag}> in line {child.sourceline} holds more than {_MOST_HELD:,} elements "
-        "and attributes, as no export does; export the task again, or in parts"
-    )
 
 
 def _ill_formed(name: str, error: Any) -> TfodError:

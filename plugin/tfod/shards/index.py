@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,14 +41,23 @@ def write_indexes(
         RemoteError: a URL cannot be read, or an index would have to be written to one.
     """
     shards = [path for one in find_all_shards(source) for path in one.paths]
-    targets = [_target(path, folder) for path in shards]
-    _require_free(targets, overwrite)
+    targets: dict[str, str] = {}
+    for path in shards:
+        where = os.path.dirname(path) if folder is None else os.fspath(folder)
+        require_local(where)
+        target = os.path.join(where, name_of(path) + INDEX_EXTENSION)
+        if target in targets:
+            raise OutputExistsError(f"{target} would be the index of two shards; leave out -o")
+        targets[target] = path
+    for target in targets:
+        if os.path.lexists(target) and not overwrite:
+            raise OutputExistsError(f"{target} is there already; replace it with --overwrite")
     for path in shards:
         _require_seekable(path)
     counts: dict[str, int] = {}
     files: dict[str, AtomicFile] = {}
     try:
-        for path, target in zip(shards, targets, strict=True):
+        for target, path in targets.items():
             where, name = os.path.split(target)
             files[target] = AtomicFile(where or os.curdir, name)
             counts[target] = _write_index(path, files[target])
@@ -59,12 +67,6 @@ def write_indexes(
         for file in reversed(files.values()):  # the first one has made the folder
             file.discard()
     return counts
-
-
-def _target(shard: str, folder: str | os.PathLike[str] | None) -> str:
-    where = os.path.dirname(shard) if folder is None else os.fspath(folder)
-    require_local(where)
-    return os.path.join(where, name_of(shard) + INDEX_EXTENSION)
 
 
 def _write_index(shard: str, file: AtomicFile) -> int:
@@ -86,13 +88,3 @@ def _require_seekable(shard: str) -> None:
             shard=shard,
             fix="write it plain first, with: tfod reshard --compression none",
         )
-
-
-def _require_free(targets: Sequence[str], overwrite: bool) -> None:
-    seen: set[str] = set()
-    for path in targets:
-        if path in seen:
-            raise OutputExistsError(f"{path} would be the index of two shards; leave out -o")
-        seen.add(path)
-        if os.path.lexists(path) and not overwrite:
-            raise OutputExistsError(f"{path} is there already; replace it with --overwrite")

@@ -7,8 +7,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.errors import LabelMapError, RecordError, ShardError
 from tfod.tfrecord.compression import Compression
@@ -63,8 +62,7 @@ def compression_of(path: str) -> Compression:
         return shard_compression(stream.read(HEADER_BYTES))
 
 
-@dataclass(frozen=True)
-class FoundLabelMap:
+class FoundLabelMap(NamedTuple):
     """A label map beside shards: its path, and its bytes."""
 
     path: str
@@ -74,9 +72,7 @@ class FoundLabelMap:
 def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | None:
     """The label map of some shards, or their ``labels.txt``; None when they have neither.
 
-    Args:
-        paths: the shards.
-        notes: is told of shards beside which several label maps lie; none of them is theirs.
+    Shards beside which several label maps lie are noted; none of these is theirs.
 
     Raises:
         LabelMapError: they have several that differ.
@@ -109,18 +105,14 @@ def several_label_maps(path: str, rivals: Sequence[str]) -> str:
 
 def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
     """A sentence for each subset whose numbering promises shards that are not there."""
-    return [
-        f"{one.subset}: {_some(one.missing)} missing; the new shards are renumbered"
-        for one in sets
-        if one.missing
-    ]
-
-
-def _some(missing: Sequence[str]) -> str:
-    """So many names, one of them said."""
-    if len(missing) == 1:
-        return f"{missing[0]} is"
-    return f"{len(missing):,} shards ({missing[0]}, …) are"
+    found = []
+    for one in sets:
+        count = len(one.missing)
+        if count:
+            some = f"{one.missing[0]} is" if count == 1 else ""
+            some = some or f"{count:,} shards ({one.missing[0]}, …) are"
+            found.append(f"{one.subset}: {some} missing; the new shards are renumbered")
+    return found
 
 
 def unpack(shard: str, place: str) -> array.array[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tfod.example.rewrite import rewrite_example
 from tfod.example.wire import Kind
 from tfod.shards.inputs import missing_shards, sound_examples
 from tfod.shards.merged_classes import MergedClasses
-from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of
+from tfod.shards.record_classes import EqualValues, RecordReader
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_search import find_all_shards
@@ -121,146 +121,144 @@ def merge(
     paths = [path for one in sets for path in one.paths]
     target = None if label_map is None else load_label_map(label_map)[0]
     classes = MergedClasses(paths, target)
-    equal = _EqualRecords()
+    equal = _EqualRecords(drop_equal_images)
+    records: dict[str, int] = {}
+    rewritten = 0
     with OutputFolder(folder, paths, overwrite) as out:
         for one in sets:
             out.require_free(one.subset)
         for one in sets:
             for path in one.paths:
                 for batch in sound_examples(path):
-                    errors = RecordErrors(batch)
-                    classes.see(batch, errors)
-                    equal.see(batch, one.subset, errors)
-                    errors.raise_first()
+                    reader = RecordReader(batch)
+                    classes.see(reader)
+                    equal.see(reader, one.subset)
+                    reader.raise_first()
         merged = classes.finish()
         out.add_text(LABEL_MAP_FILE, merged.to_text().encode())
         equal.find()
-        run = _Run(classes, equal, drop_equal_images)
         for one in sets:
             writer = out.add_subset(one.subset, layout or ShardLayout())
             for path in one.paths:
                 for batch in sound_examples(path):
-                    run.copy(batch, writer)
+                    rewritten += _copy(batch, classes.changes(batch), equal, writer)
             writer.complete()
-            run.records[one.subset] = writer.count
+            records[one.subset] = writer.count
     return Merged(
-        records=run.records,
-        rewritten=run.rewritten,
+        records=records,
+        rewritten=rewritten,
         classes=len(merged.items),
-        equal_images=run.equal_images,
-        dropped=run.dropped,
-        equal_names=run.equal_names,
-        equal=tuple(run.listed),
+        equal_images=equal.images,
+        dropped=equal.dropped,
+        equal_names=equal.names,
+        equal=tuple(equal.listed),
         paths=tuple(out.paths),
         notes=(*missing_shards(sets), *classes.notes),
     )
 
 
-class _EqualRecords:
-    """Which records have the image, or the file name, of an earlier one."""
+def _copy(
+    batch: ExampleBatch,
+    changes: Mapping[int, Mapping[str, bytes | None]],
+    equal: _EqualRecords,
+    writer: ShardSetWriter,
+) -> int:
+    """Write the next records but those to be left out; return how many get other ids."""
+    rewritten = first = 0  # of the rows that are written as they are
+    looked_at = equal.next(batch)
+    looked_at[list(changes)] = True
+    for row in np.flatnonzero(looked_at).tolist():
+        example = Example(batch, row)
+        payload = rewrite_example(example, changes[row]) if row in changes else None
+        dropped = equal.is_repeated(row, example, payload)
+        if payload is None and not dropped:
+            continue
+        writer.copy(batch.records, slice(first, row))
+        first = row + 1
+        if payload is not None and not dropped:
+            writer.write(payload)
+            rewritten += 1
+    writer.copy(batch.records, slice(first, None))
+    return rewritten
 
-    def __init__(self) -> None:
-        self._images = EqualValues()
-        self._names = EqualValues()
+
+class _EqualRecords:
+    """Which records have the image, or the file name, of an earlier one.
+
+    All records are walked through twice: they are seen, and then looked at while they are written.
+
+    Attributes:
+        images, names, dropped, listed: as :class:`Merged` has them.
+    """
+
+    def __init__(self, drop: bool) -> None:
+        self._drop = drop
+        self.images = self.names = self.dropped = 0
+        self.listed: list[EqualRecords] = []
+        self._values = EqualValues(), EqualValues()  # images and names
         self._shards: list[str] = []
         self._begins: list[int] = []
-        self.count = 0
+        self._count = 0
+        self._begin = self._end = 0  # of the batch that is written
+        self._kept: dict[int, set[bytes]] = {}
 
-    def see(self, batch: ExampleBatch, subset: str, errors: RecordErrors) -> None:
+    def see(self, reader: RecordReader, subset: str) -> None:
         """Note the next records."""
-        if batch.records.first == 0:
-            self._shards.append(batch.records.shard)
-            self._begins.append(self.count)
-        for value in bytes_of(batch, keys.ENCODED, errors):
-            self._images.add(value)
+        records = reader.batch.records
+        if records.first == 0:
+            self._shards.append(records.shard)
+            self._begins.append(self._count)
+        images, names = self._values
+        for value in reader.byte_strings(keys.ENCODED):
+            images.add(value)
         begin = subset.encode() + b"\0"
-        for name in bytes_of(batch, keys.FILENAME, errors):
-            self._names.add(None if name is None else begin + name)
-        self.count += len(batch)
+        for name in reader.byte_strings(keys.FILENAME):
+            names.add(None if name is None else begin + name)
+        self._count += len(records)
 
     def find(self) -> None:
         """Find the equal ones, when all records are seen."""
-        self.first_image = self._images.firsts()
-        self.first_name = self._names.firsts()
-        self.same_image = np.bincount(self.first_image, minlength=self.count)
+        self._first_image, self._first_name = (one.firsts() for one in self._values)
+        self._same_image = np.bincount(self._first_image, minlength=self._count)
 
-    def place(self, number: int) -> Place:
-        """Where a record is."""
-        shard = int(np.searchsorted(self._begins, number, side="right")) - 1
-        return Place(self._shards[shard], number - self._begins[shard])
-
-
-@dataclass
-class _Run:
-    """The second walk: records get their ids and are written, or left out."""
-
-    classes: MergedClasses
-    equal: _EqualRecords
-    drop: bool
-    records: dict[str, int] = field(default_factory=dict)
-    rewritten: int = 0
-    equal_images: int = 0
-    equal_names: int = 0
-    dropped: int = 0
-    listed: list[EqualRecords] = field(default_factory=list)
-    _begin: int = 0
-    _kept: dict[int, set[bytes]] = field(default_factory=dict)
-
-    def copy(self, batch: ExampleBatch, writer: ShardSetWriter) -> None:
-        """Write the next records but those to be left out."""
-        begin, equal = self._begin, self.equal
-        self._begin += len(batch)
-        if self._begin > equal.count:
-            row = equal.count - begin
+    def next(self, batch: ExampleBatch) -> np.ndarray:
+        """Which of the next records are equal to others, bool of shape (len(batch),)."""
+        self._begin, self._end = self._end, self._end + len(batch)
+        if self._end > self._count:
+            row = self._count - self._begin
             raise batch.error(row, "was not there a moment ago", fix="try again")
-        changes = self.classes.changes(batch)
-        numbers = np.arange(begin, self._begin)
-        looked_at = equal.same_image[equal.first_image[numbers]] > 1
-        looked_at |= equal.first_name[numbers] != numbers
-        looked_at[list(changes)] = True
-        first = 0  # of the rows that are written as they are
-        for row in np.flatnonzero(looked_at).tolist():
-            example = Example(batch, row)
-            payload = rewrite_example(example, changes[row]) if row in changes else None
-            dropped = self._is_repeated(begin + row, example, payload)
-            if payload is None and not dropped:
-                continue
-            writer.copy(batch.records, slice(first, row))
-            first = row + 1
-            if payload is not None and not dropped:
-                writer.write(payload)
-                self.rewritten += 1
-        writer.copy(batch.records, slice(first, None))
+        numbers = np.arange(self._begin, self._end)
+        found: np.ndarray = self._same_image[self._first_image[numbers]] > 1
+        found |= self._first_name[numbers] != numbers
+        return found
 
-    def _is_repeated(self, number: int, example: Example, payload: bytes | None) -> bool:
+    def is_repeated(self, row: int, example: Example, payload: bytes | None) -> bool:
         """Whether to leave a record out; what is equal is counted and listed."""
-        equal = self.equal
-        first = int(equal.first_image[number])
-        if equal.same_image[first] == 1:
-            self._note_name(number)
-            return False
-        kept = self._kept.setdefault(first, set())
-        digest = _digest(example if payload is None else Example.from_bytes(payload))
-        repeated = self.drop and digest in kept
-        kept.add(digest)
-        if first == number:
-            self._note_name(number)
-        else:
-            self.equal_images += 1
+        number = self._begin + row
+        first = int(self._first_image[number])
+        repeated = False
+        if self._same_image[first] > 1:
+            kept = self._kept.setdefault(first, set())
+            digest = _digest(example if payload is None else Example.from_bytes(payload))
+            repeated = self._drop and digest in kept
+            kept.add(digest)
+        if first != number:
+            self.images += 1
             self.dropped += repeated
             self._list(first, number, True, repeated)
+        elif self._first_name[number] != number:
+            self.names += 1
+            self._list(int(self._first_name[number]), number, False, False)
         return repeated
 
-    def _note_name(self, number: int) -> None:
-        first = int(self.equal.first_name[number])
-        if first != number:
-            self.equal_names += 1
-            self._list(first, number, False, False)
-
-    def _list(self, first: int, number: int, same_image: bool, dropped: bool) -> None:
+    def _list(self, first: int, second: int, same_image: bool, dropped: bool) -> None:
         if len(self.listed) < _MOST_LISTED:
-            place = self.equal.place
-            self.listed.append(EqualRecords(place(first), place(number), same_image, dropped))
+            one, other = self._place(first), self._place(second)
+            self.listed.append(EqualRecords(one, other, same_image, dropped))
+
+    def _place(self, number: int) -> Place:
+        shard = int(np.searchsorted(self._begins, number, side="right")) - 1
+        return Place(self._shards[shard], number - self._begins[shard])
 
 
 def _digest(example: Example) -> bytes:

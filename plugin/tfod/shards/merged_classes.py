@@ -15,12 +15,7 @@ from tfod.example.columns import ExampleBatch
 from tfod.example.example import int64_feature
 from tfod.example.wire import Kind
 from tfod.shards.inputs import several_label_maps
-from tfod.shards.record_classes import (
-    CLASS_KEYS,
-    RecordErrors,
-    column_of,
-    named_classes,
-)
+from tfod.shards.record_classes import CLASS_KEYS, ClassName, RecordReader
 from tfod.tfrecord.label_files import LabelMapFinder
 
 _AS_IT_WAS = -(1 << 62)  # no label map has this id
@@ -58,34 +53,32 @@ class MergedClasses:
                 self._scopes[source] = self._table.add_label_map(label_map)
             self._scope_of[path] = self._scopes[source]
 
-    def see(self, batch: ExampleBatch, errors: RecordErrors) -> None:
+    def see(self, reader: RecordReader) -> None:
         """Note the classes of some records.
 
-        Args:
-            batch: the records.
-            errors: is told of a class that is only an id, which the label map does not have, and of
-                a record that has other keys than those of the OD API.
+        Errors are a class that is only an id, which the label map does not have, and a record that
+        has other keys than those of the OD API.
         """
-        shard = batch.records.shard
+        shard = reader.batch.records.shard
         scope = self._scope_of[shard]
-        _require_known_keys(batch, errors)
-        named = named_classes(batch, errors)
+        _require_known_keys(reader)
+        named = reader.classes()
         times = np.bincount(named.codes, minlength=len(named.names)).tolist()
         for (text, label), first, count in zip(named.names, named.firsts, times, strict=True):
             if not text and label is not None and not _is_no_class(text, label):
                 key = CLASS_KEYS[named.pairs[first]][1]
-                self._require_known(errors, int(named.rows[first]), key, label, scope)
+                self._require_known(reader, int(named.rows[first]), key, label, scope)
             number = self._table.resolve(scope, text, label, count)
             if number is not None:
                 self._used.setdefault(number, shard)
                 if text:
                     self._texts.setdefault((number, text), shard)
         for key in _ID_LISTS:
-            column = column_of(batch, key, Kind.INT64, errors)
+            column = reader.column(key, Kind.INT64)
             firsts = np.sort(np.unique(column.values, return_index=True)[1])
             rows = np.searchsorted(column.row_splits, firsts, side="right") - 1
             for label, row in zip(column.values[firsts].tolist(), rows.tolist(), strict=True):
-                if self._require_known(errors, row, key, label, scope):
+                if self._require_known(reader, row, key, label, scope):
                     self._used.setdefault(scope.by_id[label], shard)
 
     def finish(self) -> LabelMap:
@@ -126,38 +119,44 @@ class MergedClasses:
             RecordError: the records are others than those that were seen.
         """
         scope = self._scope_of[batch.records.shard]
-        errors = RecordErrors(batch)
-        named = named_classes(batch, errors)
-        id_columns = [(key, column_of(batch, key, Kind.INT64, errors)) for key in _ID_LISTS]
-        errors.raise_first()
+        reader = RecordReader(batch)
+        named = reader.classes()
+        id_columns = [(key, reader.column(key, Kind.INT64)) for key in _ID_LISTS]
+        reader.raise_first()
         changed: dict[int, dict[str, bytes | None]] = {}
-        ids = np.array([self._new_id(scope, *name) for name in named.names], np.int64)
-        new = np.where(ids[named.codes] == _AS_IT_WAS, named.labels, ids[named.codes])
+        new = self._new_ids_of(scope, named.names, named.codes, named.labels)
         for pair, (_, key) in enumerate(CLASS_KEYS):
             here = (named.pairs == pair) & named.has_label
             _note_changes(changed, key, named.rows[here], named.labels[here], new[here])
         for key, column in id_columns:
             labels, codes = np.unique(column.values, return_inverse=True)
-            ids = np.array([self._new_id(scope, None, one) for one in labels.tolist()], np.int64)
-            new = np.where(ids[codes] == _AS_IT_WAS, column.values, ids[codes])
+            names = [(None, label) for label in labels.tolist()]
+            new = self._new_ids_of(scope, names, codes.ravel(), column.values)
             rows = np.repeat(np.arange(len(batch)), column.counts)
             _note_changes(changed, key, rows, column.values, new)
         return changed
 
-    def _new_id(self, scope: LabelScope, text: str | None, label: int | None) -> int:
-        number = self._table.resolve(scope, text, label)
-        if number is not None and number >= len(self._new_ids):
-            raise LabelMapError("a class is there that was not a moment ago; try again")
-        return _AS_IT_WAS if number is None else self._new_ids[number]
+    def _new_ids_of(
+        self, scope: LabelScope, names: Sequence[ClassName], codes: np.ndarray, labels: np.ndarray
+    ) -> np.ndarray:
+        """The new id for each label, whose name is that of its code; what is no class stays."""
+        ids = []
+        for text, label in names:
+            number = self._table.resolve(scope, text, label)
+            if number is not None and number >= len(self._new_ids):
+                raise LabelMapError("a class is there that was not a moment ago; try again")
+            ids.append(_AS_IT_WAS if number is None else self._new_ids[number])
+        new = np.array(ids, np.int64)[codes]
+        return np.where(new == _AS_IT_WAS, labels, new)
 
     def _require_known(
-        self, errors: RecordErrors, row: int, key: str, label: int, scope: LabelScope
+        self, reader: RecordReader, row: int, key: str, label: int, scope: LabelScope
     ) -> bool:
         """Whether a label map has an id; an error where it does not."""
         if label in scope.by_id:
             return True
         where = "its label map does not have" if scope.label_map else "no label map explains"
-        errors.add(
+        reader.add_error(
             row,
             f"holds the id {label}, which {where}, and no text says what it is",
             feature=key,
@@ -167,8 +166,8 @@ class MergedClasses:
 
     def _id_in_target(self, number: int, item: LabelMapItem) -> int:
         assert self._target is not None
-        names = [item.name, item.display_name, *self._texts_of(number)]
-        for name in filter(None, names):
+        texts = [text for one, text in self._texts if one == number]
+        for name in filter(None, (item.name, item.display_name, *texts)):
             found = self._target.find(name)
             if found is not None:
                 return found.id
@@ -179,33 +178,28 @@ class MergedClasses:
             "given; add it there"
         )
 
-    def _texts_of(self, number: int) -> list[str]:
-        return [text for one, text in self._texts if one == number]
-
     def _with_all_fields(self, found: LabelMap, places: list[int]) -> LabelMap:
         """The classes with all that any label map says of them; of two that differ the first."""
         items = list(found.items)
-        known = [False] * len(items)
+        known: set[int] = set()
         for scope in self._scopes.values():
             for item in scope.label_map.items if scope.label_map else ():
                 place = places[scope.by_text[item.class_name]]
-                new = self._renumbered(item, scope, found, places)
-                if known[place]:
-                    items[place] = self._filled(items[place], new)
-                else:
-                    items[place] = dataclasses.replace(new, id=items[place].id)
-                known[place] = True
+                # Its relatives have new ids, too.
+                ancestors, descendants = (
+                    tuple(
+                        found.items[places[scope.by_id[one]]].id
+                        for one in ids
+                        if one in scope.by_id
+                    )
+                    for ids in (item.ancestor_ids, item.descendant_ids)
+                )
+                new = dataclasses.replace(
+                    item, id=items[place].id, ancestor_ids=ancestors, descendant_ids=descendants
+                )
+                items[place] = self._filled(items[place], new) if place in known else new
+                known.add(place)
         return LabelMap(tuple(items))
-
-    def _renumbered(
-        self, item: LabelMapItem, scope: LabelScope, found: LabelMap, places: list[int]
-    ) -> LabelMapItem:
-        """A class whose relatives have their new ids."""
-        ancestors, descendants = (
-            tuple(found.items[places[scope.by_id[one]]].id for one in ids if one in scope.by_id)
-            for ids in (item.ancestor_ids, item.descendant_ids)
-        )
-        return dataclasses.replace(item, ancestor_ids=ancestors, descendant_ids=descendants)
 
     def _filled(self, item: LabelMapItem, other: LabelMapItem) -> LabelMapItem:
         """A class with what another label map says of it besides."""
@@ -223,8 +217,9 @@ class MergedClasses:
         return dataclasses.replace(item, **more)
 
 
-def _require_known_keys(batch: ExampleBatch, errors: RecordErrors) -> None:
+def _require_known_keys(reader: RecordReader) -> None:
     """Note the first record that has features, but none under a key of the OD API."""
+    batch = reader.batch
     foreign = np.zeros(len(batch), bool)
     columns = (*batch.columns.values(), *batch.others.values())
     for is_known in (False, True):
@@ -232,7 +227,7 @@ def _require_known_keys(batch: ExampleBatch, errors: RecordErrors) -> None:
             if (one.key in keys.KNOWN_KEYS) is is_known:
                 foreign[one.rows] = not is_known
     if foreign.any():
-        errors.add(
+        reader.add_error(
             int(foreign.argmax()),
             f"holds none of {keys.ENCODED}, {keys.CLASS_LABEL}, …, so its classes are unknown",
             fix="convert it to the keys of the OD API first, with: datum convert",

@@ -24,78 +24,7 @@ CLASS_KEYS = (
     (keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL),
 )
 """Where the classes of objects are, and those of whole images: texts and ids."""
-
-
-class RecordErrors:
-    """Collects what is wrong with the records of a batch: of each kind the first one."""
-
-    def __init__(self, batch: ExampleBatch) -> None:
-        self._batch = batch
-        self._found: list[tuple[int, RecordError]] = []
-        if batch.refused:
-            row = min(batch.refused)
-            refusal = batch.refusal(row)
-            assert refusal is not None
-            self._found.append((row, refusal))
-
-    def add(self, row: int, cause: str, *, feature: str | None = None, fix: str = "") -> None:
-        """Note what is wrong with one record."""
-        error = self._batch.error(row, cause, feature=feature, fix=fix)
-        self._found.append((row, error))
-
-    def raise_first(self) -> None:
-        """Raise the error of the first record that has one; of several that was noted first.
-
-        Raises:
-            RecordError: see above.
-        """
-        if self._found:
-            raise min(self._found, key=lambda one: one[0])[1]
-
-
-def column_of(
-    batch: ExampleBatch, key: str, kind: Kind, errors: RecordErrors, among: np.ndarray | None = None
-) -> Column:
-    """The values of a key, which hold another kind of list nowhere.
-
-    Args:
-        batch: the records.
-        key: see above.
-        kind: likewise.
-        errors: is told of the first record where they do.
-        among: the records that are concerned, bool of shape (len(batch),); None for all.
-    """
-    for one in batch.columns_of(key):
-        if one.kind is kind:
-            continue
-        rows = one.rows[np.diff(one.splits) > 0]
-        rows = rows if among is None else rows[among[rows]]
-        if len(rows):
-            held = one.kind.value if one.kind else "nothing"
-            errors.add(
-                int(rows[0]),
-                f"is {held}, expected {kind.value}",
-                feature=key,
-                fix="write the shard again with the right type",
-            )
-    return batch.column(key, kind)
-
-
-def bytes_of(
-    batch: ExampleBatch, key: str, errors: RecordErrors
-) -> Iterator[bytes | memoryview | None]:
-    """The bytes that each record has under a key, joined; None for none."""
-    column = column_of(batch, key, Kind.BYTES, errors)
-    view = memoryview(batch.buffer)
-    splits = column.row_splits.tolist()
-    starts, lengths = column.values.T.tolist() if len(column.values) else ((), ())
-    for first, stop in itertools.pairwise(splits):
-        if stop - first == 1:
-            start = starts[first]
-            yield view[start : start + lengths[first]] if lengths[first] else None
-        else:
-            parts = zip(starts[first:stop], lengths[first:stop], strict=True)
-            yield b"".join(view[start : start + length] for start, length in parts) or None
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -121,86 +50,137 @@ class NamedClasses:
     firsts: np.ndarray
 
 
-def named_classes(
-    batch: ExampleBatch, errors: RecordErrors, *, objects_first: bool = False
-) -> NamedClasses:
-    """Find the classes that records name.
+class RecordReader:
+    """Reads columns of a batch, and collects what is wrong: of each kind the first record."""
 
-    Args:
-        batch: the records.
-        errors: is told of lists of different lengths, or of the wrong kind.
-        objects_first: of a record whose objects have classes those of the image do not count.
-    """
-    texts: list[str | None] = [None]
-    found: list[tuple[np.ndarray, ...]] = []
-    among = np.ones(len(batch), bool)
-    for pair, (text_key, label_key) in enumerate(CLASS_KEYS):
-        rows, text_codes, labels, has_label = _named_by(
-            batch, text_key, label_key, errors, among, texts
-        )
-        found.append((rows, np.full(len(rows), pair), text_codes, labels, has_label))
-        if objects_first:
-            among[rows] = False
-    rows, pairs, text_codes, labels, has_label = map(np.concatenate, zip(*found, strict=True))
-    if len(found[1][0]):
-        order = np.lexsort((pairs, rows))
-        rows, pairs, text_codes = rows[order], pairs[order], text_codes[order]
-        labels, has_label = labels[order], has_label[order]
-    distinct, label_codes = np.unique(labels, return_inverse=True)
-    names = (text_codes * len(distinct) + label_codes) * 2 + has_label
-    _, firsts, codes = np.unique(names, return_index=True, return_inverse=True)
-    order = np.argsort(firsts)
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    firsts = firsts[order]
-    named = [
-        (texts[code], label if has else None)
-        for code, label, has in zip(
+    def __init__(self, batch: ExampleBatch) -> None:
+        self.batch = batch
+        self._found: list[tuple[int, RecordError]] = []
+        if batch.refused:
+            row = min(batch.refused)
+            refusal = batch.refusal(row)
+            assert refusal is not None
+            self._found.append((row, refusal))
+
+    def add_error(self, row: int, cause: str, *, feature: str | None = None, fix: str = "") -> None:
+        """Note what is wrong with one record."""
+        self._found.append((row, self.batch.error(row, cause, feature=feature, fix=fix)))
+
+    def raise_first(self) -> None:
+        """Raise the error of the first record that has one; of several that was noted first.
+
+        Raises:
+            RecordError: see above.
+        """
+        if self._found:
+            raise min(self._found, key=lambda one: one[0])[1]
+
+    def column(self, key: str, kind: Kind, among: np.ndarray | None = None) -> Column:
+        """The values of a key; an error where records hold another kind of list.
+
+        Only records ``among`` these are concerned, bool of shape (len(batch),).
+        """
+        for one in self.batch.columns_of(key):
+            if one.kind is kind:
+                continue
+            rows = one.rows[np.diff(one.splits) > 0]
+            rows = rows if among is None else rows[among[rows]]
+            if len(rows):
+                held = one.kind.value if one.kind else "nothing"
+                self.add_error(
+                    int(rows[0]),
+                    f"is {held}, expected {kind.value}",
+                    feature=key,
+                    fix="write the shard again with the right type",
+                )
+        return self.batch.column(key, kind)
+
+    def byte_strings(self, key: str) -> Iterator[bytes | memoryview | None]:
+        """The bytes that each record has under a key, joined; None for none."""
+        column = self.column(key, Kind.BYTES)
+        view = memoryview(self.batch.buffer)
+        starts, lengths = column.values.T.tolist() if len(column.values) else ((), ())
+        for first, stop in itertools.pairwise(column.row_splits.tolist()):
+            if stop - first == 1:
+                start = starts[first]
+                yield view[start : start + lengths[first]] if lengths[first] else None
+            else:
+                parts = zip(starts[first:stop], lengths[first:stop], strict=True)
+                yield b"".join(view[start : start + length] for start, length in parts) or None
+
+    def classes(self, *, objects_first: bool = False) -> NamedClasses:
+        """Find the classes that records name; an error where lists differ in length.
+
+        With ``objects_first`` those of the image do not count where its objects have classes.
+        """
+        texts: list[str | None] = [None]
+        found: list[tuple[np.ndarray, ...]] = []
+        among = np.ones(len(self.batch), bool)
+        for pair in range(len(CLASS_KEYS)):
+            rows, text_codes, labels, has_label = self._named_by(pair, among, texts)
+            found.append((rows, np.full(len(rows), pair), text_codes, labels, has_label))
+            if objects_first:
+                among[rows] = False
+        columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        if len(found[1][0]):
+            order = np.lexsort((columns[1], columns[0]))
+            columns = [one[order] for one in columns]
+        rows, pairs, text_codes, labels, has_label = columns
+        distinct, label_codes = np.unique(labels, return_inverse=True)
+        names = (text_codes * len(distinct) + label_codes) * 2 + has_label
+        _, firsts, codes = np.unique(names, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        firsts = firsts[order]
+        named = zip(
             text_codes[firsts].tolist(),
             labels[firsts].tolist(),
             has_label[firsts].tolist(),
             strict=True,
         )
-    ]
-    return NamedClasses(rows, pairs, labels, has_label, ranks[codes.ravel()], named, firsts)
-
-
-def _named_by(
-    batch: ExampleBatch,
-    text_key: str,
-    label_key: str,
-    errors: RecordErrors,
-    among: np.ndarray,
-    texts: list[str | None],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, numbers of texts, labels, and whether there are labels, as two keys have them.
-
-    New texts are added to those there are; number 0 is none.
-    """
-    text_column = column_of(batch, text_key, Kind.BYTES, errors, among)
-    label_column = column_of(batch, label_key, Kind.INT64, errors, among)
-    text_counts, label_counts = text_column.counts, label_column.counts
-    differ = among & (text_counts > 0) & (label_counts > 0) & (text_counts != label_counts)
-    if differ.any():
-        row = int(differ.argmax())
-        errors.add(
-            row,
-            f"holds {label_counts[row]} values, but {text_key} holds {text_counts[row]}",
-            feature=label_key,
-            fix="see what else is wrong with: tfod check",
+        return NamedClasses(
+            rows,
+            pairs,
+            labels,
+            has_label,
+            ranks[codes.ravel()],
+            [(texts[code], label if has else None) for code, label, has in named],
+            firsts,
         )
-    concerned = among & ~differ
-    counts = np.where(concerned, np.maximum(text_counts, label_counts), 0)
-    rows = np.repeat(np.arange(len(batch)), counts)
-    has_text, has_label = (text_counts > 0)[rows], (label_counts > 0)[rows]
-    text_codes, labels = np.zeros(len(rows), np.int64), np.full(len(rows), -1)
-    codes, firsts = code_spans(batch.buffer, text_column.values)
-    text_codes[has_text] = codes[np.repeat(concerned, text_counts)] + len(texts)
-    labels[has_label] = label_column.values[np.repeat(concerned, label_counts)]
-    buffer = batch.buffer
-    for start, length in text_column.values[firsts].tolist():
-        texts.append(_decode(bytes(buffer[start : start + length])))
-    return rows, text_codes, labels, has_label
+
+    def _named_by(
+        self, pair: int, among: np.ndarray, texts: list[str | None]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, numbers of texts, labels, and whether there are labels, as two keys have them.
+
+        New texts are added to those there are; number 0 is none.
+        """
+        text_key, label_key = CLASS_KEYS[pair]
+        text_column = self.column(text_key, Kind.BYTES, among)
+        label_column = self.column(label_key, Kind.INT64, among)
+        text_counts, label_counts = text_column.counts, label_column.counts
+        differ = among & (text_counts > 0) & (label_counts > 0) & (text_counts != label_counts)
+        if differ.any():
+            row = int(differ.argmax())
+            self.add_error(
+                row,
+                f"holds {label_counts[row]} values, but {text_key} holds {text_counts[row]}",
+                feature=label_key,
+                fix="see what else is wrong with: tfod check",
+            )
+        concerned = among & ~differ
+        counts = np.where(concerned, np.maximum(text_counts, label_counts), 0)
+        rows = np.repeat(np.arange(len(self.batch)), counts)
+        has_text, has_label = (text_counts > 0)[rows], (label_counts > 0)[rows]
+        text_codes, labels = np.zeros(len(rows), np.int64), np.full(len(rows), -1)
+        buffer = self.batch.buffer
+        codes, firsts = code_spans(buffer, text_column.values)
+        text_codes[has_text] = codes[np.repeat(concerned, text_counts)] + len(texts)
+        labels[has_label] = label_column.values[np.repeat(concerned, label_counts)]
+        for start, length in text_column.values[firsts].tolist():
+            texts.append(_decode(bytes(buffer[start : start + length])))
+        return rows, text_codes, labels, has_label
 
 
 def _decode(value: bytes) -> str:
@@ -209,9 +189,6 @@ def _decode(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-_DIGEST_BYTES = 16
 
 
 class EqualValues:

@@ -51,14 +51,7 @@ class Resharded:
 
 @dataclass(frozen=True)
 class Subset:
-    """Records that are to be written as shards of their own.
-
-    Attributes:
-        name: of the subset.
-        shards: that hold the records.
-        layout: how many shards of what size.
-        shuffle: a seed; None keeps the order.
-    """
+    """Records of shards to be written in a layout, shuffled by a seed or in their order."""
 
     name: str
     shards: Sequence[str]
@@ -68,12 +61,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class CopiedSubset:
-    """A subset whose shards lie in the work folder.
-
-    Attributes:
-        records: how many there are.
-        files: paths of the shards, in order.
-    """
+    """How many records a subset has, and the paths of its shards in the work folder, in order."""
 
     records: int
     files: tuple[str, ...]
@@ -128,28 +116,36 @@ def reshard(
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
-    records: dict[str, int] = {}
     # The work folder goes after what is in it has got its names.
     with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
         label_maps = _copy_label_maps(sets, out, notes)
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = stack.enter_context(WorkFolder(folder)) if runner or is_unpacked else None
-        if runner is not None and work is not None:
-            records = _copy_on_beam(sets, layout, shuffle, out, work, runner)
+        work = stack.enter_context(WorkFolder(folder)).path if runner or is_unpacked else ""
+        if runner is not None:
+            # Paths that do not depend on the working directory; URLs as they are.
+            subsets = [
+                Subset(
+                    one.subset,
+                    [path if is_url(path) else os.path.abspath(path) for path in one.paths],
+                    _fill_in(layout, one),
+                    shuffle,
+                )
+                for one in sets
+            ]
+            copied = runner.copy_subsets(subsets, work)
+            for one, done in zip(sets, copied, strict=True):
+                out.add_finished(one.subset, done.files, functools.partial(_names, one))
+            counts = [done.records for done in copied]
         else:
-            for one in sets:
-                records[one.subset] = _copy(one, _fill_in(layout, one), shuffle, out, work)
+            counts = [_copy(one, _fill_in(layout, one), shuffle, out, work) for one in sets]
+    records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
     return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
 
 
 def _copy(
-    one: ShardSet,
-    layout: ShardLayout,
-    shuffle: int | None,
-    out: OutputFolder,
-    work: WorkFolder | None,
+    one: ShardSet, layout: ShardLayout, shuffle: int | None, out: OutputFolder, work: str
 ) -> int:
     """Write a subset; return how many records it has."""
     writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
@@ -158,33 +154,10 @@ def _copy(
             for batch in sound_batches(path):
                 writer.copy(batch)
     else:
-        for payload in _shuffled(_places(one.paths, work), shuffle):
+        for payload in _shuffled([_local(path, work) for path in one.paths], shuffle):
             writer.write(payload)
     writer.complete()  # closes its files
     return writer.count
-
-
-def _copy_on_beam(
-    sets: Sequence[ShardSet],
-    layout: ShardLayout,
-    shuffle: int | None,
-    out: OutputFolder,
-    work: WorkFolder,
-    runner: Runner,
-) -> dict[str, int]:
-    """Have all subsets written; return how many records each has."""
-    subsets = [
-        Subset(one.subset, _by_full_path(one.paths), _fill_in(layout, one), shuffle) for one in sets
-    ]
-    copied = runner.copy_subsets(subsets, work.path)
-    for one, done in zip(sets, copied, strict=True):
-        out.add_finished(one.subset, done.files, functools.partial(_names, one))
-    return {one.subset: done.records for one, done in zip(sets, copied, strict=True)}
-
-
-def _by_full_path(paths: Sequence[str]) -> list[str]:
-    """Paths that do not depend on the working directory; URLs as they are."""
-    return [path if is_url(path) else os.path.abspath(path) for path in paths]
 
 
 def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
@@ -208,16 +181,13 @@ def _names(one: ShardSet, count: int) -> list[str]:
     return [os.path.join(inside, name) for name in similar_file_names(first, count)]
 
 
-def _places(paths: Sequence[str], work: WorkFolder | None) -> list[str]:
-    """Where the records of shards can be fetched one by one; remote ones are copied for that."""
-    places = []
-    for path in paths:
-        if work is not None and is_url(path):
-            place = os.path.join(work.path, f"unpacked-{os.urandom(8).hex()}")
-            unpack(path, place)
-            path = place
-        places.append(path)
-    return places
+def _local(shard: str, work: str) -> str:
+    """Where the records of a shard can be fetched one by one; a remote one is copied for that."""
+    if not is_url(shard):
+        return shard
+    place = os.path.join(work, f"unpacked-{os.urandom(8).hex()}")
+    unpack(shard, place)
+    return place
 
 
 def _shuffled(paths: Sequence[str], seed: int) -> Iterator[bytes]:

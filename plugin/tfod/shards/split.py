@@ -15,14 +15,9 @@ from tfod.detection.label_map import LabelMap
 from tfod.detection.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.columns import ExampleBatch
-from tfod.shards.inputs import (
-    missing_shards,
-    one_label_map,
-    sound_batches,
-    sound_examples,
-)
-from tfod.shards.record_classes import EqualValues, RecordErrors, bytes_of, named_classes
-from tfod.shards.stratification import LabelCounts, stratify
+from tfod.shards.inputs import missing_shards, one_label_map, sound_batches, sound_examples
+from tfod.shards.record_classes import EqualValues, RecordReader
+from tfod.shards.stratification import stratify
 from tfod.tfrecord.label_files import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.output_folder import OutputFolder
 from tfod.tfrecord.shard_search import Sources, find_all_shards
@@ -197,11 +192,11 @@ class _Survey:
         Raises:
             RecordError: one is not an Example, or its lists of classes are odd.
         """
-        errors = RecordErrors(batch)
-        for value in bytes_of(batch, keys.ENCODED, errors):
+        reader = RecordReader(batch)
+        for value in reader.byte_strings(keys.ENCODED):
             self._images.add(value)
-        named = named_classes(batch, errors, objects_first=True)
-        errors.raise_first()
+        named = reader.classes(objects_first=True)
+        reader.raise_first()
         numbers = [self._table.resolve(self._scope, *name) for name in named.names]
         found = np.array([-1 if one is None else one for one in numbers], np.int64)[named.codes]
         most = int(found.max(initial=0)) + 1
@@ -220,13 +215,9 @@ class _Survey:
         pairs, place = np.unique(
             np.stack((thing_of[records], classes)), axis=1, return_inverse=True
         )
-        labels = LabelCounts(
-            things=pairs[0],
-            labels=pairs[1],
-            counts=np.bincount(place.ravel(), boxes, pairs.shape[1]).astype(np.int64),
-            num_labels=int(classes.max(initial=-1)) + 1,
-        )
-        parts = np.array(stratify(np.bincount(thing_of), labels, capacities, seed))
+        counts = np.bincount(place.ravel(), boxes, pairs.shape[1]).astype(np.int64)
+        entries = np.vstack((pairs, counts))
+        parts = np.array(stratify(np.bincount(thing_of), entries, capacities, seed))
         found: np.ndarray = parts[thing_of]
         return found
 

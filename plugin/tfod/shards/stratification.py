@@ -8,36 +8,16 @@ full takes nothing more, so that the parts' sizes are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 
-@dataclass(frozen=True)
-class LabelCounts:
-    """How often things have labels; only what is there.
-
-    Attributes:
-        things, labels, counts: integer arrays of shape (entries,): thing ``things[i]`` has label
-            ``labels[i]`` ``counts[i]`` times. Things are in ascending order, each label of a thing
-            comes once.
-        num_labels: how many labels there are.
-    """
-
-    things: np.ndarray
-    labels: np.ndarray
-    counts: np.ndarray
-    num_labels: int
-
-
-def stratify(
-    sizes: np.ndarray, counted: LabelCounts, capacities: list[int], seed: int
-) -> list[int]:
+def stratify(sizes: np.ndarray, entries: np.ndarray, capacities: list[int], seed: int) -> list[int]:
     """Deal things over parts.
 
     Args:
         sizes: how much room each thing takes, integers of shape (things,).
-        counted: the things' labels.
+        entries: which thing has which label how often, int64 of shape (3, n); things are in
+            ascending order, and each label of a thing is there once.
         capacities: how much room each part has; their sum is that of the sizes.
         seed: from 0 to 2**32 - 1; equal input and seed give equal parts, with any NumPy.
 
@@ -45,35 +25,33 @@ def stratify(
         The number of the part of each thing. A part may be overfull where things are larger
         than 1.
     """
-    return _Dealer(sizes, counted, capacities, seed).deal()
+    return _Dealer(sizes, entries, capacities, seed).deal()
 
 
 class _Dealer:
     def __init__(
-        self, sizes: np.ndarray, counted: LabelCounts, capacities: list[int], seed: int
+        self, sizes: np.ndarray, entries: np.ndarray, capacities: list[int], seed: int
     ) -> None:
         self._random = np.random.RandomState(seed)  # frozen, unlike a Generator (NEP 19)
         self._sizes: list[int] = sizes.tolist()
         self._rank = self._random.permutation(len(sizes))
-        self._counted = counted
+        self._things, self._labels, self._counts = entries
         self._room = list(capacities)
-        totals = np.bincount(counted.labels, counted.counts, counted.num_labels)
-        self._left = totals
+        self._left = np.bincount(self._labels, self._counts)
         shares = np.array(capacities) / max(1, sum(capacities))
-        self._wanted = np.outer(shares, totals).tolist()  # boxes, by part and label
+        self._wanted = np.outer(shares, self._left).tolist()  # boxes, by part and label
         self._part_of = [-1] * len(sizes)
         # Where the labels of each thing begin.
-        self._starts = np.searchsorted(counted.things, np.arange(len(sizes) + 1)).tolist()
+        self._starts = np.searchsorted(self._things, np.arange(len(sizes) + 1)).tolist()
 
     def deal(self) -> list[int]:
-        counted = self._counted
         # By label the things that have it, those with most of it first, equal ones at random.
-        order = np.lexsort((self._rank[counted.things], -counted.counts, counted.labels))
-        ends = np.searchsorted(counted.labels[order], np.arange(counted.num_labels + 1))
+        order = np.lexsort((self._rank[self._things], -self._counts, self._labels))
+        ends = np.searchsorted(self._labels[order], np.arange(len(self._left) + 1))
         while (self._left > 0).any():
             label = int(np.where(self._left > 0, self._left, np.inf).argmin())
             entries = order[ends[label] : ends[label + 1]]
-            for thing in counted.things[entries].tolist():
+            for thing in self._things[entries].tolist():
                 if self._part_of[thing] < 0:
                     self._put(thing, self._choose(self._sizes[thing], label))
         # Larger ones first, while there is room for them.
@@ -104,6 +82,6 @@ class _Dealer:
         self._room[part] -= self._sizes[thing]
         wanted = self._wanted[part]
         for entry in range(self._starts[thing], self._starts[thing + 1]):
-            label, count = int(self._counted.labels[entry]), int(self._counted.counts[entry])
+            label, count = int(self._labels[entry]), int(self._counts[entry])
             wanted[label] -= count
             self._left[label] -= count
