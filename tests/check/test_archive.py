@@ -74,9 +74,10 @@ def check_zip(
     path.write_bytes(data)
     collector = Collector(Policy(), 1000)
     read: dict[str, bytes] = {}
-    with Archive(str(path), "a.zip", collector, limits) as archive:
-        contents = look_through(archive, collector, needs_label_map=needs_label_map)
-        for entry in contents.shards.values():
+    with Archive(str(path), "a.zip", None, limits) as archive:
+        contents = look_through(archive, needs_label_map=needs_label_map)
+        contents.begin(collector)
+        for entry in (one.entry for one in contents.shards):
             try:
                 with archive.open(entry) as stream:
                     read[entry.path] = b"".join(iter(lambda: stream.read(1 << 16), b""))
@@ -102,7 +103,7 @@ def test_an_export_of_cvat_is_clean(check: Check, shard: bytes, method: int) -> 
     assert checked.bytes_read == {"default.tfrecord": shard}
     (only,) = checked.contents.shard_sets
     assert only.subset == "default"
-    label_map = checked.contents.label_maps[only.paths[0]]
+    label_map = checked.contents.shards[0].label_map
     assert label_map is not None
     assert label_map.name == "label_map.pbtxt"
     assert [one.name for one in checked.contents.others] == ["label_map.pbtxt", "images/а.jpg"]
@@ -116,8 +117,8 @@ def test_an_export_of_roboflow_is_clean(check: Check, shard: bytes) -> None:
     checked = check(real_zip(files))
     assert checked.findings == []
     assert [one.subset for one in checked.contents.shard_sets] == ["train", "valid"]
-    maps = checked.contents.label_maps
-    assert [one.path for one in maps.values() if one] == [files[2][0], files[4][0]]
+    maps = [one.label_map for one in checked.contents.shards]
+    assert [one.path for one in maps if one] == [files[2][0], files[4][0]]
 
 
 def test_missing_shards_of_a_set_are_named(check: Check, shard: bytes) -> None:
@@ -523,7 +524,7 @@ def test_zip015(check: Check, shard: bytes) -> None:
     graph = [("x.pbtxt", LABEL_MAP), ("y.pbtxt", b"node { name: 'conv' op: 'Conv2D' }")]
     checked = check(real_zip([*shards, *graph]))
     assert checked.codes == []
-    assert {one.name for one in checked.contents.label_maps.values() if one} == {"x.pbtxt"}
+    assert {one.label_map.name for one in checked.contents.shards if one.label_map} == {"x.pbtxt"}
 
 
 @pytest.mark.parametrize(

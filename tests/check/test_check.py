@@ -23,6 +23,7 @@ from PIL import Image
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Severity
 from tfod.cli.main import main
+from tfod.tfrecord.storage.zip_directory import Directory, read_directory
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
@@ -199,6 +200,26 @@ def test_shards_of_a_zip_are_named_in_it(check: Check, broken: str, tmp_path: Pa
     assert code == 1
     assert found["BOX006"]["shard"] == f"{archive}:a/default.tfrecord"
     assert "LAB001" not in found and "LAB006" in found
+
+
+@pytest.mark.parametrize("decode", ["1000", "none"])
+def test_a_zip_is_opened_once(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decode: str
+) -> None:
+    """The images to decode, the profile and the records come from one look at its entries."""
+    path = write_shard(tmp_path, "train", *(training(f"{number}.jpg") for number in range(3)))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as stream:
+        stream.write(path, "train.tfrecord")
+    opened = []
+
+    def counted(file: io.FileIO, *limits: int) -> Directory:
+        opened.append(file.name)
+        return read_directory(file, *limits)
+
+    monkeypatch.setattr("tfod.check.sources.archive.read_directory", counted)
+    _, out, _ = check(str(tmp_path / "a.zip"), "--decode", decode, "--jobs", "1")
+    assert "3 records" in out
+    assert opened == [str(tmp_path / "a.zip")]
 
 
 def test_standard_input(broken: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.duplicates import compare, row_store
+from tfod.check.duplicates import compare, row_blocks
 from tfod.check.duplicates.compare import (
     Duplicate,
     Duplicates,
@@ -40,9 +40,10 @@ from tfod.check.duplicates.row_blocks import (
     RowFacts,
     RowPlace,
     Rows,
+    RowStore,
     hash_of,
+    scratch_folder,
 )
-from tfod.check.duplicates.row_store import RowStore, scratch_folder
 from tfod.errors import TfodError
 from tfod.kernel import hash_spans
 
@@ -215,7 +216,7 @@ def test_what_comes_again_is_what_a_dictionary_finds(
     with scratch_folder() as folder, closing(RowStore(None)) as memory:
         blocks = blocks_of(shards, memory, flush_after)
         with pytest.MonkeyPatch.context() as patch, closing(RowStore(folder)) as disk:
-            patch.setattr(row_store, "_IN_MEMORY", 300)  # a block or two
+            patch.setattr(row_blocks, "_IN_MEMORY", 300)  # a block or two
             laid_aside = blocks_of(shards, disk, flush_after)
         right = expected(shards, most)
         assert find_duplicates(blocks, most) == right
@@ -351,7 +352,7 @@ def test_facts_are_what_was_added(
 ) -> None:
     with scratch_folder() as folder, closing(RowStore(folder)) as store:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(row_store, "_IN_MEMORY", 300)
+            patch.setattr(row_blocks, "_IN_MEMORY", 300)
             kept = blocks_of(shards, store, flush_after)
         blocks = pickle.loads(pickle.dumps(kept))
         assert blocks == kept
@@ -414,7 +415,7 @@ _FILL = """
 import resource, sys
 from tfod.errors import TfodError
 from tfod.check.duplicates.row_blocks import RowBlock
-from tfod.check.duplicates.row_store import RowStore
+from tfod.check.duplicates.row_blocks import RowStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, 6 << 20))
 store = RowStore(sys.argv[1])
 try:

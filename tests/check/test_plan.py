@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import Options, check_sources
-from tfod.check.duplicates.row_store import RowStore
-from tfod.check.plan import Input, ShardInput, in_parts, number_of, place_of
+from tfod.check.duplicates.row_blocks import RowStore
+from tfod.check.inputs import Input, ShardInput, examine, in_parts, number_of, place_of
 from tfod.check.profiles.profile import READY, Policy
 from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.shard import examine
 from tfod.check.sources.search import take_inventory
 from tfod.shards.index import write_indexes
 from tfod.tfrecord.shard_parts import split_shard
@@ -114,7 +113,7 @@ def test_a_shard_that_goes_while_its_parts_are_read(
             Path(paths[0]).unlink()
         return found
 
-    monkeypatch.setattr("tfod.check.check.in_parts", and_gone)
+    monkeypatch.setattr("tfod.check.pool.in_parts", and_gone)
     report = check_sources([str(tmp_path)], Options(jobs=2, part_bytes=1))
     assert report.counts.by_code["TFR013"] == 1
     assert report.counts.records == 20
@@ -159,5 +158,4 @@ def test_what_cannot_be_read_says_nothing_of_the_index(tmp_path: Path) -> None:
     Path(path).unlink()
     instructions = Instructions(READY["cvat"], Policy(), 10, 1 << 20)
     result = examine(works[4], instructions, lambda *_: None, RowStore(None))
-    assert result.instead is None
     assert result.all_findings().once.keys() == {("TFR013", path, None)}

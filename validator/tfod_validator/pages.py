@@ -25,7 +25,7 @@ from flask import (
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from pydantic import ValidationError
-from tfod.check.amounts import plural
+from tfod.check.finding import plural
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.reporters.escaping import visible

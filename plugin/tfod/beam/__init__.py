@@ -29,7 +29,7 @@ if importlib.util.find_spec("apache_beam") is None:
 from tfod.beam.run import PipelineRunner, run_pipeline
 
 if TYPE_CHECKING:
-    from tfod.check.plan import Plan
+    from tfod.check.inputs import Plan
     from tfod.check.result import Result
     from tfod.shards.create.output import CreatedSet, PlannedSet
     from tfod.shards.create.problems import Problems

@@ -18,12 +18,19 @@ import numpy as np
 from tfod.beam.run import PipelineRunner, run_pipeline
 from tfod.beam.runners import is_on_this_machine
 from tfod.check.duplicates.compare import Wanted, duplicates_in, look_up, wanted_rows
-from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock
-from tfod.check.duplicates.row_store import RowStore
-from tfod.check.plan import ArchiveInput, Input, Plan, ShardInput, in_parts, place_of
+from tfod.check.duplicates.row_blocks import BUCKETS, KEYED_ROWS, Key, RowBlock, RowStore
+from tfod.check.inputs import (
+    ArchiveInput,
+    Input,
+    Plan,
+    ShardInput,
+    UnsoundIndexError,
+    examine,
+    in_parts,
+    place_of,
+)
 from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.shard import examine
 from tfod.check.sources.search import Location
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
@@ -148,9 +155,10 @@ def _examined(
 
 def _examine(one: Input, instructions: Instructions) -> Iterator[_Numbered]:
     """The result without its rows, and each block of rows; or what is to be examined instead."""
-    result = examine(one, instructions, _ignore, RowStore(None))
-    if result.instead is not None:
-        yield one.number, result.instead
+    try:
+        result = examine(one, instructions, _ignore, RowStore(None))
+    except UnsoundIndexError as error:
+        yield one.number, error.rest
         return
     for block in result.blocks:
         yield one.number, block

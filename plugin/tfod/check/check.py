@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.check.collector import Collector, Findings
 from tfod.check.dataset_checks import check_together, class_names, find_all_duplicates
-from tfod.check.duplicates.row_store import RowStore, scratch_folder
+from tfod.check.duplicates.row_blocks import RowStore, scratch_folder
 from tfod.check.finding import Place, Severity
-from tfod.check.plan import HashInput, Input, Plan, in_parts, inputs_of, place_of
+from tfod.check.inputs import (
+    HashInput,
+    Plan,
+    Progress,
+    examine,
+    hashing,
+    inputs_of,
+)
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
 from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY, Receiver, receiver_of
@@ -20,8 +27,8 @@ from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
 from tfod.check.result import Result
-from tfod.check.shard import Progress, examine, hashing
 from tfod.check.sources.archive import ArchiveLimits
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import Dataset, datasets_of, numbered_sets
 from tfod.check.sources.label_maps import load_label_maps
 from tfod.check.sources.search import Inventory, Location, take_inventory
@@ -120,18 +127,17 @@ def check(
     options = options or Options()
     receiver = receiver_of(options.receiver, options.profile, options.task)
     options = replace(options, label_map=options.label_map or inventory.label_map)
-    decoding = choose_decoding(
-        options.decode,
-        inventory,
-        max_record_bytes=options.max_record_bytes,
-        limits=options.archive_limits,
-    )
     checked: list[CheckedDataset] = []
     datasets = _datasets(inventory, options)
-    for dataset in datasets:
-        chosen = _without_runner(options, dataset, datasets)
-        checked.append(_check_dataset(dataset, chosen, receiver, decoding, progress or _nothing))
-        decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
+    needs_label_map = options.label_map is None
+    with Archives(options.archive_limits, needs_label_map=needs_label_map) as archives:
+        decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
+        for dataset in datasets:
+            chosen = _without_runner(options, dataset, datasets)
+            checked.append(
+                _check_dataset(dataset, chosen, receiver, decoding, progress or _nothing, archives)
+            )
+            decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
     collector = Collector(
         Policy({}, receiver.severities(options.task), options.severities), options.max_findings
     )
@@ -170,12 +176,13 @@ def _check_dataset(
     receiver: Receiver,
     decoding: Decoding,
     progress: Progress,
+    archives: Archives,
 ) -> CheckedDataset:
     """Examine all files of a dataset, compare their records, and collect what is found."""
     inventory = dataset.inventory
     implied = READY[receiver.profile] if receiver.profile else None
     profile, chosen, unknown = profile_of(
-        options.profile, inventory, options.max_record_bytes, implied
+        options.profile, inventory, archives, options.max_record_bytes, implied
     )
     policy = Policy(profile.severities, receiver.severities(options.task), options.severities)
     collector = Collector(policy, options.max_findings)
@@ -202,7 +209,7 @@ def _check_dataset(
     )
     with scratch_folder() if options.spill and not options.runner else nullcontext() as folder:
         if options.runner is None:
-            result = examine_here(plan, options.jobs, progress, folder)
+            result = examine_here(plan, options.jobs, progress, folder, archives)
         else:
             result = options.runner.examine(plan)
         label_maps.update(sorted(result.label_maps.items()))
@@ -245,7 +252,9 @@ def _source_file(location: Location, digest: str | None, is_hashed: bool) -> Sou
     return SourceFile(location.name, location.known_size() if is_read else None, digest)
 
 
-def examine_here(plan: Plan, jobs: int, progress: Progress, folder: str | None) -> Result:
+def examine_here(
+    plan: Plan, jobs: int, progress: Progress, folder: str | None, archives: Archives
+) -> Result:
     """Examine all inputs in this process, or in several on this machine.
 
     Args:
@@ -254,41 +263,27 @@ def examine_here(plan: Plan, jobs: int, progress: Progress, folder: str | None) 
             start.
         progress: is given what was read.
         folder: where rows go that memory is too small for; None to keep all in memory.
+        archives: opens the zips that this process examines.
 
     Raises:
         TfodError: a process died, for want of memory mostly, or there is no room for the rows.
     """
     total = Result(plan.instructions.max_findings)
     to_hash = [one for one in plan.inputs if isinstance(one, HashInput)]
-    inputs: Iterable[Input] = [one for one in plan.inputs if not isinstance(one, HashInput)]
+    others = [one for one in plan.inputs if not isinstance(one, HashInput)]
     with hashing(to_hash) as digests, closing(RowStore(folder)) as store:
         if jobs <= 1 or plan.total_bytes < 2 * plan.part_bytes:
-            for one in inputs:
-                total += examine(one, plan.instructions, progress, store)
+            for one in others:
+                total += examine(one, plan.instructions, progress, store, archives)
         else:
             from tfod.check.pool import examine_in_processes
 
-            inputs = (part for one in inputs for part in in_parts(one, plan.part_bytes))
-            results = examine_in_processes(inputs, plan.instructions, jobs, progress, folder)
-            for result in _settled(results, plan, progress, store):
+            plan = replace(plan, inputs=others)
+            for result in examine_in_processes(plan, jobs, progress, folder):
                 total += result
         find_all_duplicates(total)
         total.digests.update(digests())
     return total
-
-
-def _settled(
-    results: Iterable[tuple[Input, Result]], plan: Plan, progress: Progress, store: RowStore
-) -> Iterator[Result]:
-    """The results, in order; what an unsound index has cut in the wrong places is done anew."""
-    done = -1
-    for one, result in results:
-        if place_of(one.number) == done:
-            continue  # of a part behind that one
-        if result.instead is not None:
-            done = place_of(one.number)
-            result = examine(result.instead, plan.instructions, progress, store)
-        yield result
 
 
 def _nothing(_: int, __: int) -> None:

@@ -1,11 +1,14 @@
-"""What a rule says, and what the report lists."""
+"""What a rule says, what the report lists, and how both write numbers of things."""
 
 from __future__ import annotations
 
 import enum
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+_PLURALS = {"box": "boxes", "class": "classes"}
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -98,3 +101,26 @@ class Finding:
     def where(self) -> str:
         """The place as people read it."""
         return Place(self.shard, self.record, self.offset).where
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 shard``, ``1,204 shards``."""
+    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
+def listed(counter: Counter[str]) -> str:
+    """``3 polyline, 1 cuboid``: the counts, the largest first."""
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common())
+
+
+def first_of(names: Sequence[str], most: int, count: int | None = None) -> str:
+    """``a, b and 3 more``: the first names, and how many more there are.
+
+    Args:
+        names: all of them, or the first.
+        most: how many are named.
+        count: of all; None where ``names`` are all.
+    """
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -7,19 +7,27 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 from typing import TypeAlias
 
-from tfod.check.duplicates.row_store import RowStore
-from tfod.check.plan import Input
+from tfod.check.duplicates.row_blocks import RowStore
+from tfod.check.inputs import (
+    Input,
+    Plan,
+    Progress,
+    ShardInput,
+    UnsoundIndexError,
+    examine,
+    in_parts,
+    place_of,
+)
 from tfod.check.records.examined import Instructions
 from tfod.check.result import Result
-from tfod.check.shard import Progress, examine
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.remote_timeout import set_interrupt
 
@@ -29,25 +37,20 @@ _AHEAD = 2
 _MOST_ON_WINDOWS = 61
 """Handles that it waits for at a time."""
 
-_Done: TypeAlias = "tuple[Result, int, int]"
-"""A result, and the bytes and records that were read for it."""
+_Done: TypeAlias = "tuple[Result | ShardInput, int, int]"
+"""A result, or what is to be examined instead; and the bytes and records that were read for it."""
 _instructions: Instructions
 _stop: Event
 _store: RowStore
 
 
 def examine_in_processes(
-    inputs: Iterable[Input],
-    instructions: Instructions,
-    jobs: int,
-    progress: Progress,
-    folder: str | None,
-) -> Iterator[tuple[Input, Result]]:
-    """Examine all inputs.
+    plan: Plan, jobs: int, progress: Progress, folder: str | None
+) -> Iterator[Result]:
+    """Examine all inputs of a plan, in parts where they are large.
 
     Args:
-        inputs: what is to be examined.
-        instructions: the same for all of it.
+        plan: what is to be examined.
         jobs: how many processes.
         progress: is given what was read.
         folder: where rows go that memory is too small for; None to keep all in memory.
@@ -55,21 +58,36 @@ def examine_in_processes(
     Raises:
         TfodError: a process died, for want of memory mostly.
     """
+    unsound = -1  # the place of the last shard whose index has cut it in the wrong places
+    with closing(RowStore(folder)) as store, closing(_done(plan, jobs, folder)) as results:
+        for one, (result, read, records) in results:
+            progress(read, records)
+            if place_of(one.number) == unsound:
+                continue  # of a part behind that one
+            if isinstance(result, ShardInput):
+                unsound = place_of(one.number)
+                result = examine(result, plan.instructions, progress, store)
+            yield result
+
+
+def _done(plan: Plan, jobs: int, folder: str | None) -> Generator[tuple[Input, _Done], None, None]:
+    """What processes have done, in the order of the inputs."""
     # Fresh processes: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, _MOST_ON_WINDOWS) if os.name == "nt" else jobs
     stop = context.Event()
-    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, folder))
+    pool = ProcessPoolExecutor(jobs, context, _start, (plan.instructions, stop, folder))
     waiting: deque[tuple[Input, Future[_Done]]] = deque()
     done = False
     try:
-        for one in inputs:
+        for one in (part for whole in plan.inputs for part in in_parts(whole, plan.part_bytes)):
             with _children_block_interrupts():
                 waiting.append((one, pool.submit(_do, one)))
             if len(waiting) > jobs * _AHEAD:
-                yield _next(waiting, progress)
-        while waiting:
-            yield _next(waiting, progress)
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for first, future in waiting:
+            yield first, future.result()
         done = True
     except BrokenProcessPool:
         raise TfodError(
@@ -111,13 +129,6 @@ def _children_block_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _next(waiting: deque[tuple[Input, Future[_Done]]], progress: Progress) -> tuple[Input, Result]:
-    one, future = waiting.popleft()
-    result, read, records = future.result()
-    progress(read, records)
-    return one, result
-
-
 def _start(instructions: Instructions, stop: Event, folder: str | None) -> None:
     global _instructions, _stop, _store
     _instructions, _stop, _store = instructions, stop, RowStore(folder)
@@ -135,7 +146,10 @@ def _do(one: Input) -> _Done:
         _heed_stop()
 
     _heed_stop()
-    return examine(one, _instructions, count, _store), read, records
+    try:
+        return examine(one, _instructions, count, _store), read, records
+    except UnsoundIndexError as error:
+        return error.rest, read, records
 
 
 def _heed_stop() -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from tfod.check.collector import Findings
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
-from tfod.check.plan import ShardInput
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.examined import Examined, Use
 from tfod.check.records.statistics import Statistics, bound
@@ -87,8 +86,6 @@ class Result:
         blocks: the rows of all records, as far as they are kept.
         duplicates: names and images that come more than once.
         facts: of the records that the duplicates list.
-        instead: where the part of a shard is not what its index says it is, that which is to be
-            examined in place of it and of all parts behind it.
     """
 
     most: int
@@ -102,7 +99,6 @@ class Result:
     blocks: list[RowBlock] = field(default_factory=list)
     duplicates: Duplicates = field(default_factory=Duplicates)
     facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
-    instead: ShardInput | None = None
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 

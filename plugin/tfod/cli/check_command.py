@@ -36,7 +36,7 @@ from tfod.tfrecord.storage.remote_timeout import REMOTE_TIMEOUT, set_remote_time
 if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations
     from tfod.check.cvat_task.task import Task
-    from tfod.check.shard import Progress
+    from tfod.check.inputs import Progress
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1

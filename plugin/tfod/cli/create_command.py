@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.amounts import plural
+from tfod.check.finding import plural
 from tfod.cli.command_line import Commands, add_runner_options, print_line, runner_of, whole_number
 from tfod.errors import TfodError
 from tfod.shards.create.problems import ExifOrientation, OddBoxes, Policy

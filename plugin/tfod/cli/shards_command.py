@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tfod.check.amounts import plural
+from tfod.check.finding import plural
 from tfod.cli.command_line import (
     Commands,
     add_number,

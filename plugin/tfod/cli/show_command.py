@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 
-from tfod.check.amounts import plural
+from tfod.check.finding import plural
 from tfod.check.reporters.drawing import can_show
 from tfod.check.reporters.escaping import visible
 from tfod.check.sources.search import take_inventory

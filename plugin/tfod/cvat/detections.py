@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tfod.check.amounts import listed, plural
 from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_task.cvat_xml import CvatImage
+from tfod.check.finding import listed, plural
 from tfod.cvat.masks import decode_runs, draw_shape, pillow
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask

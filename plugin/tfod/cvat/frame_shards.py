@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfod.check.amounts import plural
 from tfod.check.cvat_task.cvat_xml import CvatImage
+from tfod.check.finding import plural
 from tfod.cvat.detections import DetectionBuilder
 from tfod.detection.encoder import encode_detection
 from tfod.detection.label_map import LabelMap, comment_on_empty

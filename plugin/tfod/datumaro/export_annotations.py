@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.masks import BoxedMask

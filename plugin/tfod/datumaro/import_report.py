@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.amounts import plural
+from tfod.check.finding import plural
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError

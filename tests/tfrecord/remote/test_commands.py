@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tfod.check.profiles.sampling import profile_of
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
@@ -226,7 +227,8 @@ def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, s
     with take_inventory([f"{url}/d/"]) as inventory:
         server.requests.clear()
         server.status = 404
-        assert profile_of(None, inventory, 1 << 20)[1].reason == "no record could be read"
+        profile = profile_of(None, inventory, Archives(), 1 << 20)[1]
+        assert profile.reason == "no record could be read"
     assert len(server.requests) == 2
 
 

@@ -1,7 +1,7 @@
 """What is remembered of every record until the end, to compare records with each other.
 
 About ninety bytes a record, in blocks that can be pickled and laid aside in a file
-(:mod:`tfod.check.duplicates.row_store`): hashes of the names and of the image, sorted, so that
+(:class:`RowStore`): hashes of the names and of the image, sorted, so that
 the rows of one range of hashes lie together; and what is needed to name a record that a rule speaks
 of.
 """
@@ -9,14 +9,18 @@ of.
 from __future__ import annotations
 
 import enum
+import os
+import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 
+from tfod.errors import TfodError
 from tfod.tfrecord.storage.open import read_at
 
 BUCKETS = 64
@@ -26,6 +30,7 @@ _LETTERS = 1 << 22
 """A block is closed when it has so many rows, or its names so many letters."""
 _LARGE = 1 << 11
 """A block of fewer rows is read whole: it does not say where its ranges begin."""
+_IN_MEMORY = 4 << 20
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 FACTS = np.dtype(
     [("record", "<u4"), ("offset", "<u8"), ("height", "<i4"), ("width", "<i4"), ("boxes", "<i4")]
@@ -296,3 +301,70 @@ def _packed(names: Sequence[str]) -> bytes:
 
 def _unpacked(section: bytes) -> list[str]:
     return zlib.decompress(section).decode("utf-8", "surrogatepass").split("\0")
+
+
+class RowStore:
+    """Keeps blocks.
+
+    Args:
+        folder: where those go that memory is too small for; None to keep all in memory. Several
+            processes may use the same folder.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._held = 0
+        self._file: BinaryIO | None = None
+        self._written = 0
+
+    def keep(self, block: RowBlock) -> RowBlock:
+        """The block as it is kept.
+
+        Raises:
+            TfodError: there is no room for it.
+        """
+        data = block.data
+        if self._folder is None or isinstance(data, FileSpan):
+            return block
+        if self._held + len(data) <= _IN_MEMORY:
+            self._held += len(data)
+            return block
+        try:
+            return replace(block, data=self._write(data, self._folder))
+        except OSError as error:
+            raise TfodError(
+                f"{self._folder}: what is remembered of the records cannot be written there "
+                f"({error.strerror}); make room, or set TMPDIR to another folder"
+            ) from None
+
+    def _write(self, data: bytes, folder: str) -> FileSpan:
+        if self._file is None:
+            handle, self._path = tempfile.mkstemp(dir=folder, prefix="rows-")
+            self._file = open(handle, "wb", buffering=0)
+        start, view = self._written, memoryview(data)
+        while view:
+            count = self._file.write(view)
+            self._written += count
+            view = view[count:]
+        return FileSpan(self._path, start, len(data))
+
+    def close(self) -> None:
+        """Close the file; what is in it can still be read."""
+        if self._file is not None:
+            self._file.close()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A folder for the rows of one check, which is removed at the end.
+
+    Raises:
+        TfodError: it cannot be made.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="tfod-rows-", ignore_cleanup_errors=True)
+    except OSError as error:
+        where = os.environ.get("TMPDIR") or "the folder for temporary files"
+        raise TfodError(f"{where} cannot be written to ({error.strerror}); set TMPDIR") from None
+    with folder as path:
+        yield path

@@ -10,7 +10,7 @@ from tfod.check.profiles.profile import OFF, Profile
 from tfod.check.report import ChosenProfile
 from tfod.check.rules.example import NoProfile
 from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
@@ -33,6 +33,7 @@ _NO_PROFILE = Profile(
 def profile_of(
     asked: Profile | None,
     inventory: Inventory,
+    archives: Archives,
     max_record_bytes: int,
     implied: Profile | None = None,
 ) -> tuple[Profile, ChosenProfile, tuple[NoProfile, Place] | None]:
@@ -41,6 +42,7 @@ def profile_of(
     Args:
         asked: the one that the user named.
         inventory: where samples come from.
+        archives: opens its zips.
         max_record_bytes: larger records are not read.
         implied: that of the receiver, in place of the one that fits best. Records of another kind
             do not fit it, however little it requires.
@@ -49,7 +51,7 @@ def profile_of(
         return asked, ChosenProfile(asked.name, "asked for"), None
     samples: list[Sample] = []
     first = ""
-    for name, found in _samples(inventory, min(_LARGEST_SAMPLE, max_record_bytes)):
+    for name, found in _samples(inventory, archives, min(_LARGEST_SAMPLE, max_record_bytes)):
         first = first or name
         samples += found
         if len(samples) >= _SAMPLES:
@@ -76,7 +78,9 @@ def _are_annotated(samples: Sequence[Sample]) -> bool:
     return 2 * sum(not one.keys().isdisjoint(known) for one in samples) >= len(samples)
 
 
-def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sample]]]:
+def _samples(
+    inventory: Inventory, archives: Archives, limit: int
+) -> Iterator[tuple[str, list[Sample]]]:
     """Of each shard that has records some samples, if there are any."""
     unreachable = 0
     for shard in inventory.shards:
@@ -89,9 +93,8 @@ def _samples(inventory: Inventory, limit: int) -> Iterator[tuple[str, list[Sampl
             unreachable += shard.location.remote
     for location in inventory.archives:
         try:
-            with opened_shards(location.path, location.name) as shards:
-                for name, _, unpacked in shards:
-                    yield from _read_samples(unpacked, name, limit)
+            for one, unpacked in archives.open(location.path, location.name).opened():
+                yield from _read_samples(unpacked, one.name, limit)
         except (OSError, ArchiveDamageError):
             continue
 

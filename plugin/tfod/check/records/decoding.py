@@ -16,8 +16,8 @@ import numpy as np
 
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.registry import all_rules
-from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits
-from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
 from tfod.tfrecord.compression import ReadableStream
 from tfod.tfrecord.reader import read_record_batch_stream
@@ -99,17 +99,16 @@ NOT_DECODED = Decoding(limit="not asked for")
 def choose_decoding(
     most: int | None,
     inventory: Inventory,
-    *,
+    archives: Archives,
     max_record_bytes: int,
-    limits: ArchiveLimits,
 ) -> Decoding:
     """Which images of an inventory are decoded.
 
     Args:
         most: how many there may be; None for all.
         inventory: what is to be checked.
+        archives: opens its zips.
         max_record_bytes: larger records are not read.
-        limits: where the reading of archives stops.
     """
     if most == 0:
         return NOT_DECODED
@@ -117,7 +116,7 @@ def choose_decoding(
         return Decoding(limit="Pillow is not installed: pip install Pillow")
     if most is None:
         return Decoding(1, 1, bounded=False)
-    count = _Counter(inventory, max_record_bytes, limits).count(most)
+    count = _Counter(inventory, archives, max_record_bytes).count(most)
     if count <= most:
         return Decoding(1, 1)
     return Decoding(most, count, limit="an even sample; choose to decode all for every one")
@@ -126,10 +125,10 @@ def choose_decoding(
 class _Counter:
     """Counts the records of an inventory."""
 
-    def __init__(self, inventory: Inventory, max_record_bytes: int, limits: ArchiveLimits) -> None:
+    def __init__(self, inventory: Inventory, archives: Archives, max_record_bytes: int) -> None:
         self._inventory = inventory
+        self._archives = archives
         self._max_record_bytes = max_record_bytes
-        self._limits = limits
 
     def count(self, enough: int) -> int:
         """How many records there are: exactly, unless there are more than enough."""
@@ -169,11 +168,9 @@ class _Counter:
 
     def _ends_in_archive(self, location: Location) -> Iterator[np.ndarray]:
         done = 0
-        with (
-            suppress(OSError),
-            opened_shards(location.path, location.name, self._limits) as shards,
-        ):
-            for _, entry, stream in shards:
+        with suppress(OSError):
+            for shard, stream in self._archives.open(location.path, location.name).opened():
+                entry = shard.entry
                 with suppress(ArchiveDamageError):
                     for ends in self._ends(stream, location.name):
                         read = np.minimum(ends, entry.size).astype(object)  # it may be > 2**63

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Finding, Severity
+from tfod.check.finding import Finding, Severity, plural
 from tfod.check.report import Report
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 

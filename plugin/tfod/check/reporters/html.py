@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Finding, Severity
+from tfod.check.finding import Finding, Severity, plural
 from tfod.check.report import REPORT_VERSION, Report
 from tfod.check.reporters import charts
 from tfod.check.reporters.drawing import Card, make_card

@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Finding
+from tfod.check.finding import Finding, plural
 from tfod.check.report import Report, SourceFile
 from tfod.check.reporters.escaping import escape_json, visible
 from tfod.check.reporters.groups import Group, group_findings

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Severity
+from tfod.check.finding import Severity, plural
 from tfod.check.receivers import ANY, CVAT
 from tfod.check.records.column_order import MOST_SLIPS, is_many
 from tfod.check.report import DatasetReport, Report

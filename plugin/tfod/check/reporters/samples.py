@@ -14,7 +14,7 @@ from tfod.check.finding import Finding, Place
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.report import Report
 from tfod.check.sources.archive import ArchiveDamageError
-from tfod.check.sources.archive_contents import opened_shards
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import image_size
@@ -183,9 +183,9 @@ def _shards_of(
         with location.open() as stream:
             yield location.name, _batches(stream, location.name)
         return
-    with opened_shards(location.path, location.name) as shards:
-        for shard, _, unpacked in shards:
-            yield shard, _batches(unpacked, shard)
+    with Archives() as archives:
+        for shard, unpacked in archives.open(location.path, location.name).opened():
+            yield shard.name, _batches(unpacked, shard.name)
 
 
 def _batches(stream: ReadableStream, shard: str) -> Iterator[RecordBatch]:
@@ -229,9 +229,9 @@ def _batches_of(
     if archive is None:
         yield iter(())
         return
-    with opened_shards(archive.path, archive.name) as shards:
-        for name, _, stream in shards:
-            if name == shard:
+    with Archives() as archives:
+        for one, stream in archives.open(archive.path, archive.name).opened():
+            if one.name == shard:
                 yield _batches(stream, shard)
                 return
     raise ArchiveDamageError(f"{shard}: not found again")

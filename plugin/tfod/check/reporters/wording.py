@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Finding, Severity
+from tfod.check.finding import Finding, Severity, plural
 from tfod.check.receivers import ANY, RECEIVERS
 from tfod.check.report import Counts, DatasetReport, Report
 from tfod.check.reporters.escaping import visible

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfod.check.amounts import first_of
-from tfod.check.finding import Place, Problem
+from tfod.check.finding import Place, Problem, first_of
 from tfod.check.rules.near_names import names_near_labels
 from tfod.check.rules.registry import rule
 

@@ -7,6 +7,8 @@ and with which checksum is checked while reading.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
@@ -32,11 +34,11 @@ from tfod.tfrecord.storage.zip_directory import (
 )
 from tfod.tfrecord.storage.zip_files import EntryStream
 
-_DRAIN_STEP = 1 << 18
+_STEP = 1 << 18
 
 
 class ArchiveDamageError(TfodError):
-    """An entry cannot be read further; the collector has been told why."""
+    """An entry cannot be read further; the reason was reported."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class ArchiveLimits:
 
 
 class Archive:
-    """A zip whose entries can be read; what is wrong with it goes to the collector.
+    """A zip whose entries can be read, in one or several passes.
 
     Attributes:
         name: what reports call it.
@@ -70,9 +72,13 @@ class Archive:
     """
 
     def __init__(
-        self, path: str, name: str, collector: Collector, limits: ArchiveLimits | None = None
+        self,
+        path: str,
+        name: str,
+        collector: Collector | None = None,
+        limits: ArchiveLimits | None = None,
     ) -> None:
-        """Open the archive and check its directory.
+        """Open the archive, check its directory, and begin a pass.
 
         Raises:
             OSError: the file cannot be opened or read.
@@ -82,17 +88,30 @@ class Archive:
         self.refused: list[Entry] = []
         self.readable = False
         self._limits = limits or ArchiveLimits()
-        self._collector = collector
-        self._unpacked: dict[int, int] = {}  # bytes, by number of the entry
-        self._total = 0
-        self._said: set[tuple[int | None, type]] = set()
-        self._settled: set[int] = set()  # entries that were read to the end, or given up
+        self._problems: list[tuple[object, Place]] = []  # of the directory
         self._file = open(path, "rb", buffering=0)
         try:
             self._read_directory()
         except BaseException:
             self._file.close()
             raise
+        self.begin(collector)
+
+    def begin(self, collector: Collector | None) -> None:
+        """Begin a pass over the entries: what limits count is 0 again.
+
+        Args:
+            collector: takes what is wrong with the directory, and with entries that are read;
+                None for a pass that reports nothing.
+        """
+        self._collector = collector
+        self._unpacked: dict[int, int] = {}  # bytes, by number of the entry
+        self._total = 0
+        self._reported: set[tuple[int | None, type]] = set()
+        self._settled: set[int] = set()  # entries that were read to the end, or given up
+        if collector is not None:
+            for subject, place in self._problems:
+                collector.check(subject, place)
 
     def __enter__(self) -> Archive:
         return self
@@ -114,19 +133,22 @@ class Archive:
         Reading raises :class:`ArchiveDamageError` where a limit is reached, and at the end where
         size or checksum are wrong. Several may be open, but not in several threads.
         """
-        return cast(BinaryIO, _JudgedStream(self, self._file, entry))
+        return cast(BinaryIO, _CheckedStream(self, self._file, entry))
+
+    def read(self, entry: Entry, most: int) -> bytes:
+        """At most so many bytes of an entry.
+
+        Raises:
+            ArchiveDamageError: it cannot be read so far.
+        """
+        return b"".join(read_parts(self.open(entry), most))
 
     def drain(self, entry: Entry) -> None:
         """Read an entry to its end for the sake of limits and checksum, unless that was done."""
-        if entry.number in self._settled:
-            return
-        target = memoryview(bytearray(_DRAIN_STEP))
-        stream = _JudgedStream(self, self._file, entry)
-        try:
-            while stream.readinto(target):
-                pass
-        except ArchiveDamageError:
-            pass
+        if entry.number not in self._settled:
+            with suppress(ArchiveDamageError):
+                for _ in read_parts(self.open(entry)):
+                    pass
 
     def settle(self, entry: Entry) -> None:
         """Note that an entry was read to its sound end. For the streams."""
@@ -140,10 +162,9 @@ class Archive:
         """
         whole = isinstance(subject, TotalSize)
         key = (None if whole else entry.number, type(subject))
-        place = self.place(None if whole else entry)
-        if key not in self._said:
-            self._said.add(key)
-            self._collector.check(subject, place)
+        if self._collector is not None and key not in self._reported:
+            self._reported.add(key)
+            self._collector.check(subject, self.place(None if whole else entry))
         self._settled.add(entry.number)
         raise ArchiveDamageError(f"{self.place(entry).shard}: cannot be read further")
 
@@ -168,11 +189,11 @@ class Archive:
         try:
             directory = read_directory(self._file, limits.entries, limits.directory_bytes)
         except DirectoryError as error:
-            self._collector.check(HeaderDamage(str(error)), self.place())
+            self._problems.append((HeaderDamage(str(error)), self.place()))
             return
         self.readable = True
         count = EntryCount(directory.promised, len(directory.entries), directory.complete)
-        self._collector.check(count, self.place())
+        self._problems.append((count, self.place()))
         refused = self._refuse(directory)
         for entry in directory.entries:
             if not entry.is_folder:
@@ -182,20 +203,17 @@ class Archive:
         """Check the entries; return the numbers of those that are not to be read."""
         refused: set[int] = set()
         for entry in directory.entries:
-            said = list(problems_of(entry))
-            if entry.damage is not None:
-                said.extend(problems_of(HeaderDamage(entry.damage)))
-            if said:  # whether or not these rules are on
-                refused.add(entry.number)
-                self._collector.add_all(said, self.place(entry))
+            for subject in (entry, HeaderDamage(entry.damage) if entry.damage else None):
+                if any(problems_of(subject)):  # whether or not these rules are on
+                    refused.add(entry.number)
+                    self._problems.append((subject, self.place(entry)))
         for overlap in find_overlaps(directory):
             refused.add(overlap.entry.number)
-            self._collector.check(overlap, self.place(overlap.entry))
-        refused |= self._check_names(directory)
-        return refused
+            self._problems.append((overlap, self.place(overlap.entry)))
+        return refused | self._replaced(directory)
 
-    def _check_names(self, directory: Directory) -> set[int]:
-        """Report entries that are one file; return those that unpacking writes over."""
+    def _replaced(self, directory: Directory) -> set[int]:
+        """Entries that unpacking writes over; all that are one file are problems."""
         replaced: set[int] = set()
         known: dict[int, Entry] = {}  # by hash: a hostile archive's names are long
         for entry in directory.entries:
@@ -206,13 +224,21 @@ class Archive:
                 continue
             if entry.is_folder and earlier.is_folder:
                 continue
-            self._collector.check(SameName(entry, earlier), self.place(entry))
+            self._problems.append((SameName(entry, earlier), self.place(entry)))
             if earlier.path == entry.path:
                 replaced.add(earlier.number)
         return replaced
 
 
-class _JudgedStream(EntryStream):
+def read_parts(stream: BinaryIO, most: int | None = None) -> Iterator[bytes]:
+    """The bytes of a stream, or the first ones, in parts."""
+    left = most
+    while part := stream.read(_STEP if left is None else min(_STEP, left)):
+        yield part
+        left = None if left is None else left - len(part)
+
+
+class _CheckedStream(EntryStream):
     """The unpacked bytes of one entry; what is wrong with it goes to the archive's collector."""
 
     def __init__(self, archive: Archive, file: io.FileIO, entry: Entry) -> None:

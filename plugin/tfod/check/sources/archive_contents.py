@@ -12,19 +12,20 @@ import shutil
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from tfod.check.collector import Collector
-from tfod.check.profiles.profile import Policy
+from tfod.check.finding import Place
 from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
+from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
+from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import LabelMapFinder
-from tfod.tfrecord.shard_names import shard_file_names
+from tfod.tfrecord.shard_names import parse_shard_name, shard_file_names
 from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.storage.zip_directory import Entry
 
@@ -94,33 +95,121 @@ _STRAY_NAMES = {
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What the entries are.
+class ArchivedShard:
+    """A shard in a zip.
 
     Attributes:
-        shard_sets: subsets; their paths are made from the entries' and are keys of the mappings.
-        shards: the entry of each shard, by path, in the order of the archive.
-        label_maps: the label map that goes with a shard, by the shard's path; None where there
-            is none, or several that fit equally well.
-        others: entries that hold something else.
+        name: what reports call it.
+        path: where it would be if the zip were unpacked into the root of the disk.
+        entry: what holds it.
+        subset: the subset it belongs to.
+        label_map: the entry of its label map; None where there is none, or several that fit
+            equally well.
     """
 
+    name: str
+    path: str
+    entry: Entry
+    subset: str
+    label_map: Entry | None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is one of a numbered set."""
+        name = parse_shard_name(self.path)
+        return name is not None and name.total is not None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the entries of a zip are.
+
+    Attributes:
+        archive: the zip, which is open.
+        shard_sets: subsets; the paths are those of the shards.
+        shards: in the order of the subsets.
+        others: entries that hold something else.
+        problems: what there is to be checked, and where.
+    """
+
+    archive: Archive
     shard_sets: Sequence[ShardSet]
-    shards: Mapping[str, Entry]
-    label_maps: Mapping[str, Entry | None]
+    shards: Sequence[ArchivedShard]
     others: Sequence[Entry]
+    problems: Sequence[tuple[object, Place]]
+
+    def begin(self, collector: Collector | None) -> None:
+        """Begin a pass over the archive that reports what is wrong with it, if anything does."""
+        self.archive.begin(collector)
+        if collector is not None:
+            for subject, place in self.problems:
+                collector.check(subject, place)
+
+    def opened(self) -> Iterator[tuple[ArchivedShard, BinaryIO]]:
+        """The shards, open one after the other."""
+        for shard in self.shards:
+            with self.archive.open(shard.entry) as stream:
+                yield shard, stream
+
+    def read_label_map(self, entry: Entry, name: str) -> tuple[LabelMapFile, bytes]:
+        """A label map under this name, and what the entry holds; nothing where that is damaged."""
+        try:
+            data = self.archive.read(entry, LONGEST_LABEL_MAP + 1)
+        except ArchiveDamageError as error:
+            return LabelMapFile(name, None, str(error)), b""
+        return label_map_file(data, name), data
 
 
-def look_through(
-    archive: Archive, collector: Collector, *, needs_label_map: bool = True
-) -> Contents:
-    """Find out what the entries of an archive are, and check that.
+class Archives:
+    """Opens zips and looks through them. The last one stays open for what reads it next.
+
+    Args:
+        limits: where the reading of each stops.
+        needs_label_map: whether label maps are to be looked for, since the user named none.
+    """
+
+    def __init__(
+        self, limits: ArchiveLimits | None = None, *, needs_label_map: bool = False
+    ) -> None:
+        self._limits = limits
+        self._needs_label_map = needs_label_map
+        self._last: tuple[str, Contents] | None = None
+
+    def __enter__(self) -> Archives:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._last is not None:
+            self._last[1].archive.close()
+            self._last = None
+
+    def open(self, path: str, name: str) -> Contents:
+        """What is in a zip, which is open until another one is opened; nothing is reported yet.
+
+        Raises:
+            OSError: it cannot be opened or read.
+        """
+        if self._last is None or self._last[0] != path:
+            self.__exit__()
+            archive = Archive(path, name, None, self._limits)
+            try:
+                self._last = path, look_through(archive, needs_label_map=self._needs_label_map)
+            except BaseException:
+                archive.close()
+                raise
+        contents = self._last[1]
+        contents.archive.begin(None)
+        return contents
+
+
+def look_through(archive: Archive, *, needs_label_map: bool = True) -> Contents:
+    """Find out what the entries of an archive are.
 
     Args:
         archive: that was opened.
-        collector: takes the findings.
         needs_label_map: whether a label map is to be looked for, since the user named none.
     """
+    problems: list[tuple[object, Place]] = []
     stray: dict[str, list[str]] = defaultdict(list)
     shards: dict[str, Entry] = {}
     others: list[Entry] = []
@@ -135,24 +224,37 @@ def look_through(
         others.append(entry)
         kind = nested_kind(entry, head)
         if kind and not origin:
-            collector.check(NestedArchive(kind), archive.place(entry))
+            problems.append((NestedArchive(kind), archive.place(entry)))
     for origin, names in stray.items():
-        collector.check(StrayFiles(origin, tuple(names)), archive.place())
-    label_maps, mapped = _match_label_maps(archive, shards, collector, needs_label_map)
+        problems.append((StrayFiles(origin, tuple(names)), archive.place()))
+    label_maps: dict[str, Entry | None] = {}
+    mapped = 0
+    if needs_label_map:
+        label_maps, mapped = _match_label_maps(archive, shards, problems)
     if archive.readable:
         refused = sum(is_shard(entry, b"") for entry in archive.refused)
-        collector.check(
-            Composition(
-                files=len(archive.entries) + len(archive.refused),
-                shards=len(shards) + refused,
-                mapped_shards=mapped,
-                stray_maps=tuple(entry.path for entry in others if _is_named_label_map(entry)),
-                needs_label_map=needs_label_map and bool(shards),
-                other_format=None if shards else other_format([one.path for one in others]),
-            ),
-            archive.place(),
+        composition = Composition(
+            files=len(archive.entries) + len(archive.refused),
+            shards=len(shards) + refused,
+            mapped_shards=mapped,
+            stray_maps=tuple(entry.path for entry in others if _is_named_label_map(entry)),
+            needs_label_map=needs_label_map and bool(shards),
+            other_format=None if shards else other_format([one.path for one in others]),
         )
-    return Contents(tuple(group_shards(list(shards), _ROOT)), shards, label_maps, tuple(others))
+        problems.append((composition, archive.place()))
+    sets = group_shards(list(shards), _ROOT)
+    found = [
+        ArchivedShard(
+            archive.place(shards[path]).shard,
+            path,
+            shards[path],
+            group.subset,
+            label_maps.get(path),
+        )
+        for group in sets
+        for path in group.paths
+    ]
+    return Contents(archive, sets, found, others, problems)
 
 
 def is_shard(entry: Entry, head: bytes) -> bool:
@@ -187,35 +289,10 @@ def other_format(paths: Sequence[str]) -> str | None:
     return next((name for end, name in _BESIDE_IMAGES.items() if end in beside), None)
 
 
-@contextmanager
-def opened_shards(
-    path: str, name: str, limits: ArchiveLimits | None = None
-) -> Iterator[Iterator[tuple[str, Entry, BinaryIO]]]:
-    """The shards of a zip, each with its name and entry, open one after the other.
-
-    What is wrong with the zip is not reported: the examination does that.
-
-    Raises:
-        OSError: it cannot be opened or read.
-    """
-    silent = Collector(Policy(), 0)
-    with Archive(path, name, silent, limits) as archive:
-        contents = look_through(archive, silent, needs_label_map=False)
-
-        def shards() -> Iterator[tuple[str, Entry, BinaryIO]]:
-            for entry in contents.shards.values():
-                with archive.open(entry) as stream:
-                    yield archive.place(entry).shard, entry, stream
-
-        yield shards()
-
-
 def _match_label_maps(
-    archive: Archive, shards: Mapping[str, Entry], collector: Collector, wanted: bool
+    archive: Archive, shards: Mapping[str, Entry], problems: list[tuple[object, Place]]
 ) -> tuple[dict[str, Entry | None], int]:
     """The label map of each shard, and how many shards have one or several."""
-    if not wanted:
-        return dict.fromkeys(shards), 0
     texts = {
         _path(entry): entry
         for entry in archive.entries
@@ -240,13 +317,13 @@ def _match_label_maps(
             found.update(dict.fromkeys(claimants, readable[0]))
             continue
         rivals_found = RivalLabelMaps(tuple(texts[name].path for name in names), len(claimants))
-        collector.check(rivals_found, archive.place(shards[claimants[0]]))
+        problems.append((rivals_found, archive.place(shards[claimants[0]])))
     return found, mapped
 
 
 def _is_label_map(archive: Archive, entry: Entry) -> bool:
     try:
-        data = read_entry(archive, entry, LONGEST_LABEL_MAP)
+        data = archive.read(entry, LONGEST_LABEL_MAP)
         return bool(decode_label_map(data, entry.path)[0].items)
     except (ArchiveDamageError, LabelMapError):
         return False
@@ -278,26 +355,9 @@ def _who_left(path: str) -> str | None:
 
 def _head(archive: Archive, entry: Entry) -> bytes:
     try:
-        return read_entry(archive, entry, _HEAD_BYTES)
+        return archive.read(entry, _HEAD_BYTES)
     except ArchiveDamageError:
         return b""
-
-
-def read_entry(archive: Archive, entry: Entry, most: int) -> bytes:
-    """At most so many bytes of an entry.
-
-    Raises:
-        ArchiveDamageError: it cannot be read so far.
-    """
-    parts = []
-    with archive.open(entry) as stream:
-        while most > 0:
-            part = stream.read(most)
-            if not part:
-                break
-            parts.append(part)
-            most -= len(part)
-    return b"".join(parts)
 
 
 def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -> None:
@@ -312,23 +372,18 @@ def unpack_shards(path: str, folder: str, limits: ArchiveLimits | None = None) -
         ArchiveDamageError: an entry is damaged, or a limit is reached.
         OSError: a file cannot be written.
     """
-    name = os.path.basename(path)
-    collector = Collector(Policy(), 0)
-    with Archive(path, name, collector, limits) as archive:
-        contents = look_through(archive, collector)
-        number = 0
-        for group in contents.shard_sets:
-            (name,) = shard_file_names(group.subset, 1)
-            for shard in group.paths:
-                if not contents.shards[shard].size:
-                    continue  # of a numbered set; here it would be one alone, which is refused
-                beside = os.path.join(folder, f"{number:06d}")
-                os.makedirs(beside)
-                _copy_entry(archive, contents.shards[shard], os.path.join(beside, name))
-                label_map = contents.label_maps.get(shard)
-                if label_map is not None:
-                    _copy_entry(archive, label_map, os.path.join(beside, _LABEL_MAP_NAME))
-                number += 1
+    with Archives(limits, needs_label_map=True) as archives:
+        contents = archives.open(path, os.path.basename(path))
+        # An empty one is of a numbered set; here it would be one alone, which is refused.
+        filled = [shard for shard in contents.shards if shard.entry.size]
+        for number, shard in enumerate(filled):
+            (name,) = shard_file_names(shard.subset, 1)
+            beside = os.path.join(folder, f"{number:06d}")
+            os.makedirs(beside)
+            _copy_entry(contents.archive, shard.entry, os.path.join(beside, name))
+            if shard.label_map is not None:
+                map_path = os.path.join(beside, _LABEL_MAP_NAME)
+                _copy_entry(contents.archive, shard.label_map, map_path)
 
 
 def _copy_entry(archive: Archive, entry: Entry, path: str) -> None:

@@ -11,14 +11,11 @@ from typing import BinaryIO
 
 from tfod.check.collector import Collector
 from tfod.check.rules.labels import LabelMapFile
-from tfod.check.sources.archive import Archive, ArchiveDamageError
-from tfod.check.sources.archive_contents import look_through, read_entry
+from tfod.check.sources.archive_contents import Archives, Contents
 from tfod.check.sources.label_maps import label_map_file
 from tfod.check.sources.search import Inventory, Location, ShardStream
 from tfod.detection.label_map import LONGEST_LABEL_MAP, load_label_map
-from tfod.tfrecord.shard_names import parse_shard_name
 from tfod.tfrecord.storage.open import open_shard
-from tfod.tfrecord.storage.zip_directory import Entry
 
 _ROOT = os.path.abspath(os.sep)
 
@@ -55,14 +52,14 @@ class WalkedShard:
 
 
 def walk_shards(
-    inventory: Inventory, label_map: str | None, collector: Collector
+    inventory: Inventory, label_map: str | None, collector: Collector | None = None
 ) -> Iterator[WalkedShard]:
     """Walk through the shards in the order of the inventory.
 
     Args:
         inventory: what there is.
         label_map: file or name of one for all shards, in place of those beside them.
-        collector: told of what is wrong with zips.
+        collector: takes what is wrong with zips.
 
     Raises:
         LabelMapError: the label map for all shards cannot be read.
@@ -89,44 +86,33 @@ def walk_shards(
             size=location.size(),
             open=location.open,
         )
-    for location in inventory.archives:
-        yield from _walk_archive(location, named, collector)
+    with Archives(needs_label_map=named is None) as archives:
+        for location in inventory.archives:
+            contents = archives.open(location.path, location.name)
+            contents.begin(collector)
+            yield from _walk_archive(contents, location, named)
 
 
 def _walk_archive(
-    location: Location, named: LabelMapFile | None, collector: Collector
+    contents: Contents, location: Location, named: LabelMapFile | None
 ) -> Iterator[WalkedShard]:
-    with Archive(location.path, location.name, collector) as archive:
-        contents = look_through(archive, collector, needs_label_map=named is None)
-        for group in contents.shard_sets:
-            for path in group.paths:
-                entry = contents.shards[path]
-                map_entry = contents.label_maps.get(path)
-                beside, data = None, b""
-                if map_entry is not None:
-                    beside, data = _label_map_of_entry(archive, map_entry)
-                name = parse_shard_name(path)
-                yield WalkedShard(
-                    name=archive.place(entry).shard,
-                    path=path,
-                    subset=group.subset,
-                    numbered=name is not None and name.total is not None,
-                    label_map=named or beside,
-                    label_map_data=data,
-                    rivals=(),
-                    size=None,
-                    open=functools.partial(archive.open, entry),
-                    archive=location,
-                )
-
-
-def _label_map_of_entry(archive: Archive, entry: Entry) -> tuple[LabelMapFile, bytes]:
-    path = os.path.join(_ROOT, entry.path)
-    try:
-        data = read_entry(archive, entry, LONGEST_LABEL_MAP + 1)
-    except ArchiveDamageError:
-        return LabelMapFile(path, None, f"{archive.place(entry).shard}: cannot be read"), b""
-    return label_map_file(data, path), data
+    for shard in contents.shards:
+        beside, data = None, b""
+        if shard.label_map is not None:
+            path = os.path.join(_ROOT, shard.label_map.path)
+            beside, data = contents.read_label_map(shard.label_map, path)
+        yield WalkedShard(
+            name=shard.name,
+            path=shard.path,
+            subset=shard.subset,
+            numbered=shard.numbered,
+            label_map=named or beside,
+            label_map_data=data,
+            rivals=(),
+            size=None,
+            open=functools.partial(contents.archive.open, shard.entry),
+            archive=location,
+        )
 
 
 def _label_map_of_file(path: str) -> tuple[LabelMapFile, bytes]:

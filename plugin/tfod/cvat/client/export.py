@@ -17,7 +17,6 @@ from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_c
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod.check.sources.archive_contents import read_entry
 from tfod.convert.documents import MEMBER
 from tfod.cvat.client.requests import Advance, progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
@@ -108,7 +107,7 @@ class _ServerZip:
         if entry.size > _LONGEST_IMAGE:
             raise TfodError(f"image {image.name!r} is longer than {_LONGEST_IMAGE >> 20} MiB")
         with self._reading():
-            return read_entry(self._archive, entry, _LONGEST_IMAGE)
+            return self._archive.read(entry, _LONGEST_IMAGE)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.amounts import listed
 from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_task.cvat_xml import CvatTag
+from tfod.check.finding import listed
 from tfod.cvat.attributes import fit_value, text_of
 from tfod.cvat.client.task import Label
 from tfod.cvat.detections import GROUP, OCCLUDED

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.cvat.attributes import AttributeSpec, fit_value, storable
 from tfod.cvat.detections import GROUP
 from tfod.cvat.server.instance import Instance

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfod.check.amounts import listed
 from tfod.check.cvat_task.frames import Matcher
+from tfod.check.finding import listed
 from tfod.check.sources.archive_contents import unpack_shards
 from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost

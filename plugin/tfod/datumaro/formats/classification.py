@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.exporter import NO_CLASS, ShardExporter, count_image_attributes

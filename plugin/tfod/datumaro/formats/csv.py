@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.convert.csv import (
     COLUMNS,
     CsvBox,

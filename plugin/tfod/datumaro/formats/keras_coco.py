@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole_number
 from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
 from tfod.datumaro import compat

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from tfod.check.amounts import listed
+from tfod.check.finding import listed
 from tfod.datumaro.exporter import EMPTY_VALUES, count_image_attributes
 from tfod.detection import keys
 from tfod.detection.detection import Detection

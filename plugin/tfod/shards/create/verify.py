@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Severity
+from tfod.check.finding import Severity, plural
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tfod.check.amounts import plural
 from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
 from tfod.check.collector import Collector
-from tfod.check.finding import Place, Severity
+from tfod.check.finding import Place, Severity, plural
 from tfod.check.profiles.profile import OFF, Policy, Profile
 from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY
@@ -20,6 +19,7 @@ from tfod.check.records.column_order import ColumnOrder
 from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of
 from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
@@ -184,9 +184,10 @@ class _Run:
         self._output = scratch if output is None else output
         self._named = folder if output is None else output  # what reports call it
         self._options, self._inventory, self._changes = options, inventory, changes
-        self._profile, self._chosen, _ = profile_of(
-            options.profile, inventory, options.max_record_bytes
-        )
+        with Archives() as zips:
+            self._profile, self._chosen, _ = profile_of(
+                options.profile, inventory, zips, options.max_record_bytes
+            )
         policy = Policy(self._profile.severities, user=_OF_NO_FOLDER)
         self._collector = Collector(policy, _MOST_FINDINGS)
         self._codes = options.codes(policy)
@@ -227,10 +228,9 @@ class _Run:
         Raises:
             TfodError: one may not.
         """
-        silent = Collector(Policy({}), 0)
         results: list[str] = []
         sources = {os.path.realpath(one.path) for one in self._inventory.locations}
-        for shard in walk_shards(self._inventory, self._options.label_map, silent):
+        for shard in walk_shards(self._inventory, self._options.label_map):
             beside = [shard.label_map.name] if shard.label_map else []
             sources |= set(map(os.path.realpath, (*beside, *shard.rivals)))
             self._require_not_report(sources)

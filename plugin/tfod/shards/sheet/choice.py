@@ -8,10 +8,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tfod.check.collector import Collector
-from tfod.check.profiles.profile import Policy, Profile
+from tfod.check.profiles.profile import Profile
 from tfod.check.profiles.sampling import profile_of
 from tfod.check.sources.archive import ArchiveDamageError
+from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.detection.detections import Detections
@@ -81,7 +81,8 @@ def chosen_tiles(
         TfodError: the shards hold nothing that can be shown, or nothing of that class.
     """
     seen = Seen() if seen is None else seen
-    profile, _, unknown = profile_of(profile, inventory, _LARGEST_RECORD)
+    with Archives() as zips:
+        profile, _, unknown = profile_of(profile, inventory, zips, _LARGEST_RECORD)
     if unknown is not None:
         found = ", ".join(unknown[0].features[:_MOST_NAMES]) or "none"
         raise TfodError(
@@ -116,8 +117,7 @@ class _Walk:
 
     def tiles(self, seen: Seen) -> Iterator[Tile]:
         """Every record that has the class."""
-        silent = Collector(Policy(), 0)
-        for shard in walk_shards(self.inventory, self.label_map, silent):
+        for shard in walk_shards(self.inventory, self.label_map):
             seen.shards += 1
             for detections, row in self._rows(shard, seen):
                 tile = make_tile(detections, row, shard.label_map)

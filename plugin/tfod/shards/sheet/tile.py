@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.amounts import plural
-from tfod.check.finding import Place
+from tfod.check.finding import Place, plural
 from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
 from tfod.check.reporters.samples import Sample, read_name, read_sample
 from tfod.check.reporters.thumbnails import fits_into_memory
