@@ -144,7 +144,7 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 # The runner asks for Beam 2.48 and runs with newer ones.
 .venv-spark/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
-	.venv-spark/bin/python $(PIP) -e '.[beam,validator]' pyspark psutil 'pytest>=8' 'hypothesis>=6.100'
+	.venv-spark/bin/python $(PIP) -e '.[beam,validator]' pyspark psutil 'pytest>=9' 'hypothesis>=6.100'
 	.venv-spark/bin/python $(PIP) --no-deps beam-pyspark-runner
 	touch $@
 
@@ -158,7 +158,7 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 .venv-py%/installed: pyproject.toml
 	mkdir -p .venv-py$*
 	if python=$$(tests/find_python $*); then $$python -m venv .venv-py$* && \
-		.venv-py$*/bin/python $(PIP) -e . 'pytest>=8' 'hypothesis>=6.100' Pillow; \
+		.venv-py$*/bin/python $(PIP) -e . 'pytest>=9' 'hypothesis>=6.100' Pillow; \
 	else echo "Python $* is not on this machine: not tested"; fi
 	touch $@
 

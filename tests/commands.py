@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
 
-TIMEOUT = 900
+TIMEOUT = 240
 """Seconds until what does not happen is a failure; on a busy machine everything takes its time."""
 _Found = TypeVar("_Found")
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.loaded_programs", "tests.commands"])
 
 
 class Result(NamedTuple):
@@ -47,35 +46,27 @@ def run_program(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[int, str]:
     """Run ``tfod …`` or ``datum …`` in a process of its own: exit status, and what it printed."""
+    programs = _loaded_programs()
+    assert programs.stdin is not None and programs.stdout is not None
     with tempfile.NamedTemporaryFile() as output:
-        arguments = (list(command), folder, dict(environment), output.name)
-        process = _FORKED.Process(target=_run_here, args=arguments)
-        process.start()
-        process.join(TIMEOUT)
-        if process.is_alive():
-            process.kill()
-            raise AssertionError(f"{command} has not ended: {Path(output.name).read_text()}")
-        assert process.exitcode is not None
-        return process.exitcode, Path(output.name).read_text(errors="replace")
+        asked = json.dumps([list(command), str(folder), dict(environment), output.name])
+        programs.stdin.write(asked + "\n")
+        programs.stdin.flush()
+        status = programs.stdout.readline()
+        assert status, f"{command}: tests/loaded_programs.py has ended"
+        return int(status), Path(output.name).read_text(errors="replace")
 
 
-def _run_here(command: list[str], folder: Path, environment: dict[str, str], output: str) -> None:
-    """What the installed script does."""
-    for descriptor, path in enumerate((os.devnull, output, output)):
-        opened = os.open(path, os.O_RDWR | os.O_APPEND)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = command
-    (program,) = entry_points(group="console_scripts", name=command[0])
-    try:
-        sys.exit(program.load()())
-    finally:
-        sys.stdout.flush()
+@cache
+def _loaded_programs() -> subprocess.Popen[str]:
+    """Ends with this process, which holds its standard input."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.loaded_programs"],
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def free_port() -> int:

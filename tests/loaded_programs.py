@@ -1,15 +1,58 @@
-"""Imports what ``tfod`` and ``datum`` import, for processes that are forked from this one.
+"""Runs ``tfod`` and ``datum`` in processes that are forked from this one, which has imported them.
 
-The formats of Datumaro are imported by its first command; some bring pandas and Torch, which
-takes seconds.
+A line of standard input asks for a command, as JSON: the arguments of `_run`. A line of standard
+output is its exit status.
 """
+
+from __future__ import annotations
 
 import contextlib
 import io
+import json
+import multiprocessing
+import os
+import sys
+from importlib.metadata import entry_points
 
 import tfod.cli.main  # noqa: F401
 
-with contextlib.suppress(ImportError, SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    from datumaro.cli.__main__ import main
 
-    main(["convert", "-h"])
+def _import_datumaro() -> None:
+    """Its formats are imported by its first command; some bring pandas and Torch: seconds."""
+    with contextlib.suppress(ImportError, SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        from datumaro.cli.__main__ import main
+
+        main(["convert", "-h"])
+
+
+def _run(command: list[str], folder: str, environment: dict[str, str], output: str) -> None:
+    """What the installed script does."""
+    for descriptor, path in enumerate((os.devnull, output, output)):
+        opened = os.open(path, os.O_RDWR | os.O_APPEND)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = command
+    (program,) = entry_points(group="console_scripts", name=command[0])
+    try:
+        sys.exit(program.load()())
+    finally:
+        sys.stdout.flush()
+
+
+def main() -> None:
+    _import_datumaro()
+    context = multiprocessing.get_context("fork")  # ends without tidying up Torch, which is slow
+    for line in sys.stdin:
+        process = context.Process(target=_run, args=json.loads(line))
+        process.start()
+        process.join()
+        print(process.exitcode, flush=True)
+
+
+if __name__ == "__main__":
+    main()

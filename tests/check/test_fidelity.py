@@ -271,10 +271,10 @@ class TestLoading:
     )
     def test_bad_input(self, write: Write, name: str, text: str, says: str) -> None:
         path = write(name, text)
-        started = time.monotonic()
+        started = time.process_time()
         with pytest.raises(TfodError, match=says) as caught:
             load_annotations(path)
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 5
         assert "\n" not in str(caught.value)
         assert path in str(caught.value)
 
@@ -445,11 +445,11 @@ class TestBoxes:
     def test_boxes_by_the_million_are_no_hang(self) -> None:
         boxes = np.zeros((200_000, 4), "<f4")
         annotations = source(*[CAT] * 1000)
-        started = time.monotonic()
+        started = time.process_time()
         found = compare(annotations, "a.jpg", 100, 200, boxes, ["cat"] * len(boxes))
         assert found is not None
         assert (len(found.missing), len(found.extra)) == (1000, 200_000)
-        assert time.monotonic() - started < 10
+        assert time.process_time() - started < 10
 
 
 @st.composite

@@ -51,9 +51,9 @@ def check(folder: Path, name: str, data: bytes, **options: Any) -> Report:
 
 
 def check_path(path: Path, **options: Any) -> Report:
-    began = time.monotonic()
+    began = time.process_time()
     report = check_sources([str(path)], Options(**{"hash_sources": False, **options}))
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     text = json.dumps(report.to_json(), allow_nan=False)
     codes = frozenset(report.counts.by_code)
     if codes not in _known:  # the schema is slow, and most reports are alike

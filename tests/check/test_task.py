@@ -320,10 +320,10 @@ class TestBadInput:
     )
     def test_xml(self, write: Write, text: str, says: str) -> None:
         path = write("a.xml", text)
-        started = time.monotonic()
+        started = time.process_time()
         with pytest.raises(TfodError, match=says) as caught:
             load_task(cvat_xml=path)
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 5
         assert "\n" not in str(caught.value)
         assert path in str(caught.value)
         assert "root:" not in str(caught.value)

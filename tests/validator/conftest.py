@@ -29,7 +29,7 @@ from tests.commands import free_port, require
 from tests.records import encode, image, objects
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|working) ")
-REMOTE_TIMEOUT = 900
+REMOTE_TIMEOUT = 240
 """Seconds until what does not happen is a failure; on a busy machine all takes its time."""
 _COUNTER = itertools.count()
 _IN_A_HURRY = {"TFOD_MAX_UPLOADS_PER_MINUTE": "100000", "TFOD_MAX_SIGN_INS_PER_MINUTE": "100000"}

@@ -30,7 +30,7 @@ ATTACK = "<img src=x onerror=alert(1)>\"'&"
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
 BAD = "1 error in 1 of 2 images"
-REMOTE_TIMEOUT = 300_000
+REMOTE_TIMEOUT = 120_000
 """Milliseconds that the browser waits for something."""
 NAMED = {"mimeType": "application/zip"}
 Start = Callable[..., Service]

@@ -170,15 +170,16 @@ def test_progress_and_time(tmp_path: Path) -> None:
 
 def test_memory(tmp_path: Path) -> None:
     large = io.BytesIO()
-    Image.new("RGB", (9000, 9000)).save(large, "PNG")
+    Image.new("RGB", (7000, 7000)).save(large, "PNG")
     one = encode(image("a.png") | {"image/encoded": large.getvalue(), "image/format": "png"})
     path = write_records(tmp_path, "large", [one])[0]
     request = request_of(tmp_path, {"a.record": Path(path).read_bytes()}, decode="all")
     assert run_in_sandbox(tmp_path, request, Limits(), lambda *_: True).failure is None
-    limits = Limits(max_check_bytes=300 << 20)
-    failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure
-    assert failure is not None  # and no finding: nothing is wrong with the image
-    assert (failure["status"], failure["limit"]) == (422, "max_check_bytes")
+    for mebibytes in (400, 300, 100, 1):  # 100: less than the process has before the check
+        limits = Limits(max_check_bytes=mebibytes << 20, max_check_seconds=120)
+        failure = run_in_sandbox(tmp_path, request, limits, lambda *_: True).failure
+        assert failure is not None  # and no finding: nothing is wrong with the image
+        assert (failure["status"], failure["limit"]) == (422, "max_check_bytes")
 
 
 def test_killed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ unpickled.
 from __future__ import annotations
 
 import json
+import mmap
 import multiprocessing
 import os
 import resource
@@ -33,6 +34,8 @@ _IMPORTED_LATER = (
     *("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL._imagingft"),
     *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "lxml.etree", "jinja2"),
 )
+_LEAST_ROOM = 64 << 20
+"""Bytes below the limit of memory with which a check may begin."""
 _NICENESS = 10
 """Pages go before checks."""
 _KILLED = (
@@ -186,6 +189,7 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
             _send_json(pipe, {"bytes": read, "records": records})
 
     try:
+        _require_room()
         from tfod_validator.jobs.check_upload import run_check
 
         result = run_check(Path(folder), Request.from_text(request), limits, send_progress)
@@ -200,6 +204,18 @@ def _child(pipe: Connection, folder: str, request: str, limits_text: str) -> Non
         _send_json(pipe, {"error": _where(error)})
         return
     _send(pipe, result)
+
+
+def _require_room() -> None:
+    """Raise MemoryError where the limit leaves next to nothing.
+
+    A check hashes its files in a thread, and one that begins without memory is waited for in vain
+    (https://github.com/python/cpython/issues/140746).
+    """
+    try:
+        mmap.mmap(-1, _LEAST_ROOM).close()
+    except OSError:
+        raise MemoryError from None
 
 
 def _where(error: Exception) -> str:
