@@ -156,17 +156,13 @@ def _examined(
 def _examine(one: Input, instructions: Instructions) -> Iterator[_Numbered]:
     """The result without its rows, and each block of rows; or what is to be examined instead."""
     try:
-        result = examine(one, instructions, _ignore, RowStore(None))
+        result = examine(one, instructions, lambda *_: None, RowStore(None))
     except UnsoundIndexError as error:
         yield one.number, error.rest
         return
     for block in result.blocks:
         yield one.number, block
     yield one.number, replace(result, blocks=[])
-
-
-def _ignore(_: int, __: int) -> None:
-    pass
 
 
 def _of_type(numbered: _Numbered, kind: type[Any]) -> Iterator[Any]:

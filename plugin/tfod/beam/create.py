@@ -6,24 +6,20 @@ the shards, which are made anew by whoever does it again.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tfod.beam.errors import errors_in_utf8, require_here, require_shared
-from tfod.beam.run import PipelineRunner, run_pipeline
+from tfod.beam.errors import require_here
+from tfod.beam.run import PipelineRunner, run_tasks
 from tfod.shards.create.output import CreatedSet, PlannedSet, make_record
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
-
-if TYPE_CHECKING:
-    import apache_beam as beam
 
 _AT_ONCE = 1 << 12  # items that are held before they go into files
 _Numbered = tuple[int, Any]
@@ -36,17 +32,6 @@ class _Task:
     make: str
     items: str
     file: str
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A shard that was made."""
-
-    file: str
-    size: int
-    images: int
-    objects: int
-    problems: Problems
 
 
 def make_on_beam(
@@ -69,15 +54,15 @@ def make_on_beam(
         for place, one in enumerate(planned)
     ]
     every = [task for some in tasks for task in some]
-    done = {one.file: one for one in run_pipeline(functools.partial(_steps, every), runner)}
-    for one in done.values():
-        require_here(one.file, one.size)
-        problems.merge(one.problems)
+    done = dict(zip(every, run_tasks(_make, every, work, runner), strict=True))
+    for task, (size, _, _, found) in done.items():
+        require_here(task.file, size)
+        problems.merge(found)
     return [
         CreatedSet(
             tuple(task.file for task in some),
-            sum(done[task.file].images for task in some),
-            sum(done[task.file].objects for task in some),
+            sum(done[task][1] for task in some),
+            sum(done[task][2] for task in some),
         )
         for some in tasks
     ]
@@ -119,26 +104,13 @@ def _put_away(dealt: dict[int, list[_Numbered]], prefix: str) -> None:
     dealt.clear()
 
 
-def _steps(tasks: Sequence[_Task], pipeline: beam.Pipeline) -> beam.PCollection[_Done]:
-    import apache_beam as beam
-
-    return (
-        pipeline
-        | "shards" >> beam.Create(tasks)
-        | "deal shards" >> beam.Reshuffle()
-        | "make" >> beam.Map(_make_one)
-    )
-
-
-@errors_in_utf8()
-def _make_one(task: _Task) -> _Done:
-    """Make one shard."""
-    where, name = os.path.split(task.file)
-    require_shared(where)
+def _make(task: _Task) -> tuple[int, int, int, Problems]:
+    """Make one shard; return its bytes, images and objects, and what was odd with them."""
     with open(task.make, "rb") as stream:
         make, policy = pickle.load(stream)
     problems = Problems(policy)
     images = objects = 0
+    where, name = os.path.split(task.file)
     output = AtomicFile(where, name)
     try:
         writer = RecordWriter(output)
@@ -152,7 +124,7 @@ def _make_one(task: _Task) -> _Done:
         output.publish(name)
     finally:
         output.discard()
-    return _Done(task.file, os.path.getsize(task.file), images, objects, problems)
+    return os.path.getsize(task.file), images, objects, problems
 
 
 def _items(path: str) -> Iterator[_Numbered]:

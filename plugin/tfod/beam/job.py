@@ -25,10 +25,8 @@ from tfod.beam.run import (
     REQUEST_FILE,
     UNSAID,
     WORKER_DIED,
-    Died,
-    Failed,
+    Outcome,
     Request,
-    Succeeded,
 )
 from tfod.beam.runners import DIRECT, PYSPARK, make_runner
 from tfod.errors import TfodError
@@ -56,32 +54,31 @@ def main(folder: str) -> None:
         os._exit(status)
 
 
-def _put(outcome: Succeeded | Failed | Died, folder: str) -> None:
+def _put(outcome: Outcome, folder: str) -> None:
     aside = os.path.join(folder, OUTCOME_FILE + ".tmp")
     with open(aside, "wb") as file:
         pickle.dump(outcome, file)
     os.replace(aside, os.path.join(folder, OUTCOME_FILE))
 
 
-def _outcome(folder: str) -> Succeeded | Failed | Died:
+def _outcome(folder: str) -> Outcome:
     try:
         with open(os.path.join(folder, REQUEST_FILE), "rb") as file:
             request: Request = pickle.load(file)
         signal.signal(signal.SIGTERM, _end if request.runner == DIRECT else _leave)
-        return Succeeded(_run(request, folder))
+        return Outcome(_run(request, folder))
     except BaseException as error:  # of Beam's parsers too, which want to end the program
         text = str(error)
         known = without_step(text) if isinstance(error, TfodError) else tfod_error_in(text)
+        known = known or missing_job_server(text)
         if known is not None:
-            return Failed(known)
-        missing = missing_job_server(text)
-        if missing is not None:
-            return Failed(missing)
+            return Outcome(failure=known)
         if _WORKER_LOST in text:
-            return Died(A_WORKER_DIED)
+            return Outcome(failure=A_WORKER_DIED, died=True)
         with contextlib.suppress(OSError):  # a full disk
             traceback.print_exception(error)
-        return Failed(innermost_cause("".join(traceback.format_exception_only(error))), True)
+        what = "".join(traceback.format_exception_only(error))
+        return Outcome(failure=innermost_cause(what), unforeseen=True)
 
 
 def _run(request: Request, folder: str) -> list[Any]:

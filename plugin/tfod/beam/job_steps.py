@@ -102,10 +102,10 @@ class _ReshuffleOverride(PTransformOverride):
     def get_replacement_transform_for_applied_ptransform(
         self, applied_ptransform: AppliedPTransform
     ) -> beam.PTransform:
-        return _Dealing()
+        return _Deal()
 
 
-class _Dealing(beam.PTransform):
+class _Deal(beam.PTransform):
     def expand(self, input_or_inputs: beam.PCollection[Any]) -> beam.PCollection[Any]:
         return (
             input_or_inputs

@@ -62,10 +62,11 @@ def survey(shard: str, number: int, work: str) -> Surveyed:
     is_plain = os.path.isfile(shard) and compression_of(shard) is Compression.NONE
     place = shard if is_plain else os.path.join(work, f"unpacked-{number}")
     bounds = np.frombuffer(_bounds(shard) if is_plain else unpack(shard, place), np.int64)
-    file = AtomicFile(work, _bounds_file(number))
+    name = os.path.basename(bounds_file(number, work))
+    file = AtomicFile(work, name)
     try:
         file.write(bounds.data.cast("B"))
-        file.publish(_bounds_file(number))
+        file.publish(name)
     finally:
         file.discard()
     return Surveyed(shard, place, len(bounds) - 1, int(bounds[-1]))
@@ -85,8 +86,9 @@ def _bounds(shard: str) -> array.array[int]:
     return bounds
 
 
-def _bounds_file(number: int) -> str:
-    return f"bounds-{number}"
+def bounds_file(number: int, work: str) -> str:
+    """Where the bounds of a shard's records are."""
+    return os.path.join(work, f"bounds-{number}")
 
 
 class RecordTable:
@@ -118,8 +120,8 @@ class RecordTable:
         file = AtomicFile(work, name)
         try:
             for number in range(first, first + len(shards)):
-                bounds = np.fromfile(os.path.join(work, _bounds_file(number)), np.int64)
-                os.unlink(os.path.join(work, _bounds_file(number)))
+                bounds = np.fromfile(bounds_file(number, work), np.int64)
+                os.unlink(bounds_file(number, work))
                 rows = np.stack((bounds[:-1], np.diff(bounds)), axis=1)
                 file.write(rows.tobytes())
             file.publish(name)
@@ -141,48 +143,38 @@ class RecordTable:
         """
         spans = self._rows()[numbers].tolist()
         shards = np.searchsorted(self._ends, numbers, side="right").tolist()
-        with _OpenFiles(self._shards) as files:
+        handles: OrderedDict[int, int] = OrderedDict()  # the least recently used comes first
+        try:
             for (start, size), shard in zip(spans, shards, strict=True):
-                framed = read_at(files.handle(shard), size, start)
+                if shard not in handles:
+                    if len(handles) == _MOST_OPEN:
+                        os.close(handles.popitem(last=False)[1])
+                    handles[shard] = self._open(shard)
+                handles.move_to_end(shard)
+                framed = read_at(handles[shard], size, start)
                 payload = framed[_HEADER:-_FOOTER]
                 stored = int.from_bytes(framed[-_FOOTER:], "little")
                 if masked_crc32c(payload) != stored or _length(framed) != len(payload):
                     raise_damage(self._shards[shard].shard)
                 yield framed
+        finally:
+            for handle in handles.values():
+                os.close(handle)
+
+    def _open(self, shard: int) -> int:
+        """The descriptor of a shard's file."""
+        one = self._shards[shard]
+        handle = os.open(one.place, os.O_RDONLY | _BINARY)
+        if os.fstat(handle).st_size != one.bytes:
+            os.close(handle)
+            raise_damage(one.shard)
+        return handle
 
     def _rows(self) -> np.ndarray:
         """Start and size of each record, int64 of shape (records, 2)."""
         if not self.records:  # nothing can be mapped
             return np.zeros((0, 2), np.int64)
         return np.memmap(self._path, np.int64, "r", shape=(self.records, 2))
-
-
-class _OpenFiles:
-    """The files that records are fetched from, the least recently used closed when many are."""
-
-    def __init__(self, shards: Sequence[Surveyed]) -> None:
-        self._shards = shards
-        self._handles: OrderedDict[int, int] = OrderedDict()
-
-    def __enter__(self) -> _OpenFiles:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles.values():
-            os.close(handle)
-
-    def handle(self, number: int) -> int:
-        """The descriptor of a shard's file."""
-        if number in self._handles:
-            self._handles.move_to_end(number)
-            return self._handles[number]
-        one = self._shards[number]
-        handle = self._handles[number] = os.open(one.place, os.O_RDONLY | _BINARY)
-        if os.fstat(handle).st_size != one.bytes:
-            raise_damage(one.shard)
-        if len(self._handles) > _MOST_OPEN:
-            os.close(self._handles.popitem(last=False)[1])
-        return handle
 
 
 def _length(framed: bytes) -> int:

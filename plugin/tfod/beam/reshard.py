@@ -12,21 +12,17 @@ import os
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.beam.errors import errors_in_utf8, require_here, require_shared
-from tfod.beam.record_table import Cut, RecordTable, Surveyed, cuts, survey
-from tfod.beam.run import PipelineRunner, run_pipeline
+from tfod.beam.errors import require_here
+from tfod.beam.record_table import Cut, RecordTable, Surveyed, bounds_file, cuts, survey
+from tfod.beam.run import PipelineRunner, run_tasks
 from tfod.errors import TfodError
 from tfod.shards.reshard import CopiedSubset, Subset
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.storage.publishing import AtomicFile
 from tfod.tfrecord.writer import RecordWriter
-
-if TYPE_CHECKING:
-    import apache_beam as beam
 
 _AT_ONCE = 1 << 16  # records whose places a worker holds
 
@@ -55,18 +51,9 @@ class _Recipe:
 
 
 @dataclass(frozen=True)
-class _Numbered:
-    """A shard to be surveyed. Not a tuple: its path need be no UTF-8, as strings of Beam's are."""
-
-    number: int
-    shard: str
-
-
-@dataclass(frozen=True)
 class _Task:
-    """One shard to be written: its number, paths of the recipe and of it, and which records."""
+    """One shard to be written: paths of the recipe and of it, and which records."""
 
-    number: int
     recipe: str
     file: str
     cut: Cut
@@ -82,61 +69,42 @@ def copy_on_beam(
         WriteError: the work folder cannot be written to.
         TfodError: a pipeline failed.
     """
-    surveyed = _survey([one for subset in subsets for one in subset.shards], work, runner)
+    shards = [one for subset in subsets for one in subset.shards]
+    surveyed = run_tasks(functools.partial(_survey, work), [*enumerate(shards)], work, runner)
+    for number in range(len(shards)):
+        require_here(bounds_file(number, work))
     tasks: list[list[_Task]] = []
     records = []
     first = 0
     for subset in subsets:
         table = RecordTable.write(surveyed[first : first + len(subset.shards)], first, work)
-        first_task = sum(map(len, tasks))
-        tasks.append(_plan(subset, table, os.path.join(work, f"subset-{len(tasks)}"), first_task))
+        tasks.append(_plan(subset, table, os.path.join(work, f"subset-{len(tasks)}")))
         records.append(table.records)
         first += len(subset.shards)
-    _copy([task for some in tasks for task in some], runner)
+    every = [task for some in tasks for task in some]
+    for task, size in zip(every, run_tasks(_copy, every, work, runner), strict=True):
+        require_here(task.file, size)
     return [
         CopiedSubset(count, tuple(task.file for task in some))
         for count, some in zip(records, tasks, strict=True)
     ]
 
 
-def _survey(shards: Sequence[str], work: str, runner: PipelineRunner) -> list[Surveyed]:
-    found = dict(run_pipeline(functools.partial(_survey_steps, shards, work), runner))
-    for number in found:
-        require_here(os.path.join(work, f"bounds-{number}"))
-    return [found[number] for number in range(len(shards))]
-
-
-def _survey_steps(
-    shards: Sequence[str], work: str, pipeline: beam.Pipeline
-) -> beam.PCollection[tuple[int, Surveyed]]:
-    import apache_beam as beam
-
-    return (
-        pipeline
-        | "shards" >> beam.Create([_Numbered(number, shard) for number, shard in enumerate(shards)])
-        | "deal shards" >> beam.Reshuffle()
-        | "survey" >> beam.Map(functools.partial(_survey_one, work))
-    )
-
-
-@errors_in_utf8()
-def _survey_one(work: str, numbered: _Numbered) -> tuple[int, Surveyed]:
-    number, shard = numbered.number, numbered.shard
-    require_shared(work)
+def _survey(work: str, numbered: tuple[int, str]) -> Surveyed:
+    number, shard = numbered
     try:
-        return number, survey(shard, number, work)
+        return survey(shard, number, work)
     except OSError as error:
         raise TfodError(f"{shard}: a worker cannot read it ({error.strerror or error})") from None
 
 
-def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_Task]:
+def _plan(subset: Subset, table: RecordTable, prefix: str) -> list[_Task]:
     """Write down what the shards of a subset have in common; return what differs.
 
     Args:
         subset: to be written.
         table: its records.
         prefix: of paths in the work folder.
-        first: number of the first task.
     """
     order = None
     sizes = table.sizes()
@@ -151,35 +119,14 @@ def _plan(subset: Subset, table: RecordTable, prefix: str, first: int) -> list[_
     with open(f"{prefix}-recipe", "wb") as file:
         pickle.dump(recipe, file)
     return [
-        _Task(first + number, f"{prefix}-recipe", f"{prefix}-{number}", cut)
+        _Task(f"{prefix}-recipe", f"{prefix}-{number}", cut)
         for number, cut in enumerate(cuts(subset.layout, table.records, sizes))
     ]
 
 
-def _copy(tasks: Sequence[_Task], runner: PipelineRunner) -> None:
-    written = dict(run_pipeline(functools.partial(_copy_steps, tasks), runner))
-    for task in tasks:
-        require_here(task.file, written[task.number])
-
-
-def _copy_steps(
-    tasks: Sequence[_Task], pipeline: beam.Pipeline
-) -> beam.PCollection[tuple[int, int]]:
-    import apache_beam as beam
-
-    return (
-        pipeline
-        | "new shards" >> beam.Create(tasks)
-        | "deal new shards" >> beam.Reshuffle()
-        | "copy" >> beam.Map(_copy_one)
-    )
-
-
-@errors_in_utf8()
-def _copy_one(task: _Task) -> tuple[int, int]:
-    """Write one shard; return its number and size."""
+def _copy(task: _Task) -> int:
+    """Write one shard; return its size."""
     where, name = os.path.split(task.file)
-    require_shared(where)
     with open(task.recipe, "rb") as file:
         recipe: _Recipe = pickle.load(file)
     output = AtomicFile(where, name)
@@ -192,4 +139,4 @@ def _copy_one(task: _Task) -> tuple[int, int]:
         output.publish(name)
     finally:
         output.discard()
-    return task.number, os.path.getsize(task.file)
+    return os.path.getsize(task.file)

@@ -10,6 +10,9 @@ not see to it: Flink, Spark, Dataflow and Dask do what a dead worker did elsewhe
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import operator
 import os
 import pickle
 import shutil
@@ -18,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tfod.beam.errors import errors_in_utf8, require_shared
 from tfod.beam.runners import is_on_this_machine, known_runner
 from tfod.errors import TfodError
 
@@ -58,30 +62,28 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Succeeded:
-    """What came out."""
-
-    elements: list[Any]
-
-
-@dataclass(frozen=True)
-class Died:
-    """A process ended before its time, and what it did has to be done again."""
-
-    what: str
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Why nothing came out, in one line.
+class Outcome:
+    """What came of a pipeline.
 
     Attributes:
-        message: the line.
+        elements: what came out of it.
+        failure: in one line why nothing did; empty where it did.
         unforeseen: whether what Beam had to say may help to understand it.
+        died: whether a process ended before its time, and what it did has to be done again.
     """
 
-    message: str
+    elements: list[Any] = field(default_factory=list)
+    failure: str = ""
     unforeseen: bool = False
+    died: bool = False
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What one worker does. Not a tuple: a path need be no UTF-8, as strings of Beam's are."""
+
+    number: int
+    task: Any
 
 
 @dataclass(frozen=True)
@@ -125,23 +127,61 @@ def run_pipeline(
             step failed, workers died again and again, or the result never came.
     """
     request = Request(build, runner.name, tuple(runner.arguments), os.getcwd())
-    attempt = 1
-    while True:
+    for attempt in itertools.count(1):
         with _folder_for(request) as folder:
             outcome = _run_once(request, folder)
-            if isinstance(outcome, Succeeded):
+            if not outcome.failure:
                 return outcome.elements
-            if isinstance(outcome, Died) and attempt == _ATTEMPTS:
-                fix = "is there enough memory? try fewer workers"
-                outcome = Failed(f"{outcome.what}, {_ATTEMPTS} times; {fix}", unforeseen=True)
-            if isinstance(outcome, Failed):
+            if not outcome.died:
                 raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
-        attempt += 1
+            if attempt == _ATTEMPTS:
+                fix = f"{_ATTEMPTS} times; is there enough memory? try fewer workers"
+                outcome = Outcome(failure=f"{outcome.failure}, {fix}", unforeseen=True)
+                raise _error_of(outcome, runner.name, os.path.join(folder, LOG_FILE))
         print(
-            f"tfod: {runner.name}: {outcome.what}; all its work is done again "
-            f"(attempt {attempt} of {_ATTEMPTS})",
+            f"tfod: {runner.name}: {outcome.failure}; all its work is done again "
+            f"(attempt {attempt + 1} of {_ATTEMPTS})",
             file=sys.stderr,
         )
+    raise AssertionError("the loop has no end")
+
+
+def run_tasks(
+    function: Callable[[Any], Any], tasks: Sequence[Any], work: str, runner: PipelineRunner
+) -> list[Any]:
+    """Let workers do tasks, one after the other or at once; the results are in their order.
+
+    Args:
+        function: does one task, and does it anew where a worker has died.
+        tasks: any that can be pickled.
+        work: a folder of this machine that the workers have to see.
+        runner: where they are.
+
+    Raises:
+        TfodError: the function raised it, a worker does not see the folder, or as
+            :func:`run_pipeline`.
+    """
+    done = run_pipeline(functools.partial(_task_steps, function, tasks, work), runner)
+    return [result for _, result in sorted(done, key=operator.itemgetter(0))]
+
+
+def _task_steps(
+    function: Callable[[Any], Any], tasks: Sequence[Any], work: str, pipeline: beam.Pipeline
+) -> beam.PCollection[tuple[int, Any]]:
+    import apache_beam as beam
+
+    return (
+        pipeline
+        | "tasks" >> beam.Create([_Task(number, task) for number, task in enumerate(tasks)])
+        | "deal tasks" >> beam.Reshuffle()
+        | "do" >> beam.Map(functools.partial(_do, function, work))
+    )
+
+
+@errors_in_utf8()
+def _do(function: Callable[[Any], Any], work: str, task: _Task) -> tuple[int, Any]:
+    require_shared(work)
+    return task.number, function(task.task)
 
 
 @contextlib.contextmanager
@@ -166,23 +206,23 @@ def _require_room(folder: str) -> None:
     os.unlink(path)
 
 
-def _run_once(request: Request, folder: str) -> Succeeded | Failed | Died:
+def _run_once(request: Request, folder: str) -> Outcome:
     with open(os.path.join(folder, LOG_FILE), "wb") as log, _process(folder, log) as process:
         code = process.wait()
     with (
         contextlib.suppress(FileNotFoundError),
         open(os.path.join(folder, OUTCOME_FILE), "rb") as file,
     ):
-        outcome: Succeeded | Failed | Died = pickle.load(file)
+        outcome: Outcome = pickle.load(file)
         return outcome
     if code == WORKER_DIED:
-        return Died(A_WORKER_DIED)
+        return Outcome(failure=A_WORKER_DIED, died=True)
     if code == UNSAID:
-        return Failed(_no_room("is the disk full?"), unforeseen=True)
+        return Outcome(failure=_no_room("is the disk full?"), unforeseen=True)
     what = f"its process died ({_how(code)})"
     if code < 0 and is_on_this_machine(request.runner):
-        return Died(what)
-    return Failed(f"{what}; the job may be running still", unforeseen=True)
+        return Outcome(failure=what, died=True)
+    return Outcome(failure=f"{what}; the job may be running still", unforeseen=True)
 
 
 def _no_room(why: str) -> str:
@@ -239,10 +279,10 @@ def _module_folders() -> list[str]:
     return [path for path in map(os.path.abspath, sys.path) if path not in added]
 
 
-def _error_of(failed: Failed, runner: str, log: str) -> TfodError:
+def _error_of(failed: Outcome, runner: str, log: str) -> TfodError:
     if not failed.unforeseen:
-        return TfodError(failed.message)
-    said = f"{runner}: {failed.message}"
+        return TfodError(failed.failure)
+    said = f"{runner}: {failed.failure}"
     try:
         handle, kept = tempfile.mkstemp(prefix="tfod-beam-", suffix=".log")
         os.close(handle)

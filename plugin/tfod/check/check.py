@@ -125,6 +125,7 @@ def check(
     """
     began = time.monotonic()
     options = options or Options()
+    progress = progress or (lambda *_: None)
     receiver = receiver_of(options.receiver, options.profile, options.task)
     options = replace(options, label_map=options.label_map or inventory.label_map)
     checked: list[CheckedDataset] = []
@@ -134,9 +135,7 @@ def check(
         decoding = choose_decoding(options.decode, inventory, archives, options.max_record_bytes)
         for dataset in datasets:
             chosen = _without_runner(options, dataset, datasets)
-            checked.append(
-                _check_dataset(dataset, chosen, receiver, decoding, progress or _nothing, archives)
-            )
+            checked.append(_check_dataset(dataset, chosen, receiver, decoding, progress, archives))
             decoding = replace(decoding, first=decoding.first + len(dataset.inventory.locations))
     collector = Collector(
         Policy({}, receiver.severities(options.task), options.severities), options.max_findings
@@ -284,7 +283,3 @@ def examine_here(
         find_all_duplicates(total)
         total.digests.update(digests())
     return total
-
-
-def _nothing(_: int, __: int) -> None:
-    pass

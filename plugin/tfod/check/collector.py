@@ -50,7 +50,7 @@ class Findings:
     def keep(self, finding: Finding) -> None:
         """Count a finding, and list it if there is room."""
         self.count(finding.code, finding.severity, finding.shard, 1)
-        if self.has_room(finding.code):
+        if self.room(finding.code) > 0:
             self.listed[finding.code].append(finding)
 
     def count(self, code: str, severity: Severity, shard: str, number: int) -> None:
@@ -58,17 +58,14 @@ class Findings:
         self.counts[code][shard] += number
         self._set_severity(code, severity)
 
-    def has_room(self, code: str) -> bool:
-        """Whether one more finding of this code would be listed."""
-        return self.room(code) > 0
-
     def room(self, code: str) -> int:
         """How many more findings of this code would be listed."""
         return self.most - len(self.listed.get(code, ()))
 
     def _set_severity(self, code: str, severity: Severity) -> None:
-        known = self.severities.setdefault(code, severity)
-        self.severities[code] = max(known, severity, key=lambda one: one.rank)
+        known = self.severities.get(code)
+        if known is None or known.rank < severity.rank:
+            self.severities[code] = severity
 
     def close(self) -> None:
         """Count what was to be said once; call when all parts are merged."""
@@ -171,7 +168,7 @@ class Collector:
         if severity is None:
             return
         place = problem.place or place
-        if not problem.once and not self.findings.has_room(rule.code):
+        if not problem.once and self.findings.room(rule.code) <= 0:
             self.findings.count(rule.code, severity, place.shard, 1)  # of a million findings most
             return
         finding = Finding(

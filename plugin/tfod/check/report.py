@@ -153,11 +153,7 @@ class Report:
                 {"name": one.name, "bytes": one.bytes, "sha256": one.sha256} for one in self.sources
             ],
             "counts": {
-                "shards": counts.shards,
-                "records": counts.records,
-                "images": counts.images,
-                "decoded": counts.decoded,
-                "boxes": counts.boxes,
+                **_figures(counts),
                 "findings": self.total,
                 "by_code": dict(sorted(counts.by_code.items())),
                 "by_severity": {one.value: counts.by_severity[one] for one in Severity},
@@ -176,6 +172,11 @@ class Report:
         }
 
 
+def _figures(counts: Counts) -> dict[str, JsonValue]:
+    names = ("shards", "records", "images", "decoded", "boxes")
+    return {name: getattr(counts, name) for name in names}
+
+
 def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
     counts = dataset.counts
     return {
@@ -185,11 +186,7 @@ def _dataset_to_json(dataset: DatasetReport) -> JsonValue:
         "label_maps": list(dataset.label_maps),
         "sources": list(dataset.sources),
         "counts": {
-            "shards": counts.shards,
-            "records": counts.records,
-            "images": counts.images,
-            "decoded": counts.decoded,
-            "boxes": counts.boxes,
+            **_figures(counts),
             "by_severity": {one.value: counts.by_severity[one] for one in Severity},
         },
     }

@@ -87,7 +87,7 @@ def _samples(
         if shard.location.remote and unreachable == _MOST_UNREACHABLE:
             continue
         try:
-            with shard.location.look() as stream:
+            with shard.location.open(read_ahead=False) as stream:
                 yield from _read_samples(stream, shard.location.name, limit)
         except OSError:
             unreachable += shard.location.remote

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfod.check.collector import Findings
+from tfod.check.finding import Problem
 from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
 from tfod.check.records.statistics import Statistics
+from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
@@ -21,6 +23,8 @@ from tfod.tfrecord.storage.remote_timeout import remote_timeout
 if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations
 
+Problems: TypeAlias = "Sequence[tuple[Rule, Problem]]"
+"""What rules say."""
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of an object."""
 
@@ -51,6 +55,23 @@ class Instructions:
     def expectation(self) -> Expectation:
         """What the profile expects of records."""
         return Expectation(self.profile)
+
+    @cached_property
+    def exa003_reports_names(self) -> bool:
+        """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
+        name, feature = (self.policy.severity(all_rules()[one]) for one in ("NAM001", "EXA003"))
+        return name is None or (feature is not None and feature.rank >= name.rank)
+
+    def known_problems(self, label_map: LabelMap | None) -> dict[object, Problems]:
+        """What was found of facts that recur from shard to shard, until another label map comes."""
+        if self._known[0] is not label_map:
+            self._known[:] = [label_map, {}]
+        known: dict[object, Problems] = self._known[1]
+        return known
+
+    @cached_property
+    def _known(self) -> list[Any]:
+        return [None, {}]
 
 
 @dataclass

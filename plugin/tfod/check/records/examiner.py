@@ -17,11 +17,10 @@ import numpy as np
 from tfod.check.collector import Collector
 from tfod.check.duplicates.row_blocks import RowCollector
 from tfod.check.finding import Place, Problem
-from tfod.check.profiles.profile import Policy
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
-from tfod.check.records.examined import Examined, Instructions, Use
+from tfod.check.records.examined import Examined, Instructions, Problems, Use
 from tfod.check.records.statistics import bound
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.dataset import EmptyShard
@@ -30,7 +29,7 @@ from tfod.check.rules.framing import EmptyRecord
 from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
 from tfod.check.rules.names import NameFacts
-from tfod.check.rules.registry import Rule, all_rules, problems_of, rules_for
+from tfod.check.rules.registry import Rule, problems_of, rules_for
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.image import ImageHeader
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 _Stated: TypeAlias = "tuple[ImageHeader | None, str | None, int | None, int | None]"
 """What an image's header says, and what its record says: format, height and width."""
-Problems: TypeAlias = Sequence[tuple[Rule, Problem]]
 _MOST_REMEMBERED = 1 << 14
 _MANY_RECORDS = 1 << 10
 _MANY_BYTES = 1 << 22
@@ -85,10 +83,9 @@ class Examiner:
         self._rows = rows
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
-        self._exa003_reports_names = _exa003_reports(instructions.policy)
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
-        self._known: dict[object, Problems] = {}
+        self._known = instructions.known_problems(label_map)
         self._found: set[int] = set()
         self._parser: TensorFlowParser | None = None
         if instructions.with_tensorflow:
@@ -260,7 +257,9 @@ class Examiner:
             # Rarely some kind that no record is of: then each record is looked at.
             if not any(map(self._has_problems, kinds)):
                 return
-        unnamed = set(batch.unnamed(field_mapping.filename, filenames, self._exa003_reports_names))
+        unnamed = set(
+            batch.unnamed(field_mapping.filename, filenames, self.instructions.exa003_reports_names)
+        )
         without_id = set(batch.unnamed(field_mapping.source_id, source_ids, True))
         facts = [
             NameFacts(
@@ -411,9 +410,3 @@ def _plain_endings(names: Sequence[str]) -> set[str] | None:
         return None
     endings = {shape.rpartition(".")[2] for shape in different}
     return None if any("0" in one for one in endings) else endings
-
-
-def _exa003_reports(policy: Policy) -> bool:
-    """Whether EXA003 says no less severely than NAM001 that a file name is missing."""
-    name, feature = (policy.severity(all_rules()[code]) for code in ("NAM001", "EXA003"))
-    return name is None or (feature is not None and feature.rank >= name.rank)

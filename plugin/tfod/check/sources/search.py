@@ -49,28 +49,15 @@ class Location:
     listed_size: int | None = None
     """Of a remote file, as the listing has told it; nobody asks for it again."""
 
-    @contextmanager
-    def look(self) -> Iterator[ShardStream]:
-        """Open it to read some of its first bytes: of a remote file no more is fetched.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        if not self.remote:
-            with self.open() as file:
-                yield file
-            return
-        from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
-
-        with RemoteStream(self.path, read_ahead=False) as stream:
-            yield stream
-
-    def open(self, part: ShardPart | None = None, *, hashed: bool = False) -> ShardStream:
+    def open(
+        self, part: ShardPart | None = None, *, hashed: bool = False, read_ahead: bool = True
+    ) -> ShardStream:
         """Open it for reading.
 
         Args:
             part: where to begin; nothing behind it is fetched from a remote store.
             hashed: whether a remote stream is to tell its digest.
+            read_ahead: whether more of a remote file is fetched than is asked for.
 
         Raises:
             OSError: it cannot be opened.
@@ -78,7 +65,7 @@ class Location:
         if self.remote:
             from tfod.tfrecord.storage.remote_stream import RemoteStream  # needed for URLs alone
 
-            stream = RemoteStream(self.path, hashed=hashed)
+            stream = RemoteStream(self.path, hashed=hashed, read_ahead=read_ahead)
             if part is not None:
                 stream.narrow(part.start, part.stop)
             return stream
@@ -175,8 +162,10 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
         ShardsNotFoundError: a source means nothing, and no other is a folder with shards.
         TfodError: a source cannot be reached.
     """
-    named = [one for one in dict.fromkeys(sources) if _is_label_map(one)]
-    others = [one for one in dict.fromkeys(sources) if not _is_label_map(one)]
+    named: list[str] = []
+    others: list[str] = []
+    for one in dict.fromkeys(sources):
+        (named if one.lower().endswith(LABEL_MAP_ENDING) else others).append(one)
     if not others:
         raise ShardsNotFoundError(
             f"{named[0]}: this is a label map; name the shards that it goes with, too"
@@ -190,7 +179,7 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
             raise ShardsNotFoundError(search.empty[0].reason)
         yield Inventory(
             _join_sets(_once(search.groups)),
-            _once_each(search.archives),
+            list({_real_path(one): one for one in reversed(search.archives)}.values())[::-1],
             label_map=label_maps.for_all,
             empty=search.empty,
         )
@@ -305,10 +294,6 @@ class _Search:
                 raise TfodError(f"{url}: cannot be read: {error.strerror}") from None
 
 
-def _is_label_map(source: str) -> bool:
-    return source.lower().endswith(LABEL_MAP_ENDING)
-
-
 def _with_any(shard: ShardSource, found: Mapping[str, tuple[str, ...]]) -> ShardSource:
     """A shard with the label map that was found for it, if it has none."""
     fitting = found.get(shard.location.path, ())
@@ -380,18 +365,17 @@ def _once(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
     for group in groups:
         shards = []
         for shard in group.shards:
-            path = shard.location.path
-            real = path if shard.location.remote else os.path.realpath(path)
-            if real not in seen:
-                seen.add(real)
+            path = _real_path(shard.location)
+            if path not in seen:
+                seen.add(path)
                 shards.append(shard)
         if shards:
             found.append(replace(group, shards=shards))
     return found
 
 
-def _once_each(archives: Sequence[Location]) -> list[Location]:
-    return list({os.path.realpath(one.path): one for one in reversed(archives)}.values())[::-1]
+def _real_path(location: Location) -> str:
+    return location.path if location.remote else os.path.realpath(location.path)
 
 
 def _join_sets(groups: Sequence[ShardGroup]) -> list[ShardGroup]:
