@@ -6,7 +6,6 @@ Source: cocodataset.org/#format-data.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 from array import array
@@ -23,13 +22,10 @@ _LONGEST_QUOTE = 60
 
 @dataclass(frozen=True)
 class CocoFile:
-    """What a file says, its entries as the JSON has them.
+    """What a file says, its entries as the JSON has them, in its order.
 
-    Attributes:
-        path: of the file.
-        images, categories: in the file's order.
-        annotations: by ``image_id``, in the file's order, also of images that are not listed. Each
-            has only the fields that were asked for; a polygon is an array of float64.
+    Annotations are by ``image_id``, also of images that are not listed. Each has only the fields
+    that were asked for; a polygon is an array of float64.
     """
 
     path: str
@@ -41,10 +37,7 @@ class CocoFile:
 def read_coco(path: str, fields: Collection[str], without: Collection[str] = ()) -> CocoFile:
     """Read a file into memory, of each annotation only some fields: outlines are most of it.
 
-    Args:
-        path: of the file.
-        fields: of an annotation that are kept, where it has them.
-        without: lists that this file need not have (captions come without ``categories``).
+    It need not have the lists ``without`` (captions come without ``categories``).
 
     Raises:
         TfodError: it cannot be read, or is not COCO JSON.
@@ -62,15 +55,17 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
     found = read_json(path, object_hook=slim)
     lists: dict[str, list[Any]] = {}
     for name in ("images", "annotations", "categories"):
-        entries = found.get(name, [] if name in without else None) if _is_object(found) else None
+        default: list[Any] | None = [] if name in without else None
+        entries = found.get(name, default) if isinstance(found, dict) else None
         if not isinstance(entries, list):
             raise TfodError(f"{path} is not COCO JSON: it lacks images, annotations or categories")
         lists[name] = entries
     annotations: dict[Any, list[dict[str, Any]]] = {}
     with sound_coco(path):
         for name, entries in lists.items():
-            for odd in itertools.filterfalse(_is_object, entries):
-                raise ValueError(f"an entry of {name} is {quoted(odd)}, expected an object")
+            for one in entries:
+                if not isinstance(one, dict):
+                    raise ValueError(f"an entry of {name} is {quoted(one)}, expected an object")
         for one in lists["annotations"]:
             annotations.setdefault(scalar(one, "image_id"), []).append(one)
     return CocoFile(path, lists["images"], lists["categories"], annotations)
@@ -78,11 +73,7 @@ def read_coco(path: str, fields: Collection[str], without: Collection[str] = ())
 
 @contextlib.contextmanager
 def sound_coco(where: str) -> Iterator[None]:
-    """Whatever is amiss with an entry inside becomes an error that reads as one line.
-
-    Args:
-        where: the file, and the entry where it is known.
-    """
+    """Whatever is amiss with an entry inside becomes an error that reads as one line."""
     try:
         yield
     except KeyError as error:
@@ -120,22 +111,14 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 
 def numbers(value: Any, count: int, name: str) -> list[float]:
-    """A list of so many numbers, which need not be finite.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """A list of so many numbers, which need not be finite; ValueError for something else."""
     if isinstance(value, list) and len(value) == count and all(map(_is_number, value)):
         return [_float(one) for one in value]
     raise ValueError(f"{name} is {quoted(value)}, expected {count} numbers")
 
 
 def real_number(value: Any, name: str) -> float:
-    """A finite number.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """A finite number; ValueError for something else."""
     if _is_number(value) and math.isfinite(_float(value)):
         return _float(value)
     raise ValueError(f"{name} is {quoted(value)}, expected a number")
@@ -145,10 +128,6 @@ def quoted(value: Any) -> str:
     """A value as JSON has it, cut short."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _is_number(value: Any) -> bool:

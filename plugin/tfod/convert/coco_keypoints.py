@@ -42,13 +42,8 @@ class KeypointFile:
     def keypoints(
         self, image_id: Any, annotation_ids: Sequence[Any], size: tuple[int, int]
     ) -> Keypoints:
-        """The points of these objects of an image; zeros for an object that has none.
-
-        Args:
-            image_id: of the image.
-            annotation_ids: of the objects, in the order of the record.
-            size: height and width that coordinates are divided by.
-        """
+        """The points of these objects of an image, divided by height and width; zeros for an
+        object that has none."""
         height, width = size
         xy = np.zeros((len(annotation_ids), len(self.names), 2), np.float32)
         visibility = np.zeros((len(annotation_ids), len(self.names)), np.int64)

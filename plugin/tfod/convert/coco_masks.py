@@ -42,7 +42,8 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> n
     try:
         if isinstance(segmentation, dict):
             runs = _runs(segmentation, size)
-            drawn = mask.decode(mask.frPyObjects([runs], *size) if _is_list(runs) else [runs])
+            is_packed = isinstance(runs["counts"], bytes)
+            drawn = mask.decode([runs] if is_packed else mask.frPyObjects([runs], *size))
         else:
             if not isinstance(segmentation, list):
                 raise ValueError("it is neither polygons nor runs")
@@ -51,10 +52,6 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> n
     except ValueError as error:
         raise TfodError(f"{where}: invalid segmentation ({error}); correct it") from None
     return np.asarray(drawn.max(axis=2))
-
-
-def _is_list(runs: dict[str, Any]) -> bool:
-    return isinstance(runs["counts"], list)
 
 
 def _runs(segmentation: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:

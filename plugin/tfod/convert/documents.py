@@ -126,9 +126,8 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
         TfodError: no well-formed XML, of another root, or with a document type; with the line; or a
             child of the root that holds too much.
     """
-    etree = _lxml()
     depth = held = 0
-    try:
+    with _lxml(name) as etree:
         for event, element in etree.iterparse(stream, events=("start", "end"), **_SAFE):
             if event == "start":
                 depth += 1
@@ -153,8 +152,6 @@ def iterate(stream: Any, name: str, root: str, tags: Collection[str]) -> Iterato
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]
-    except etree.XMLSyntaxError as error:
-        raise _ill_formed(name, error) from None
 
 
 def parse(path: str) -> Any:
@@ -163,18 +160,14 @@ def parse(path: str) -> Any:
     Raises:
         TfodError: it cannot be read, is not well-formed XML, has a document type, or is too long.
     """
-    etree = _lxml()
-    parser = etree.XMLParser(**_SAFE)
     try:
         if os.path.getsize(path) > _LONGEST_PARSED:
             most = _LONGEST_PARSED >> 20
             raise TfodError(f"{path} has more than {most} MiB, too much for one image")
-        with Path(path).open("rb") as file:
-            tree = etree.parse(file, parser)
+        with Path(path).open("rb") as file, _lxml(path) as etree:
+            tree = etree.parse(file, etree.XMLParser(**_SAFE))
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror or error}") from None
-    except etree.XMLSyntaxError as error:
-        raise _ill_formed(path, error) from None
     _check(tree, path, None)
     return tree.getroot()
 
@@ -185,15 +178,10 @@ def root_tag(path: str) -> str:
     Raises:
         TfodError: it cannot be read, or is no XML.
     """
-    etree = _lxml()
-    with open_xml(path) as (stream, name):
-        events = etree.iterparse(stream, events=("start",), **_SAFE)
-        try:
-            for _, element in events:
-                _check(element.getroottree(), name, None)
-                return str(element.tag)
-        except etree.XMLSyntaxError as error:
-            raise _ill_formed(name, error) from None
+    with open_xml(path) as (stream, name), _lxml(name) as etree:
+        for _, element in etree.iterparse(stream, events=("start",), **_SAFE):
+            _check(element.getroottree(), name, None)
+            return str(element.tag)
     raise TfodError(f"{path} is not XML: it is empty")
 
 
@@ -205,25 +193,28 @@ def _check(tree: Any, name: str, root: str | None) -> None:
         raise TfodError(f"{name} is another kind of XML: its root is <{tag}>, not <{root}>")
 
 
-def _ill_formed(name: str, error: Any) -> TfodError:
-    reason = " ".join(str(error.msg).split())
-    if any(one in reason.lower() for one in _TOO_LARGE):
-        reason = reason.partition(", ")[0]  # what follows is for who writes the parser's caller
-        return TfodError(
-            f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
-            f"export has ({reason}); export it again"
-        )
-    # lxml appends the place to the message of a parser's error, not to that of a pull.
-    line = "" if ", line " in reason else f", line {error.lineno or 1}"
-    return TfodError(f"{name} is not well-formed XML ({reason}{line}); export it again")
-
-
-def _lxml() -> Any:
+@contextlib.contextmanager
+def _lxml(name: str) -> Iterator[Any]:
+    """The module, if it is installed; its errors about a document become one line."""
     try:
         from lxml import etree
     except ImportError:
         raise TfodError(f"reading XML needs lxml; {how_to_install('validator')}") from None
-    return etree
+    try:
+        yield etree
+    except etree.XMLSyntaxError as error:
+        reason = " ".join(str(error.msg).split())
+        if any(one in reason.lower() for one in _TOO_LARGE):
+            reason = reason.partition(", ")[0]  # what follows is for who writes the parser's caller
+            raise TfodError(
+                f"{name}, line {error.lineno or 1}: a text, a name or a nesting is larger than any "
+                f"export has ({reason}); export it again"
+            ) from None
+        # lxml appends the place to the message of a parser's error, not to that of a pull.
+        line = "" if ", line " in reason else f", line {error.lineno or 1}"
+        raise TfodError(
+            f"{name} is not well-formed XML ({reason}{line}); export it again"
+        ) from None
 
 
 def read_json(path: str, **options: Any) -> Any:

@@ -17,14 +17,7 @@ RECORDS_A_FILE = 4096
 
 @dataclass(frozen=True)
 class Annotation:
-    """One object of an image, as the recipe has it.
-
-    Attributes:
-        id: of the annotation.
-        category_id: COCO's class id.
-        box: x, y, width, height in pixels.
-        area: in pixels.
-    """
+    """One object of an image, as the recipe has it; box is x, y, width, height in pixels."""
 
     id: int
     category_id: int
@@ -36,12 +29,6 @@ def encode_annotations(
     encoded: bytes, path: str, image_id: int, annotations: Iterable[Annotation]
 ) -> Iterator[bytes]:
     """The records of an image, serialized Examples with the recipe's features in its order.
-
-    Args:
-        encoded: the image file's bytes.
-        path: of the image.
-        image_id: of the image.
-        annotations: its objects.
 
     Raises:
         OverflowError: a number does not fit into 64 bits.

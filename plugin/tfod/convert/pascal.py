@@ -44,8 +44,8 @@ class VocImage:
 
     Attributes:
         file: its path.
-        filename: of the image, as a safe relative path; '' where the file does not say.
-        height, width: in pixels as the file has them; None where it does not say, or says 0.
+        filename: of the image, as a safe relative path; '' where there is none.
+        height, width: in pixels as the file has them; None where it has none, or 0.
         objects: in the file's order.
     """
 
@@ -59,9 +59,7 @@ class VocImage:
 def read_voc(file: str, *, odd_boxes: bool = False) -> VocImage | None:
     """Read one file; None where it is XML of another kind.
 
-    Args:
-        file: its path.
-        odd_boxes: take numbers of boxes that are not finite, to be checked later.
+    With ``odd_boxes`` numbers of boxes that are not finite are taken, to be checked later.
 
     Raises:
         TfodError: it cannot be read, is not well-formed XML, or has no number where one must be.

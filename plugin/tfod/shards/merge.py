@@ -29,28 +29,17 @@ _NO_ANNOTATION = frozenset((keys.ENCODED, keys.FORMAT, keys.FILENAME, keys.SOURC
 
 
 @dataclass(frozen=True)
-class Place:
-    """A record: its shard, and its number in it, from 0."""
-
-    shard: str
-    record: int
-
-    def __str__(self) -> str:
-        return f"{self.shard}, record {self.record}"
-
-
-@dataclass(frozen=True)
 class EqualRecords:
     """Two records of the same image, or of the same file name in a subset.
 
     Attributes:
-        first, second: where they are.
+        first, second: their shards and their numbers in it, from 0.
         same_image: whether the bytes of the image are equal; else only the name is.
         dropped: whether the second was left out, since its annotations are equal too.
     """
 
-    first: Place
-    second: Place
+    first: str
+    second: str
     same_image: bool
     dropped: bool
 
@@ -256,9 +245,9 @@ class _EqualRecords:
             one, other = self._place(first), self._place(second)
             self.listed.append(EqualRecords(one, other, same_image, dropped))
 
-    def _place(self, number: int) -> Place:
+    def _place(self, number: int) -> str:
         shard = int(np.searchsorted(self._begins, number, side="right")) - 1
-        return Place(self._shards[shard], number - self._begins[shard])
+        return f"{self._shards[shard]}, record {number - self._begins[shard]}"
 
 
 def _digest(example: Example) -> bytes:

@@ -69,7 +69,7 @@ def split(
         folder: where to write.
         parts: by name a share (floats, together 1) or a number of records (ints, together all).
         seed: from 0 to 2**32 - 1; the same one gives the same parts everywhere.
-        layout: number, size and compression of the shards of each part; one, plain, without it.
+        layout: of the shards of each part; one, plain, without it.
         overwrite: replace shards of the same subsets in the folder.
 
     Raises:

@@ -62,14 +62,8 @@ _LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake o
 
 @dataclass(frozen=True)
 class CocoSet:
-    """One set: which files it is made from.
-
-    Attributes:
-        name: ``train``, ``val`` or ``testdev``.
-        image_dir: the folder of its images.
-        annotations_file: the JSON of its instances, or of its images alone.
-        keypoint_annotations_file, caption_annotations_file: more JSONs of the same images.
-    """
+    """``train``, ``val`` or ``testdev``: its images, and JSONs of instances (or of images alone),
+    of keypoints and of captions."""
 
     name: str
     image_dir: str
@@ -80,13 +74,7 @@ class CocoSet:
 
 @dataclass(frozen=True)
 class CocoContent:
-    """What goes into the records.
-
-    Attributes:
-        include_masks: a mask for each object, as PNG.
-        remove_non_person_annotations: only objects of the class ``person``.
-        remove_non_person_images: only images with one.
-    """
+    """What goes into the records: masks as PNG; only objects of the class ``person``, or images."""
 
     include_masks: bool = False
     remove_non_person_annotations: bool = False
@@ -105,12 +93,8 @@ def create_coco(
     The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
     outlines), images are not.
 
-    Args:
-        sets: which ones.
-        output_dir: the folder.
-        options: as for all formats. Without a label map the classes keep the ids of their
-            categories; the default number of shards is :data:`NUM_SHARDS`.
-        content: what goes into the records.
+    Without a label map the classes keep the ids of their categories; the default number of shards
+    is :data:`NUM_SHARDS`.
 
     Raises:
         TfodError: something is missing, odd or there already.

@@ -131,13 +131,8 @@ def frame_of(
 ) -> Frame:
     """Find out in which frame an image was annotated; images turned or refused are counted.
 
-    Args:
-        image: the image.
-        annotated: its size by the annotation.
-        boxes: xmin, ymin, xmax, ymax in the pixels of that size, else of the image; of an image
-            without any nothing has to be found out.
-        where: the annotation, for messages.
-        problems: with the policy for sizes that do not tell.
+    Boxes are xmin, ymin, xmax, ymax in the pixels of the annotated size, else of the image; of an
+    image without any nothing has to be found out.
     """
     choice = problems.policy.exif_orientation
     stored, turn = (image.height, image.width), image.orientation

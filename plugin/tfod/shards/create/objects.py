@@ -130,7 +130,7 @@ def detection_of(
         places: where each is written, for messages.
         attributes: more values of each by name.
         annotated: the image's size by the annotation.
-        is_normalized: whether boxes are parts of the image; else pixels.
+        is_normalized: whether boxes are parts of the image.
         fields: more fields of the Detection.
 
     Raises:

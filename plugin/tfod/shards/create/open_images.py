@@ -51,13 +51,7 @@ _Line: TypeAlias = "tuple[str, int, list[str]]"  # the image's id, the line's nu
 
 @dataclass(frozen=True)
 class OpenImagesSource:
-    """Where one set of Open Images is.
-
-    Attributes:
-        images_directory: the folder of its images, each named by its id.
-        box_annotations_csv: its boxes.
-        image_label_annotations_csv: the classes of whole images, if wanted.
-    """
+    """Where one set is: its images, each named by its id, its boxes, and classes of images."""
 
     images_directory: str
     box_annotations_csv: str
@@ -70,17 +64,11 @@ def create_open_images(
     """Write ``<output_path_prefix>-00000-of-00100`` and so on.
 
     A CSV that is sorted by ImageID, as Open Images' own are, is streamed. Of another one the rows
-    of the folder's images are held in memory, and a note says so.
-
-    Args:
-        source: the files.
-        output_path_prefix: what the files' names start with.
-        options: as for all formats. The names of the label map are Open Images'
-            (``/m/01g317``); without one the one beside the shards is taken, else
-            ``open_images_v4``. Annotations of classes that it lacks are left out, as by the
-            script; they are counted. There are fewer shards than :data:`NUM_SHARDS`, or than were
-            asked for, where one would be left without an image; the id (hexadecimal) modulo their
-            number says which.
+    of the folder's images are held in memory, and a note says so. The names of the label map are
+    Open Images' (``/m/01g317``); without one the one beside the shards is taken, else
+    ``open_images_v4``. Annotations of classes that it lacks are left out, as by the script; they
+    are counted. There are fewer shards than :data:`NUM_SHARDS`, or than were asked for, where one
+    would be left without an image; the id (hexadecimal) modulo their number says which.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
@@ -246,14 +234,10 @@ def rows_by_image(
     image_ids: Sequence[str],
     problems: Problems,
 ) -> Iterator[Sequence[_RowT]]:
-    """The rows of each image in turn, from a CSV of many more.
+    """The rows of each image in turn, from a CSV of many more, which has to have these columns.
 
-    Args:
-        path: of the file.
-        columns: that it has to have besides ImageID.
-        make: makes a row of its place and its fields by column.
-        image_ids: the images, in order.
-        problems: counts the rows of other images, not before the rows in front of them are read.
+    Rows are made of their place and their fields by column. Those of other images are counted, not
+    before the rows in front of them are read.
 
     Raises:
         TfodError: it cannot be read or lacks a column, or a field is no number; with the line.

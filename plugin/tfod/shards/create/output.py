@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tfod.detection.detection import Detection
@@ -25,7 +25,7 @@ _AROUND = 12  # characters of a text that is no text, before and behind
 
 
 class CompleteShard(NamedTuple):
-    """A shard that is complete: the path that it will have, where it is, what it is made from."""
+    """A complete shard: the path that it will have, where it is, what it is made from."""
 
     path: str
     aside: str
@@ -62,10 +62,6 @@ class PlannedSet:
     def name(self) -> str:
         """Of its only file."""
         return os.path.basename(self.path)
-
-    def name_files(self, count: int) -> list[str]:
-        """Names for so many files."""
-        return numbered_file_names(self.name, count)
 
 
 @dataclass(frozen=True)
@@ -170,11 +166,7 @@ def write_sets(
             work = stack.enter_context(WorkFolder(folder))
             made = options.runner.make_sets(planned, problems, work.path)
             written = [
-                CreatedSet(
-                    tuple(output.add_finished(plan.name, one.shards, plan.name_files)),
-                    one.images,
-                    one.objects,
-                )
+                replace(one, shards=tuple(output.add_finished(plan.name, one.shards, _names(plan))))
                 for plan, one in zip(planned, made, strict=True)
             ]
         problems.raise_refusals()
@@ -192,6 +184,11 @@ def write_sets(
     empty = [plan.path for plan, one in zip(planned, written, strict=True) if not one.images]
     notes = (*chosen.notes, *problems.sentences(), *(f"{path} holds no image" for path in empty))
     return Created(tuple(written), beside, new_map, notes)
+
+
+def _names(planned: PlannedSet) -> Callable[[int], list[str]]:
+    """Names for so many files."""
+    return functools.partial(numbered_file_names, planned.name)
 
 
 def _must_write_label_map(chosen: ChosenLabelMap, beside: str, overwrite: bool) -> bool:
@@ -223,7 +220,7 @@ def _write(
 ) -> list[CreatedSet]:
     written = []
     writers = [
-        output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.name_files)
+        output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), _names(one))
         for one in planned
     ]
     for one, writer in zip(planned, writers, strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,7 +21,7 @@ FAR = TOLERATED - 1 + ROUNDING
 
 
 def read_columns(record: EditedRecord, order: ColumnOrder) -> Iterator[Change]:
-    """Read the boxes of a record in another order of their columns.
+    """Read the boxes of a record in another order of their columns, if it has any.
 
     Raises:
         TfodError: the columns were mixed up in pixels, and the size of the image is not known.
@@ -46,15 +47,12 @@ def read_columns(record: EditedRecord, order: ColumnOrder) -> Iterator[Change]:
 
 def drop_not_finite(record: EditedRecord) -> Iterator[Change]:
     """A box with NaN or infinity is nowhere."""
-    if record.objects is not None:
-        yield from _drop(record, ~record.objects.finite, "has a coordinate that is not a number")
+    yield from _drop(record, ~record.boxes.finite, "has a coordinate that is not a number")
 
 
 def put_in_order(record: EditedRecord) -> Iterator[Change]:
     """The smaller coordinate is the left or upper one."""
-    boxes = record.objects
-    if boxes is None:
-        return
+    boxes = record.boxes
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized & (boxes.size < 0).any(axis=1)
     pairs = np.sort(boxes.corners.reshape(-1, 2, 2), axis=1)
@@ -63,34 +61,30 @@ def put_in_order(record: EditedRecord) -> Iterator[Change]:
 
 def clip_far_outside(record: EditedRecord) -> Iterator[Change]:
     """What is outside the image is no part of an object, if these are parts of this image."""
-    boxes = record.objects
-    if boxes is None or record.size_is_doubtful or not reaches_far(record):
+    if record.size_is_doubtful or not reaches_far(record):
         return
+    boxes = record.boxes
     if not any(True for _ in swapped_axes(boxes)):  # x divided by the height
         yield from _clip(record, boxes.normalized & (boxes.overhang > FAR))
 
 
 def clip_slightly_outside(record: EditedRecord) -> Iterator[Change]:
     """What is outside the image is no part of an object."""
-    boxes = record.objects
-    if boxes is not None:
-        outside = boxes.overhang
-        yield from _clip(record, boxes.normalized & (outside > ROUNDING) & (outside <= FAR))
+    boxes, outside = record.boxes, record.boxes.overhang
+    yield from _clip(record, boxes.normalized & (outside > ROUNDING) & (outside <= FAR))
 
 
 def drop_without_area(record: EditedRecord) -> Iterator[Change]:
     """A box without width or height holds nothing."""
-    boxes = record.objects
-    if boxes is not None:
-        size = boxes.size
-        mask = boxes.normalized & (size == 0).any(axis=1) & (size >= 0).all(axis=1)
-        yield from _drop(record, mask, "has no area")
+    boxes, size = record.boxes, record.boxes.size
+    mask = boxes.normalized & (size == 0).any(axis=1) & (size >= 0).all(axis=1)
+    yield from _drop(record, mask, "has no area")
 
 
 def drop_duplicates(record: EditedRecord) -> Iterator[Change]:
     """An object that comes twice with all its values is one object."""
-    boxes = record.objects
-    if boxes is None or len(set(map(tuple, boxes.corners.tolist()))) == len(boxes.corners):
+    boxes = record.boxes
+    if len(set(map(tuple, boxes.corners.tolist()))) == len(boxes.corners):
         return
     try:
         lists = [*object_values(record).values(), own_attributes(record)]
@@ -115,9 +109,7 @@ def reaches_far(record: EditedRecord) -> bool:
 
 def _clip(record: EditedRecord, mask: np.ndarray) -> Iterator[Change]:
     """Clip boxes to the image, and remove those of which nothing is left."""
-    boxes = record.objects
-    assert boxes is not None  # else there is no mask
-    clipped = np.clip(boxes.corners, 0.0, 1.0)
+    clipped = np.clip(record.boxes.corners, 0.0, 1.0)
     # An inverted box has an extent, too; it is put in order by its own rule.
     gone = mask & (clipped[:, 2:] == clipped[:, :2]).any(axis=1)
     yield from _rewrite(record, mask & ~gone, clipped, "clipped to the image")
@@ -128,10 +120,9 @@ def _rewrite(
     record: EditedRecord, mask: np.ndarray, corners: np.ndarray, what: str
 ) -> Iterator[Change]:
     """Give the marked boxes other corners."""
-    boxes = record.objects
-    if boxes is None or not mask.any():
+    if not mask.any():
         return
-    before = boxes.corners
+    before = record.boxes.corners
     after = np.where(mask[:, None], corners, before)
     record.set_boxes(after)
     for number in np.flatnonzero(mask).tolist():
@@ -145,22 +136,19 @@ def _rewrite(
 
 def _drop(record: EditedRecord, mask: np.ndarray, why: str) -> Iterator[Change]:
     """Remove the marked objects, if that can be done with all their lists."""
-    boxes = record.objects
-    numbers: Sequence[int] = np.flatnonzero(mask).tolist()
-    if boxes is None or not numbers:
+    if not mask.any():
         return
-    before = boxes.corners
-    try:
+    before = record.boxes.corners
+    numbers = np.flatnonzero(mask).tolist()
+    with contextlib.suppress(CannotDropError):
         drop_objects(record, numbers)
-    except CannotDropError:
-        return
-    for number in numbers:
-        yield Change(
-            f"object {number} removed, its box {why}: {_spelled(before[number])}",
-            feature=BOX_PREFIX,
-            before=_json(number, before[number]),
-            objects_dropped=1,
-        )
+        for number in numbers:
+            yield Change(
+                f"object {number} removed, its box {why}: {_spelled(before[number])}",
+                feature=BOX_PREFIX,
+                before=_json(number, before[number]),
+                objects_dropped=1,
+            )
 
 
 def _spelled(corners: np.ndarray) -> str:

@@ -19,8 +19,6 @@ _LARGEST_ID = (1 << 31) - 1
 def spell_as_the_map(record: EditedRecord) -> Iterator[Change]:
     """A text that is in the map but for case and spaces, and means only one class of it."""
     found, texts, labels = _classes(record)
-    if found is None:
-        return
     new = list(texts)
     for number, text in enumerate(texts):
         if not text or found.find(text):
@@ -35,8 +33,6 @@ def spell_as_the_map(record: EditedRecord) -> Iterator[Change]:
 def name_by_id(record: EditedRecord) -> Iterator[Change]:
     """An empty text beside an id that the map knows."""
     found, texts, labels = _classes(record)
-    if found is None or not labels:
-        return
     new = list(texts)
     for number, (text, label) in enumerate(zip(texts, labels, strict=False)):
         if label > 0 and not text.strip():
@@ -47,10 +43,8 @@ def name_by_id(record: EditedRecord) -> Iterator[Change]:
 def follow_the_text(record: EditedRecord) -> Iterator[Change]:
     """An id other than that of the text."""
     found, texts, labels = _classes(record)
-    if found is None or not texts or not labels:
-        return
     new = list(labels)
-    for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+    for number, (text, label) in enumerate(zip(texts, labels, strict=False)):
         item = found.find(text) if text else None
         if item is not None and label not in found.ids_of(text):
             new[number] = item.id
@@ -61,14 +55,12 @@ def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
     """Where all objects have a text, or all have an id, the map knows the other."""
     found, texts, labels = _classes(record)
     text_key, label_key = record.field_mapping.class_text, record.field_mapping.class_label
-    if found is None or not (text_key and label_key):
-        return
-    if texts and not labels and not record.count(label_key):
+    if label_key and texts and not record.count(label_key):
         items = [found.find(text) if text else None for text in texts]
         ids = [item.id for item in items if item is not None]
         if len(ids) == len(texts):
             yield record.change(label_key, int64_feature(ids))
-    elif labels and not record.count(text_key):
+    elif text_key and labels and not record.count(text_key):
         names = [_name(found.find_id(label)) for label in labels]
         if all(names):
             yield record.change(text_key, text_feature(names))
@@ -91,10 +83,9 @@ def label_map_of(classes: Iterable[tuple[str | None, int | None]]) -> LabelMap |
     return LabelMap(tuple(LabelMapItem(label, found[label]) for label in sorted(found)))
 
 
-def _classes(record: EditedRecord) -> tuple[LabelMap | None, Sequence[str], Sequence[int]]:
-    """The label map, and the texts and ids of the objects; no map where nothing can be said."""
-    if record.objects is None or record.texts is None:
-        return None, [], []
+def _classes(record: EditedRecord) -> tuple[LabelMap, Sequence[str], Sequence[int]]:
+    """The label map, and the texts and ids of the objects."""
+    assert record.label_map is not None and record.texts is not None  # as record.has_classes has it
     return record.label_map, record.texts, record.labels
 
 

@@ -43,7 +43,8 @@ def drop_objects(record: EditedRecord, numbers: Sequence[int]) -> None:
         CannotDropError: of a list it is not known which values are those of which object.
     """
     shares = object_values(record)
-    kept = [number for number in range(_count(record)) if number not in set(numbers)]
+    count = len(record.boxes.corners)
+    kept = [number for number in range(count) if number not in set(numbers)]
     extra = _renumbered(record, kept)
     for key, rows in shares.items():
         record.set(key, _encoded(record.kind(key), [rows[number] for number in kept]))
@@ -57,10 +58,10 @@ def object_values(record: EditedRecord) -> dict[str, list[Any]]:
     Raises:
         CannotDropError: of a list it is not known which values are those of which object.
     """
-    count, mapping = _count(record), record.field_mapping
+    count, mapping = len(record.boxes.corners), record.field_mapping
     named = {*mapping.box, mapping.class_text, mapping.class_label, mapping.area}
     named.add(mapping.annotation_id)
-    points = record.count(keys.KEYPOINT_X) // count if count else 0
+    points = record.count(keys.KEYPOINT_X) // count
     found = {}
     for key in record.names():
         length = record.count(key)
@@ -85,14 +86,11 @@ def own_attributes(record: EditedRecord) -> list[str]:
     extra = _own_json(record)
     try:
         parts = [extra.get(part, {}) for part in _BY_OBJECT]
-        said = [[part.get(str(number)) for part in parts] for number in range(_count(record))]
+        numbers = map(str, range(len(record.boxes.corners)))
+        said = ([part.get(number) for part in parts] for number in numbers)
         return [json.dumps(one, sort_keys=True) for one in said]
     except (AttributeError, RecursionError):
         raise CannotDropError(keys.EXTRA_ATTRIBUTES) from None
-
-
-def _count(record: EditedRecord) -> int:
-    return 0 if record.objects is None else len(record.objects.corners)
 
 
 def _is_about_the_image(record: EditedRecord, key: str) -> bool:

@@ -184,14 +184,23 @@ class EditedRecord:
             classes=[list(texts) or labels],
         )
 
+    @property
+    def boxes(self) -> Boxes:
+        """Those of :attr:`objects`, of a record that has some."""
+        assert self.objects is not None
+        return self.objects
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether classes of objects can be looked up in a label map."""
+        return not (self.label_map is None or self.objects is None or self.texts is None)
+
     @cached_property
     def boxes_are_sound(self) -> bool:
         """Whether all boxes are numbers, within the image, and have an area."""
-        boxes = self.objects
-        if boxes is None:
-            return True
-        inside = (boxes.corners >= -ROUNDING) & (boxes.corners <= 1 + ROUNDING)
-        return bool(inside.all() and (boxes.size > 0).all())
+        corners = self.boxes.corners
+        inside = (corners >= -ROUNDING) & (corners <= 1 + ROUNDING)
+        return bool(inside.all() and (self.boxes.size > 0).all())
 
     def set_boxes(self, corners: np.ndarray) -> None:
         """Write other boxes, shape (n, 4), as many as there are."""

@@ -9,6 +9,7 @@ from operator import add
 
 from tfod.check.finding import plural
 from tfod.check.records.column_order import MOST_SLIPS, BoxColumns, is_many
+from tfod.shards.repair.changes import Changes
 from tfod.shards.repair.shard import ShardRepair
 
 _CLIPPED = frozenset({"BOX003", "BOX004"})
@@ -17,22 +18,20 @@ _ONE_BY_ONE = _CLIPPED | {"BOX006"}
 
 
 def why_refused(
-    source: str, repairs: Sequence[ShardRepair], codes: frozenset[str], most: float
+    source: str,
+    repairs: Sequence[ShardRepair],
+    changes: Changes,
+    codes: frozenset[str],
+    most: float,
 ) -> Iterator[str]:
-    """Reasons against the repairs of shards; none where they may be published.
+    """Reasons against the repairs of all shards of a source; none where they may be published.
 
-    Args:
-        source: what was repaired.
-        repairs: all of them, done.
-        codes: of the rules whose findings are to be repaired.
-        most: the largest share of objects or of records that may be removed.
+    ``codes`` are those that were to be repaired, ``most`` is the largest share of the objects or of
+    the records that may be removed.
     """
     slips = _why_not_one_by_one(source, repairs, codes)
     if slips:
         yield slips
-    changes = repairs[0].changes if repairs else None
-    if changes is None:
-        return
     # A set without its objects or its records is valid, and useless. Of a record that is there
     # twice nothing is lost; damaged ones were never read.
     objects = sum(one.objects for one in repairs)

@@ -51,8 +51,7 @@ class Options:
         overwrite: whether files of the result may replace others.
         report: a file that is written besides; it must be none of the source or the result.
         columns: in which order to read the columns of all boxes; None for the usual one.
-        max_dropped: the repair is refused where a larger share of the objects or the records
-            would be removed.
+        max_dropped: the largest share of the objects or of the records that may be removed.
     """
 
     profile: Profile | None = None
@@ -81,13 +80,11 @@ class Outcome:
     """What a repair has done.
 
     Attributes:
-        source: what was repaired.
         output: the folder of the result; None when nothing was to be written.
         shards, records: how many were read.
         written: how many records the result has.
         label_maps: the label maps of the result, by path.
-        changes: what was changed.
-        remaining: what a check of the result says.
+        remaining: what a check of the result reports.
         refused: why a repair that writes would be refused; empty for one that would not.
     """
 
@@ -154,16 +151,6 @@ def repair(
             run.discard()
 
 
-@dataclass
-class _Repaired:
-    """A shard of the result: its path, its label map and rivals of it, and what was done."""
-
-    path: str
-    label_map: str | None
-    rivals: Sequence[str]
-    repair: ShardRepair
-
-
 class _Run:
     """One repair. Paths of the result are as in the source, seen from the folder that was named."""
 
@@ -193,7 +180,7 @@ class _Run:
         self._codes = options.codes(policy)
         self._files: dict[str, AtomicFile] = {}
         self._label_maps: dict[str, bytes] = {}
-        self._results: list[_Repaired] = []
+        self._results: list[ShardRepair] = []
 
     # Paths
 
@@ -276,9 +263,9 @@ class _Run:
         digests: dict[str, set[bytes]] = {}
         for shard in walk_shards(self._inventory, self._options.label_map, self._collector):
             self._repair_shard(shard, digests.setdefault(shard.subset, set()))
-        repairs = [one.repair for one in self._results]
+        repairs, most = self._results, self._options.max_dropped
         refused = []
-        for why in why_refused(self._source, repairs, self._codes, self._options.max_dropped):
+        for why in why_refused(self._source, repairs, self._changes, self._codes, most):
             if not self._is_dry:
                 raise RepairRefusedError(f"{why}; nothing was written")
             refused.append(why)
@@ -303,7 +290,7 @@ class _Run:
         """
         if not self._is_dry:
             pending = {path: file.aside for path, file in self._files.items()}
-            stale = [one.path + INDEX_EXTENSION for one in self._results]
+            stale = [one.output + INDEX_EXTENSION for one in self._results]
             publish_together(pending, stale, self._output)
 
     def discard(self) -> None:
@@ -312,7 +299,7 @@ class _Run:
             file.discard()
 
     def _repair_shard(self, shard: WalkedShard, digests: set[bytes]) -> None:
-        path, map_path = self._path(shard), self._label_map_path(shard)
+        map_path = self._label_map_path(shard)
         if map_path is not None and map_path not in self._label_maps:
             self._copy_label_map(shard, map_path)
         rivals = [self._path(shard, rival) for rival in shard.rivals]
@@ -322,6 +309,9 @@ class _Run:
                     self._write(rival, stream.read())
         repair = ShardRepair(
             shard,
+            self._path(shard),
+            map_path,
+            rivals,
             self._profile,
             self._codes,
             self._options.max_record_bytes,
@@ -329,10 +319,10 @@ class _Run:
             self._changes,
             digests,
         )
-        file = self._open(path)
+        file = self._open(repair.output)
         repair.run(file)
         file.complete()
-        self._results.append(_Repaired(path, map_path, rivals, repair))
+        self._results.append(repair)
 
     def _copy_label_map(self, shard: WalkedShard, path: str) -> None:
         """A label map of the source, in the legal spelling."""
@@ -353,20 +343,20 @@ class _Run:
 
     def _make_label_map(self) -> None:
         """Where shards have no label map, the one that their records define."""
-        bare = [one for one in self._results if one.repair.classes]
+        bare = [one for one in self._results if one.classes]
         if not bare or "LAB001" not in self._codes:
             return
-        made = label_map_of(pair for one in bare for pair in one.repair.classes)
+        made = label_map_of(pair for one in bare for pair in one.classes)
         if made is None:
             return
         what = f"label map written, of {plural(len(made.items), 'class')} that the records name"
         for one in bare:
-            one.label_map = os.path.join(os.path.dirname(one.path), LABEL_MAP_FILE)
-            if one.label_map not in self._label_maps:
-                self._require_free(one.label_map)
-                self._changes.add(Change(what, code="LAB001"), Place(self._name(one.path)))
-                self._label_maps[one.label_map] = made.to_text().encode()
-                self._write(one.label_map, self._label_maps[one.label_map])
+            path = one.label_map = os.path.join(os.path.dirname(one.output), LABEL_MAP_FILE)
+            if path not in self._label_maps:
+                self._require_free(path)
+                self._changes.add(Change(what, code="LAB001"), Place(self._name(one.output)))
+                self._label_maps[path] = made.to_text().encode()
+                self._write(path, self._label_maps[path])
 
     def _write(self, path: str, data: bytes) -> None:
         file = self._open(path)
@@ -383,7 +373,7 @@ class _Run:
 
     def _check_result(self) -> Report:
         """What is left, as a check of the result by the profile of the source reports it."""
-        results = {one.path: one for one in self._results}
+        results = {one.output: one for one in self._results}
         groups = []
         for group in group_shards(list(results), self._output):
             shards = [

@@ -81,18 +81,23 @@ def fix_record(record: EditedRecord, codes: frozenset[str]) -> list[Change]:
     for _ in range(_MOST_ROUNDS):  # what is fixed may show more, as two objects that became equal
         before = len(done)
         for code, fix in FIXES:
-            if code in codes and not _is_known_sound(record, code):
+            if code in codes and _may_apply(record, code):
                 done += [replace(change, code=code) for change in fix(record)]
         if len(done) == before:
             break
     return done
 
 
-def _is_known_sound(record: EditedRecord, code: str) -> bool:
-    """Whether it is known that a rule finds nothing, as of most records it is."""
+def _may_apply(record: EditedRecord, code: str) -> bool:
+    """Whether a rule may find something; of most records it is known that it does not."""
     if code in _OF_LAYOUT:
-        return record.problems is not None and all(one != code for one, _ in record.problems)
-    return code in _OF_EACH_BOX and record.boxes_are_sound
+        return record.problems is None or any(one == code for one, _ in record.problems)
+    if code.startswith("LAB"):
+        return record.has_classes
+    if code.startswith("BOX"):
+        has_boxes = record.objects is not None
+        return has_boxes and not (code in _OF_EACH_BOX and record.boxes_are_sound)
+    return True
 
 
 @dataclass
@@ -101,6 +106,9 @@ class ShardRepair:
 
     Attributes:
         shard: which.
+        output: path of the result.
+        label_map: path of its label map; None where there is none.
+        rivals: paths of label maps that fit equally well.
         profile: what is expected of the records.
         codes: of the rules whose findings are to be repaired.
         max_record_bytes: a larger record ends the repair.
@@ -115,6 +123,9 @@ class ShardRepair:
     """
 
     shard: WalkedShard
+    output: str
+    label_map: str | None
+    rivals: Sequence[str]
     profile: Profile
     codes: frozenset[str]
     max_record_bytes: int
