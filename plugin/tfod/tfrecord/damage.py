@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tfod.errors import ShardError
 from tfod.tfrecord.framing import HEADER_BYTES
 
-_AGAIN = "download or export the shard again"
+DOWNLOAD_AGAIN = "download or export the shard again"
+WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it first"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
@@ -69,11 +70,7 @@ class Damage:
     def to_error(self) -> ShardError:
         """The same as an exception."""
         return ShardError(
-            self.cause,
-            shard=self.shard,
-            record=self.record,
-            offset=self.offset,
-            fix=self.fix,
+            self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=self.fix
         )
 
 
@@ -83,12 +80,8 @@ DamageHandler = Callable[[Damage], None]
 
 def empty_file(shard: str) -> Damage:
     """A file of zero bytes."""
-    return Damage(
-        DamageKind.EMPTY,
-        shard,
-        "is empty (0 bytes)",
-        "delete it if it is meant to be empty, otherwise export or download it again",
-    )
+    fix = "delete it if it is meant to be empty, otherwise export or download it again"
+    return Damage(DamageKind.EMPTY, shard, "is empty (0 bytes)", fix)
 
 
 def looks_like(head: bytes) -> tuple[str, str] | None:
@@ -103,32 +96,24 @@ def looks_like(head: bytes) -> tuple[str, str] | None:
 
 def foreign_file(shard: str, head: bytes) -> Damage:
     """A file that is no sequence of records at all."""
-    other = looks_like(head)
-    if other:
-        return Damage(DamageKind.FOREIGN, shard, f"is not a TFRecord file but {other[0]}", other[1])
-    return Damage(
-        DamageKind.FOREIGN,
-        shard,
-        "is not a TFRecord file (its first 12 bytes are not a record header)",
-        "check that this is the shard, and download it again if it is",
-    )
+    cause = "is not a TFRecord file (its first 12 bytes are not a record header)"
+    fix = "check that this is the shard, and download it again if it is"
+    if other := looks_like(head):
+        cause, fix = f"is not a TFRecord file but {other[0]}", other[1]
+    return Damage(DamageKind.FOREIGN, shard, cause, fix)
 
 
 def bad_length(
     shard: str, record: int, offset: int, skipped: int = 0, resumed: bool = False
 ) -> Damage:
     """A length whose checksum is wrong."""
-    cause = "the checksum of the length is wrong, so nothing behind this byte can be read"
+    cause = "the checksum of the length is wrong"
     if resumed:
-        cause = (
-            "the checksum of the length is wrong; "
-            f"the next plausible record was found {skipped:,} bytes further on"
-        )
+        cause += f"; the next plausible record was found {skipped:,} bytes further on"
     elif skipped:
-        cause = (
-            "the checksum of the length is wrong, and no plausible record was found in the "
-            f"{skipped:,} bytes behind"
-        )
+        cause += f", and no plausible record was found in the {skipped:,} bytes behind"
+    else:
+        cause += ", so nothing behind this byte can be read"
     return Damage(
         DamageKind.LENGTH_CRC, shard, cause, _again(record), record, offset, skipped, resumed
     )
@@ -138,79 +123,51 @@ def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Da
     """Zero bytes where a record should be: a disk ran full, or a download was preallocated."""
     many = f" ({skipped:,})" if skipped else ""
     cause = f"only zero bytes follow{many}, so nothing behind this byte can be read"
-    kind = DamageKind.TRAILING_ZEROS
-    return Damage(kind, shard, cause, _again(record), record, offset, skipped)
+    return Damage(DamageKind.TRAILING_ZEROS, shard, cause, _again(record), record, offset, skipped)
 
 
 def bad_data(shard: str, record: int, offset: int) -> Damage:
     """Data whose checksum is wrong."""
     return Damage(
-        DamageKind.DATA_CRC,
-        shard,
-        "the checksum of the data is wrong, the record was changed after it was written",
-        _AGAIN,
-        record,
-        offset,
-        resumed=True,
+        DamageKind.DATA_CRC, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True
     )
 
 
 def truncated(shard: str, record: int, offset: int, wanted: int, got: int) -> Damage:
     """The file ends inside a header or a record."""
-    in_header = got < HEADER_BYTES
-    part, need = ("its header", HEADER_BYTES) if in_header else ("the record", wanted)
-    return Damage(
-        DamageKind.TRUNCATED_HEADER if in_header else DamageKind.TRUNCATED_RECORD,
-        shard,
-        f"the file ends inside {part} ({got:,} of {need:,} bytes are there)",
-        _again(record),
-        record,
-        offset,
-        skipped=got,
-    )
+    kind, part = DamageKind.TRUNCATED_RECORD, "the record"
+    if got < HEADER_BYTES:
+        kind, part, wanted = DamageKind.TRUNCATED_HEADER, "its header", HEADER_BYTES
+    cause = f"the file ends inside {part} ({got:,} of {wanted:,} bytes are there)"
+    return Damage(kind, shard, cause, _again(record), record, offset, skipped=got)
 
 
 def forged_length(shard: str, record: int, offset: int, wanted: int, skipped: int) -> Damage:
     """A length with a right checksum that leads beyond the end, though records follow."""
-    return Damage(
-        DamageKind.FORGED_LENGTH,
-        shard,
+    cause = (
         f"the record claims {wanted:,} bytes, more than the file has left, but the next plausible "
-        f"record was found {skipped:,} bytes further on",
-        _AGAIN,
-        record,
-        offset,
-        skipped,
-        resumed=True,
+        f"record was found {skipped:,} bytes further on"
+    )
+    return Damage(
+        DamageKind.FORGED_LENGTH, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True
     )
 
 
 def damaged_compression(shard: str, compression: str, reason: str) -> Damage:
     """A gzip or zlib stream that cannot be read on."""
-    return Damage(
-        DamageKind.COMPRESSION,
-        shard,
-        f"its {compression} stream is damaged ({reason})",
-        _AGAIN,
-    )
+    cause = f"its {compression} stream is damaged ({reason})"
+    return Damage(DamageKind.COMPRESSION, shard, cause, DOWNLOAD_AGAIN)
 
 
 def oversize(shard: str, record: int, offset: int, wanted: int, limit: int) -> Damage:
     """A record larger than what may be held in memory."""
-    return Damage(
-        DamageKind.OVERSIZE,
-        shard,
-        f"the record has {wanted:,} bytes, more than the limit of {limit:,}; it was not read",
-        "raise the limit if such records are meant",
-        record,
-        offset,
-        skipped=wanted,
-        resumed=True,
-    )
+    cause = f"the record has {wanted:,} bytes, more than the limit of {limit:,}; it was not read"
+    fix = "raise the limit if such records are meant"
+    return Damage(DamageKind.OVERSIZE, shard, cause, fix, record, offset, wanted, True)
 
 
 def _again(sound: int) -> str:
     if not sound:
-        return _AGAIN
+        return DOWNLOAD_AGAIN
     before = f"the {sound} records before it are" if sound > 1 else "the record before it is"
-    return f"{_AGAIN}; {before} sound"
+    return f"{DOWNLOAD_AGAIN}; {before} sound"

@@ -22,6 +22,7 @@ import numpy as np
 
 from tfod.errors import ShardError
 from tfod.tfrecord.compression import Compression, InflatingStream
+from tfod.tfrecord.damage import bad_data
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, length_in_header, masked_crc32c
 from tfod.tfrecord.reader import read_records, shard_compression
 from tfod.tfrecord.storage.open import read_at, zip_member
@@ -129,13 +130,7 @@ class RecordIndex(Sequence[bytes]):
         framed = ByteSpan(span.shard, span.offset, span.length + 4).read()
         payload = framed[:-4]
         if masked_crc32c(payload) != int.from_bytes(framed[-4:], "little"):
-            raise ShardError(
-                "the checksum of the data is wrong, the record was changed after it was written",
-                shard=self.path,
-                record=index % len(self),
-                offset=span.offset - HEADER_BYTES,
-                fix="download or export the shard again",
-            )
+            raise bad_data(self.path, index % len(self), span.offset - HEADER_BYTES).to_error()
         return payload
 
 
@@ -187,27 +182,22 @@ class _OpenFiles:
                 self._files.popitem()[1].close()
 
     def _file(self, shard: ShardIdentity) -> _OpenFile:
-        if shard in self._files:
-            self._files.move_to_end(shard)
-            kept = self._files[shard]
-            # Written over in place: another content in the same file.
-            if kept.is_spooled or kept.identity() == shard:
-                return kept
-            raise _changed(shard)
-        try:
-            opened = _OpenFile(shard.path)
-        except (OSError, ShardError):
-            raise _changed(shard) from None
-        if opened.identity() != shard:
-            opened.close()
-            raise _changed(shard)
-        return self._keep(shard, opened)
+        if shard not in self._files:
+            try:
+                self._keep(shard, _OpenFile(shard.path))
+            except (OSError, ShardError):
+                raise _changed(shard) from None
+        self._files.move_to_end(shard)
+        # Another file of that name, or another content in the same file.
+        if self._files[shard].is_spooled or self._files[shard].identity() == shard:
+            return self._files[shard]
+        self._files.pop(shard).close()
+        raise _changed(shard)
 
-    def _keep(self, shard: ShardIdentity, opened: _OpenFile) -> _OpenFile:
+    def _keep(self, shard: ShardIdentity, opened: _OpenFile) -> None:
         self._files[shard] = opened
         while len(self._files) > _MAX_OPEN_FILES:
             self._files.popitem(last=False)[1].close()
-        return opened
 
 
 class _OpenFile:

@@ -33,12 +33,8 @@ def raise_damage(damage: Damage) -> None:
 class Recovery:
     """What a walk does where a record is not whole or not sound.
 
-    Args:
-        buffer: on the stream.
-        name: of the shard, for errors.
-        size: the byte at which the stream ends, or ENDLESS.
-        on_damage: as :func:`tfod.tfrecord.reader.read_records` has it.
-        limit: bytes of a record with header and footer; larger ones are not read.
+    ``size`` is the byte at which the stream ends, or ENDLESS; records of more than ``limit`` bytes,
+    with header and footer, are not read.
     """
 
     def __init__(
