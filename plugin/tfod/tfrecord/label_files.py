@@ -24,10 +24,7 @@ def protobuf_texts_in(folder: str) -> list[str]:
     A remote folder that cannot be listed has none: many servers list nothing at all.
     """
     if is_url(folder):
-        try:
-            return [one.url for one in files_in_folder(folder) if one.url.endswith(".pbtxt")]
-        except RemoteError:
-            return []
+        return [url for url in _remote_files(folder) if url.endswith(".pbtxt")]
     if os.path.isdir(folder):
         return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
     from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
@@ -116,20 +113,18 @@ def labels_for_folder(folder: str) -> str | None:
     """The same for all shards in a folder, which may be a URL; raises as :func:`find_labels`."""
     for where in dict.fromkeys((folder, folder_of(folder))):
         if is_url(where):
-            found = _remote_labels(where)
-        else:
-            path = os.path.join(where, LABELS_FILE)
-            is_there = os.path.isfile(path) or zip_member(path) is not None
-            found = path if is_there else None
-        if found is not None:
-            return found
+            for url in _remote_files(where):
+                if name_of(url) == LABELS_FILE:
+                    return url
+            continue
+        path = os.path.join(where, LABELS_FILE)
+        if os.path.isfile(path) or zip_member(path) is not None:
+            return path
     return None
 
 
-def _remote_labels(folder: str) -> str | None:
-    """The file in a remote folder; one that cannot be listed has none."""
+def _remote_files(folder: str) -> list[str]:
     try:
-        files = files_in_folder(folder)
+        return [one.url for one in files_in_folder(folder)]
     except RemoteError:
-        return None
-    return next((one.url for one in files if name_of(one.url) == LABELS_FILE), None)
+        return []

@@ -10,10 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
+from tfod.kernel import WHY_NOT_COMPILED
+
 BUFFER_BYTES = 1 << 21
 """As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
-LARGEST_BUFFER = 1 << 22
-"""Where records are large: what looks at a batch at once wants many of them."""
+LARGEST_BUFFER = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
+"""Where records are large: what looks at a batch at once wants many of them, Python most of all."""
 _FEW = 64
 ENDLESS = 1 << 62
 """The end of a stream of unknown length."""

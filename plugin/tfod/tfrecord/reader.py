@@ -37,7 +37,8 @@ class Record(NamedTuple):
     """One record of a shard.
 
     ``buffer[start:start + length]`` is its payload. The buffer is not changed as long as
-    something refers to it, so a record may be kept; keeping one keeps up to 4 MiB alive.
+    something refers to it, so a record may be kept; keeping one keeps
+    its buffer alive: up to 4 MiB, without the compiled kernel up to 8.
     """
 
     number: int  # from 0

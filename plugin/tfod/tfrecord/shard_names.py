@@ -14,27 +14,15 @@ from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import folder_of, name_of
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
-
-
-# With the number before the extension, behind it, or with no extension at all.
-_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
-                       r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
-
-
-_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz")
-
-
 SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
-
-
 MOST_MISSING = 1000
-
-
+# With the number before the extension, behind it, or with no extension at all.
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<ext>\.[A-Za-z]+)?-(?P<number>\d{5,})-of-(?P<total>\d{5,})"
+                       r"(?P<late>\.[A-Za-z]+)?\Z")  # fmt: skip
+COMPRESSED_EXTENSIONS = (".gz", ".gzip", ".zlib", ".zz")
 _ESCAPED_IN_NAMES = re.compile(r"[%/\\\0:]|\A\.|\A_(?=_MACOSX)|t(?=fevents)", re.IGNORECASE)
-
-
 _ESCAPES = re.compile(r"%(25|2F|5C|00|2E|3A|2D|5F|74|54)")
 
 
@@ -49,10 +37,7 @@ class ShardName:
 
 def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
     """Take a file name apart; None when it does not look like a shard's."""
-    name = name_of(os.fspath(path))
-    root, extension = os.path.splitext(name)
-    if extension.lower() in _COMPRESSED:
-        name = root
+    name = _without_compression(name_of(os.fspath(path)))
     numbered = _NUMBERED.match(name)
     if numbered:
         known = ("", *SHARD_EXTENSIONS)
@@ -112,10 +97,7 @@ def similar_file_names(shard: str, count: int) -> list[str]:
     ``a.record-00000-of-00003``. An ending such as ``.gz`` goes: the bytes say how a shard is
     compressed.
     """
-    name = name_of(shard)
-    root, extension = os.path.splitext(name)
-    if extension.lower() in _COMPRESSED:
-        name = root
+    name = _without_compression(name_of(shard))
     numbered = _NUMBERED.match(name)
     if numbered:
         before, behind = numbered["stem"] + (numbered["ext"] or ""), numbered["late"] or ""
@@ -126,6 +108,11 @@ def similar_file_names(shard: str, count: int) -> list[str]:
     if count == 1 and parse_shard_name(before + behind):
         return [before + behind]
     return _numbered(before, count, behind)
+
+
+def _without_compression(name: str) -> str:
+    root, extension = os.path.splitext(name)
+    return root if extension.lower() in COMPRESSED_EXTENSIONS else name
 
 
 def _numbered(before: str, count: int, behind: str = "") -> list[str]:
@@ -162,7 +149,6 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
 # Names that say how many records are in a file: the Keras recipe's ``file_00-4096.tfrec``. Google's
 # codelabs for TPUs and data sets of Kaggle have them too: ``flowers00-230.tfrec``,
 # ``train/00-512x512-798.tfrec`` (number of the file, size of the images, number of records).
-
 EXTENSION = ".tfrec"
 _FILE = re.compile(
     r"(?P<stem>.*?)_?(?P<number>\d{2,})(-\d+x\d+)?-(?P<records>\d+)\.tfrec\Z", re.DOTALL
@@ -173,13 +159,7 @@ _NO_SUBSET, _NO_STEM = "default", "file"
 
 @dataclass(frozen=True)
 class FileName:
-    """What a file's name says.
-
-    Attributes:
-        subset: what it is a part of.
-        number: of the file, from 0.
-        records: how many it has.
-    """
+    """What such a name says: the number is from 0, ``records`` is how many there are."""
 
     subset: str
     number: int

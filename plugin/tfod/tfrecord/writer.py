@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -148,8 +147,7 @@ class ShardSetWriter:
         self._written = 0
         self._is_sequential = shard_size is not None or shard_records is not None
         self._in_turn = True
-        # Allocating it again and again takes longer than to fill it.
-        self._room = np.empty(0, np.uint8)
+        self._room = np.empty(0, np.uint8)  # allocating it again takes longer than to fill it
         self.count = 0
         try:
             for _ in range(num_shards):
@@ -225,12 +223,7 @@ class ShardSetWriter:
     def __enter__(self) -> ShardSetWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.publish()
@@ -291,17 +284,14 @@ def write_records(
 
     Arguments and errors are those of :class:`ShardSetWriter`.
     """
-    writer = ShardSetWriter(
+    with ShardSetWriter(
         folder,
         subset,
         num_shards=num_shards,
         shard_size=shard_size,
         compression=compression,
         name_files=name_files,
-    )
-    try:
+    ) as writer:
         for payload in payloads:
             writer.write(payload)
-        return writer.publish()
-    finally:
-        writer.discard()
+    return writer.paths()
