@@ -309,6 +309,31 @@ def test_a_look_at_the_start_fetches_one_small_range(
         assert data[:10] + read_all(stream) == data
 
 
+@pytest.mark.parametrize("change", ["nothing", "etag", "data"])
+@pytest.mark.parametrize("size", [1000, 3 * MIB])
+def test_what_a_look_has_fetched_is_not_fetched_again(web: Served, size: int, change: str) -> None:
+    server, url = web
+    data = server.files["/a.tfrecord"] = noise(size)
+    with RemoteStream(f"{url}/a.tfrecord", read_ahead=False) as stream:
+        start = stream.read(1)
+    if change == "data":
+        data = server.files["/a.tfrecord"] = noise(size + 1)
+    if change == "etag":
+        server.etag = '"2"'
+    server.requests.clear()
+    if size < MIB:  # all of it was fetched, a moment ago
+        data = noise(size)
+    assert start == data[:1]
+    assert digest_of(f"{url}/a.tfrecord") == hashlib.sha256(data).hexdigest()
+    first = [] if size < MIB else [f"bytes={MIB // 4}-"]
+    assert [one[2] for one in server.requests] == first + [""] * (
+        bool(first) and change != "nothing"
+    )
+    server.requests.clear()
+    assert digest_of(f"{url}/a.tfrecord")
+    assert [one[2] for one in server.requests] == [""]
+
+
 def test_a_redirect_without_end_is_one_line(web: Served) -> None:
     server, url = web
     server.redirect = "/a.tfrecord"

@@ -1,14 +1,14 @@
 """The bytes of one remote object, from any place on: by ranges, or as one answer of a web server.
 
-Both see to it that all bytes are those of one and the same object, over any number of requests.
+All bytes are those of one and the same object, over any number of requests. Methods wait for the
+store, and raise whatever it raises; :class:`ChangedError` where it has another object by now.
 """
 
 from __future__ import annotations
 
-import abc
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfod.tfrecord.storage.remote_errors import status_of
 from tfod.tfrecord.storage.remote_files import filesystem_of
@@ -26,19 +26,13 @@ class ChangedError(Exception):
     """The object is another one than when it was first opened."""
 
 
-class RemoteObject(abc.ABC):
-    """One object in a store. Its methods wait for the store, and raise whatever it raises.
-
-    Args:
-        filesystem: of fsspec.
-        path: of the object in it.
-        heard: is called whenever bytes have come.
-        marks: of the object as it was opened before, if it was.
+class _Object:
+    """One object in a store.
 
     Attributes:
         size: its length in bytes as soon as it is open; None where the server does not say it.
         has_ranges: whether reading may begin anywhere without what is in front being sent too.
-        marks: what tells it from another object of its name; None before it is open.
+        marks: what tells it from another object of its name; None before it is first open.
     """
 
     def __init__(self, filesystem: Any, path: str, heard: Callable[[], None], marks: Any) -> None:
@@ -49,51 +43,20 @@ class RemoteObject(abc.ABC):
         self._path = path
         self._heard = heard
 
-    @abc.abstractmethod
-    def open(self) -> None:
-        """Ask for it, if that was not done.
-
-        Raises:
-            ChangedError: it is another object than the marks say.
-        """
-
-    @abc.abstractmethod
-    def read(self, offset: int, size: int) -> bytes:
-        """Between 1 and so many bytes from an offset; none at the end. Raises as :meth:`open`."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Let go of the connection."""
-
     def _compare(self, marks: Any, size: int | None) -> None:
         if self.marks not in (None, marks):
             raise ChangedError
         self.marks, self.size = marks, size
 
 
-def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: Any) -> RemoteObject:
-    """The object behind a URL; nothing is asked of the server yet.
-
-    Args:
-        url: of the object.
-        heard: as :class:`RemoteObject` has it.
-        in_ranges: whether to ask a web server for no more than is read, in more requests.
-        marks: as :class:`RemoteObject` has them.
-    """
-    filesystem, path = filesystem_of(url)
-    protocols = filesystem.protocol
-    if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
-        return _WebObject(filesystem, path, heard, marks, in_ranges)
-    return _StoreObject(filesystem, path, heard, marks)
-
-
-class _StoreObject(RemoteObject):
+class _StoreObject(_Object):
     """An object of a store that gives any range of it."""
 
     _file: Any = None  # None also where each range is asked for by itself
     _is_open = False
 
-    def open(self) -> None:
+    def open(self, _: int = 0) -> None:
+        """Ask for it, if that was not done."""
         from fsspec.spec import AbstractBufferedFile
 
         if self._is_open:
@@ -110,6 +73,7 @@ class _StoreObject(RemoteObject):
         self._is_open = True
 
     def read(self, offset: int, size: int) -> bytes:
+        """Between 1 and so many bytes from an offset; none at the end."""
         self.open()
         data: bytes
         if self._file is None:
@@ -123,10 +87,8 @@ class _StoreObject(RemoteObject):
         # s3fs asks for each range on the condition that the object is the one that was opened.
         is_certain = "IfMatch" in getattr(self._file, "read_kw", {})
         if not is_certain and self.size is not None and offset + len(data) >= self.size:
-            self._system.invalidate_cache(self._path)
-            self._compare_info(
-                self._system.info(self._path)
-            )  # before anybody takes it for the whole
+            self._system.invalidate_cache(self._path)  # before it is taken for the whole
+            self._compare_info(self._system.info(self._path))
         return data
 
     def close(self) -> None:
@@ -139,7 +101,7 @@ class _StoreObject(RemoteObject):
         self._compare({mark: info[mark] for mark in _MARKS if mark in info}, info.get("size"))
 
 
-class _WebObject(RemoteObject):
+class _WebObject(_Object):
     """An object of a web server, which need not know ranges: one answer, read on and on.
 
     A server without ranges sends all again, and what was read before is dropped.
@@ -150,7 +112,7 @@ class _WebObject(RemoteObject):
     ) -> None:
         super().__init__(filesystem, path, heard, marks)
         self.size = marks[0] if marks else None
-        self.has_ranges = False
+        self.has_ranges = False  # as far as is known
         self._in_ranges = in_ranges
         self._answer: Any = None
         self._position = 0
@@ -158,11 +120,10 @@ class _WebObject(RemoteObject):
         # Packed for the way: sizes and ranges would be those of the packed bytes.
         self._is_packed = bool(marks) and marks[0] is None
 
-    def open(self) -> None:
-        if self._answer is not None:
-            return
+    def open(self, offset: int = 0) -> None:
+        """Ask for it from there on."""
         try:
-            self._request(0, _STEP)
+            self._request(offset, _STEP)
         except Exception as error:
             if not self._in_ranges or status_of(error) != _NO_SUCH_RANGE:
                 raise
@@ -170,6 +131,7 @@ class _WebObject(RemoteObject):
             self._request(0, _STEP)
 
     def read(self, offset: int, size: int) -> bytes:
+        """Between 1 and so many bytes from an offset; none at the end."""
         is_range_read = self._position == self._end != self.size
         is_elsewhere = self._position > offset or (self._position < offset and self.has_ranges)
         if self._answer is None or is_range_read or is_elsewhere:
@@ -231,7 +193,7 @@ class _WebObject(RemoteObject):
         self.has_ranges = size is not None and (self._end is not None or says_so)
 
     async def _ask(self, headers: Mapping[str, str]) -> Any:
-        """The answer of the server, as far as its headers; a refusal is closed, and raised."""
+        """The answer of the server, as far as its headers."""
         import aiohttp  # fsspec's file system for the web needs it
 
         system, silence = self._system, remote_timeout() / 3
@@ -247,3 +209,22 @@ class _WebObject(RemoteObject):
             answer.close()
             raise
         return answer
+
+
+RemoteObject: TypeAlias = _StoreObject | _WebObject
+
+
+def remote_object(url: str, heard: Callable[[], None], in_ranges: bool, marks: Any) -> RemoteObject:
+    """The object behind a URL; nothing is asked of the server yet.
+
+    Args:
+        url: of the object.
+        heard: is called whenever bytes have come.
+        in_ranges: whether to ask a web server for no more than is read, in more requests.
+        marks: of the object as it was opened before, if it was.
+    """
+    filesystem, path = filesystem_of(url)
+    protocols = filesystem.protocol
+    if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
+        return _WebObject(filesystem, path, heard, marks, in_ranges)
+    return _StoreObject(filesystem, path, heard, marks)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import hashlib
 import io
 import time
+from collections import OrderedDict
 from concurrent.futures import Future
-from typing import NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from tfod.tfrecord.storage.remote_errors import is_final, reason_of, remote_error
 from tfod.tfrecord.storage.remote_object import ChangedError, RemoteObject, remote_object
@@ -32,10 +34,25 @@ _LARGEST_PIECE = 8 << 20
 _LONGEST_PIECE = 4.0  # seconds that a piece may take, at the rate of the last one
 _TRIES_TO_OPEN = 3  # what is open is tried again as long as the timeout lasts
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; doubled after each try
+_MOST_KEPT = 2 << 20  # of the bytes that a look has fetched
+_MOST_STARTS = 4
+_LONGEST_KEPT = 30.0  # seconds: whoever changes a small object and reads it again finds the new one
 _LOST = (
     "was removed while it was read, or may not be read any longer",
     "see whether it is there, and whether your credentials or its signature are still valid",
 )
+
+
+class _Start(NamedTuple):
+    """The first bytes of an object that was looked at, for the one who reads it next."""
+
+    data: bytes
+    size: int
+    marks: Any
+    time: float  # of the monotonic clock
+
+
+_starts: OrderedDict[str, _Start] = OrderedDict()
 
 
 class RemoteReadError(OSError):
@@ -54,7 +71,8 @@ class RemoteStream(io.RawIOBase):
     It keeps two pieces of at most 8 MiB, and fetches little as long as little is read. Reading may
     stop at any time. Every read raises OSError where the object cannot be read on: no byte came
     within the timeout, however often it was tried, the object was changed meanwhile, or is no
-    longer there.
+    longer there. What was read without reading ahead, up to 2 MiB of each of the last 4 objects,
+    is kept half a minute for the next stream of this process that reads the object.
     """
 
     def __init__(self, url: str, *, hashed: bool = False, read_ahead: bool = True) -> None:
@@ -77,6 +95,8 @@ class RemoteStream(io.RawIOBase):
         self._object: RemoteObject | None = None
         self._ahead: Future[tuple[bytes, float]] | None = None
         self._piece = memoryview(b"")
+        self._kept = b""  # the first bytes, from an earlier look
+        self._pieces: list[bytes] = []  # to be kept
         self._most = _FIRST_PIECE  # bytes of the next piece
         self._start = self._fetched = 0  # where reading began, and up to where it has come
         self._stop: int | None = None
@@ -110,6 +130,7 @@ class RemoteStream(io.RawIOBase):
 
     def narrow(self, start: int, stop: int | None) -> None:
         """Go on at the byte ``start``, and end in front of ``stop``."""
+        self._pieces.clear()
         if self._ahead is not None:
             self._renew()
         self._piece = memoryview(b"")
@@ -138,27 +159,33 @@ class RemoteStream(io.RawIOBase):
     def close(self) -> None:
         """Let go of the connection; no call that is under way is waited for."""
         if not self.closed and vars(self).get("_object") is not None:
+            self._keep_start()
             self._abandon()
         super().close()
 
     def _open(self) -> None:
-        """Look at the object for the first time.
-
-        Raises:
-            RemoteReadError: it cannot be opened.
-        """
+        """Look at the object for the first time."""
+        kept = _starts.pop(self._url, None)
+        if kept and (not self._reads_ahead or time.monotonic() > kept.time + _LONGEST_KEPT):
+            kept = None
         try:
             self._server.require_alive()
-            self._renew()
+            self._renew(kept.marks if kept else None)
         except Exception as error:
             self._fail(error)
+        if kept is not None:
+            self._kept, self.size = kept.data, kept.size
+            self._is_open = len(kept.data) == kept.size
         began, tried = time.monotonic(), 0
-        while True:
+        while not self._is_open:
             assert self._object is not None
-            opened = call(self._object.open)
+            opened = call(functools.partial(self._object.open, len(self._kept)))
             is_done = self._server.wait_for(opened, remote_timeout() / 3)
             try:
                 _result(opened, is_done)
+            except ChangedError:  # since its first bytes were kept
+                self._kept, self._object = b"", None
+                self._renew()
             except Exception as error:
                 tried += 1
                 if tried == _TRIES_TO_OPEN or is_final(error):
@@ -166,18 +193,18 @@ class RemoteStream(io.RawIOBase):
                 self._pause(tried)
             else:
                 self.size, self._is_open = self._object.size, True
-                return
 
     def _next_piece(self) -> bytes:
-        """The next bytes; none at the end.
-
-        Raises:
-            RemoteReadError: they cannot be had.
-        """
+        """The next bytes; none at the end."""
         if self.closed:
             raise ValueError("the stream is closed")
-        piece = self._fetch()
+        if self._kept and not self._fetched:
+            piece, self._kept = self._kept[: self._stop], b""
+        else:
+            piece = self._fetch()
         self._fetched += len(piece)
+        if not (self._reads_ahead or self._start) and self._fetched <= _MOST_KEPT:
+            self._pieces.append(piece)
         # Who looks at the first bytes alone shall not pay for others.
         if piece and self._reads_ahead and self._fetched - self._start > _FIRST_PIECE:
             self._ahead = self._request()
@@ -228,15 +255,21 @@ class RemoteStream(io.RawIOBase):
         nothing.set_result((b"", 1.0))
         return nothing
 
-    def _renew(self) -> None:
-        """Begin with a connection of its own; what is under way is left to itself.
+    def _keep_start(self) -> None:
+        """Keep what a look at the start has fetched, if reading can go on behind it."""
+        known, data = self._object, b"".join(self._pieces)
+        if known is None or not data or known.size is None:
+            return
+        if known.has_ranges or len(data) == known.size:
+            _starts[self._url] = _Start(data, known.size, known.marks, time.monotonic())
+            while len(_starts) > _MOST_STARTS:
+                _starts.popitem(last=False)
 
-        Raises:
-            RemoteError: there is no such kind of URL, or its package is missing.
-        """
+    def _renew(self, marks: Any = None) -> None:
+        """Begin with a connection of its own; what is under way is left to itself."""
         known = self._abandon()
         in_ranges = not self._reads_ahead or known is not None
-        marks = None if known is None else known.marks
+        marks = marks if known is None else known.marks
         self._object = remote_object(self._url, self._server.heard, in_ranges, marks)
 
     def _abandon(self) -> RemoteObject | None:
@@ -252,11 +285,7 @@ class RemoteStream(io.RawIOBase):
         self._renew()
 
     def _give_up(self, error: Exception, began: float, tried: int) -> NoReturn:
-        """Say how far it came, how often it was tried, and why that was in vain.
-
-        Raises:
-            RemoteReadError: always.
-        """
+        """Say how far it came, how often it was tried, and why that was in vain."""
         is_silent = isinstance(error, (NoAnswerError, TimeoutError, asyncio.TimeoutError))
         fix, number = TRY_AGAIN, errno.EIO
         if isinstance(error, ChangedError):
@@ -286,11 +315,7 @@ class RemoteStream(io.RawIOBase):
         raise RemoteReadError(number, f"{what}; {fix}", self._url) from None
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Say why it cannot be opened.
-
-        Raises:
-            RemoteReadError: always.
-        """
+        """Say why it cannot be opened."""
         if isinstance(error, NoAnswerError):
             raise RemoteReadError(
                 errno.ETIMEDOUT, f"cannot be reached: {error}", self._url
