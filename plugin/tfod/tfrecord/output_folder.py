@@ -35,7 +35,9 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     """Sets of shards, and the texts beside them, that appear in a folder together.
 
     Use as a context manager: leaving it publishes all, leaving it by an exception (also
-    KeyboardInterrupt) leaves nothing, and what was there before as it was.
+    KeyboardInterrupt) leaves nothing, and what was there before as it was. Every method raises
+    OutputExistsError where a file is there that may not be replaced, and WriteError where one
+    cannot be written.
 
     Args:
         folder: where to write; made when it is not there.
@@ -69,15 +71,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         self.paths: list[str] = []
 
     def require_free(self, subset: str, name: str = "") -> None:
-        """See that a subset may be written, before anything is read.
-
-        Args:
-            subset: its name.
-            name: of one of its files, relative to the folder.
-
-        Raises:
-            OutputExistsError: shards of this subset are there.
-        """
+        """See that a subset, with a file of this name in the folder, may be written."""
         there = self._shards_there(subset)
         where = os.path.abspath(os.path.dirname(os.path.join(self._folder, name)))
         for path in there:
@@ -93,12 +87,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         layout: ShardLayout,
         name_files: Callable[[int], Sequence[str]] | None = None,
     ) -> ShardSetWriter:
-        """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them.
-
-        Raises:
-            OutputExistsError: shards of this subset are there.
-            WriteError: the folder cannot be written to.
-        """
+        """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them."""
         self.require_free(subset, name_files(1)[0] if name_files else "")
         if subset in self._writers:
             raise ValueError(f"subset {subset!r} is there twice")
@@ -116,18 +105,9 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
     def add_finished(
         self, subset: str, files: Sequence[str], name_files: Callable[[int], Sequence[str]]
     ) -> list[str]:
-        """A subset whose shards other processes have written, elsewhere in the folder.
+        """A subset whose complete shards lie elsewhere in the folder; returns where they will be.
 
-        Args:
-            subset: its name.
-            files: paths of the complete shards, in order.
-            name_files: as :class:`ShardSetWriter` has it.
-
-        Returns:
-            Where the shards will be.
-
-        Raises:
-            OutputExistsError: shards of this subset are there.
+        ``name_files`` is as :class:`ShardSetWriter` has it.
         """
         names = name_files(len(files))
         self.require_free(subset, names[0])
@@ -136,11 +116,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         return targets
 
     def add_text(self, name: str, content: bytes) -> None:
-        """A file beside the shards, a label map say; ``name`` is relative to the folder.
-
-        Raises:
-            OutputExistsError: another text of this name is there, or was added before.
-        """
+        """A file beside the shards, a label map say; ``name`` is relative to the folder."""
         path = os.path.join(self._folder, name)
         if self._texts.setdefault(name, content) != content:
             raise OutputExistsError(
@@ -150,11 +126,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
             self._require_replaceable([path])
 
     def complete(self) -> dict[str, str]:
-        """Complete the shards; return where each is until it is published, by its path then.
-
-        Raises:
-            WriteError: a file cannot be written; what was there is as it was.
-        """
+        """Complete the shards; return where each is until it is published, by its path then."""
         found: dict[str, str] = {}
         for writer in self._writers.values():
             writer.complete()
@@ -164,11 +136,7 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         return found
 
     def publish(self) -> None:
-        """Complete all files, then give them their names and remove those that they replace.
-
-        Raises:
-            WriteError: a file cannot be written; what was there is as it was.
-        """
+        """Complete all files, then give them their names and remove those that they replace."""
         for name, content in self._texts.items():
             path = os.path.join(self._folder, name)
             if _content(path) != content:
@@ -178,11 +146,8 @@ class OutputFolder(contextlib.AbstractContextManager["OutputFolder"]):
         pending = self.complete()
         self.paths = list(pending)
         pending |= {path: file.aside for path, file in self._text_files.items()}
-        stale = [
-            path
-            for subset in (*self._writers, *self._finished)
-            for path in self._shards_there(subset)
-        ]
+        subsets = (*self._writers, *self._finished)
+        stale = [path for subset in subsets for path in self._shards_there(subset)]
         self._require_replaceable(stale)  # somebody else may have written meanwhile
         stale += [f"{path}.idx" for path in stale]  # an index of a shard that goes
         publish_together(pending, stale, self._folder)
@@ -240,16 +205,7 @@ class WorkFolder:
     """A hidden folder inside the one that shards are written to, on the same disk.
 
     Use as a context manager: it goes in the end with all that is in it, and so do the folders that
-    were made for it, as far as nothing else is in them.
-
-    Args:
-        inside: where the shards go.
-
-    Attributes:
-        path: of the folder, absolute.
-
-    Raises:
-        WriteError: it cannot be made.
+    were made for it, as far as nothing else is in them. ``path`` is absolute.
     """
 
     def __init__(self, inside: str | os.PathLike[str]) -> None:

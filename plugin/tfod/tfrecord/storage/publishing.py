@@ -29,6 +29,7 @@ _BUFFER_BYTES = 1 << 17
 # Not more: for one large write the system looks for large pages, and took up to 10 times as long.
 _LARGEST_WRITE = 1 << 18
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+_UNCHANGED = "what was there before is unchanged"
 _HIDDEN = re.compile(r"\..*\.[0-9a-f]{16}\.(old|tmp)\Z", re.DOTALL)
 
 
@@ -102,7 +103,9 @@ def publish_together(
                     _rename(step.path, step.aside)
             for step in steps:
                 if step.new is not None:
-                    made += _make_folders(os.path.dirname(step.path))
+                    where = os.path.dirname(step.path) or os.curdir
+                    made += reversed(absent_folders(where))
+                    os.makedirs(where, exist_ok=True)
                     _rename(step.new, step.path)
             if journal is not None:
                 os.unlink(journal)  # from here on it has happened
@@ -122,12 +125,9 @@ def publish_together(
 
 
 def recover(folder: str) -> None:
-    """Put back what a writer that was killed has left half done; call before looking for shards.
+    """Put back what a killed writer has left half done; call before looking for shards.
 
-    The writer may have written to a folder that this one is in.
-
-    Raises:
-        WriteError: it cannot be put back.
+    It may have written to a folder that this one is in. Raises WriteError where that fails.
     """
     for interrupted in _interrupted(folder):
         with _signals_held(), _locked(interrupted):
@@ -149,13 +149,9 @@ def _interrupted(path: str) -> Iterator[str]:
 
 
 def require_published(path: str) -> None:
-    """Refuse a file or folder of which some files have their names, and some have not.
+    """Refuse, by InterruptedWriteError, what a killed writer has left half done.
 
-    The writer may have written to a folder that this one is in, as an export writes a folder for
-    each subset.
-
-    Raises:
-        InterruptedWriteError: this is one.
+    It may have written to a folder that this one is in, as an export writes one for each subset.
     """
     for folder in _interrupted(path):
         raise InterruptedWriteError(
@@ -211,15 +207,6 @@ def _rename(old: str, new: str) -> None:
         os.replace(old, new)
 
 
-def _make_folders(folder: str) -> Sequence[str]:
-    """Make a folder, if it is not there; return those that were made, the outermost first."""
-    if not folder or os.path.isdir(folder):
-        return ()
-    absent = absent_folders(folder)[::-1]
-    os.makedirs(folder)
-    return absent
-
-
 def _put_back(steps: Iterable[_Step]) -> list[_Step]:
     """Undo the steps that were taken; return those for which that failed."""
     left = []
@@ -239,13 +226,8 @@ def _put_back(steps: Iterable[_Step]) -> list[_Step]:
 
 def _failure(path: str, error: BaseException, left: Sequence[_Step]) -> WriteError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    what = "what was there before is unchanged"
-    if left:
-        what = "; ".join(
-            f"{step.path} is now {step.aside}" if step.aside else f"{step.path} is new"
-            for step in left
-        )
-        what = f"what was there could not be put back: {what}"
+    now = "; ".join(f"{one.path} is {f'now {one.aside}' if one.aside else 'new'}" for one in left)
+    what = f"what was there could not be put back: {now}" if left else _UNCHANGED
     return WriteError(f"{path}: cannot be written ({reason}); {what}")
 
 
@@ -270,9 +252,8 @@ def _write_journal(folder: str, steps: Sequence[_Step]) -> str:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(aside)
-        raise WriteError(
-            f"{folder}: cannot write there ({error.strerror}); what was there before is unchanged"
-        ) from None
+        reason = f"cannot write there ({error.strerror})"
+        raise WriteError(f"{folder}: {reason}; {_UNCHANGED}") from None
     return path
 
 
@@ -304,20 +285,13 @@ def _recover(folder: str) -> None:
 
 
 def _parsed(folder: str, entry: Sequence[Any]) -> _Step:
-    """A step of a journal, which names files of its folder alone.
-
-    Raises:
-        ValueError: it names others.
-    """
+    """A step of a journal; raises ValueError where it names files outside its folder."""
     path, aside, new, identity = entry
     if path is None or not isinstance(identity, list | None):
         raise ValueError(entry)
-    for name in (path, aside, new):
-        if name is None:
-            continue
-        if os.path.isabs(name) or os.pardir in name.replace(os.sep, "/").split("/"):
-            raise ValueError(name)
-        if name is not path and not _HIDDEN.match(os.path.basename(name)):
+    for name in (one for one in (path, aside, new) if one is not None):
+        is_outside = os.path.isabs(name) or os.pardir in name.replace(os.sep, "/").split("/")
+        if is_outside or (name is not path and not _HIDDEN.match(os.path.basename(name))):
             raise ValueError(name)
     path, aside, new = (one and os.path.join(folder, one) for one in (path, aside, new))
     return _Step(path or "", aside, new, tuple(identity) if identity is not None else None)
@@ -385,11 +359,7 @@ class AtomicFile:
         self.stream: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes.
-
-        Raises:
-            WriteError: the disk does not take them; so do the methods below.
-        """
+        """Add bytes; raises WriteError where the disk does not take them, as do the others."""
         try:
             if len(data) <= _LARGEST_WRITE:
                 self.stream.write(data)
@@ -430,7 +400,4 @@ class AtomicFile:
         remove_folders(self._made)
 
     def _failure(self, error: OSError) -> WriteError:
-        return WriteError(
-            f"{os.path.join(self._folder, self._hint)}: cannot be written ({error.strerror}); "
-            "what was there before is unchanged"
-        )
+        return _failure(os.path.join(self._folder, self._hint), error, ())
