@@ -11,6 +11,7 @@ from tfod.tfrecord.image_names import (
     IdMaker,
     ImageFolders,
     is_id_of,
+    names_in_folder,
     safe_relative_path,
     split_extension,
 )
@@ -208,7 +209,7 @@ def test_images_beside_annotations(tmp_path: Path) -> None:
     for name in ("images/a.jpg", "images/train/b.jpg", "annotations/c.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    folders = ImageFolders(str(tmp_path / "annotations" / "x.record"), "train")
+    folders = ImageFolders(str(tmp_path / "annotations" / "x.record"), "train", names_in_folder)
     assert folders.find("a.jpg") == str(tmp_path / "images/a.jpg")
     assert folders.find("train/b.jpg") == str(tmp_path / "images/train/b.jpg")
     assert folders.find("b.jpg") == str(tmp_path / "images/train/b.jpg")

@@ -47,13 +47,7 @@ class ReadableStream(Protocol):
 
 
 class PeekedStream:
-    """A stream whose first bytes were looked at; they are read again.
-
-    Whoever has opened the stream closes it.
-
-    Attributes:
-        head: so many bytes as were asked for, or fewer of a shorter stream.
-    """
+    """A stream whose first bytes, ``head``, were looked at; they are read again."""
 
     def __init__(self, stream: ReadableStream, size: int) -> None:
         self._stream = stream
@@ -78,7 +72,7 @@ class PeekedStream:
         return count
 
     def close(self) -> None:
-        pass  # see above
+        pass  # whoever has opened the stream closes it
 
 
 class InflatingStream(io.RawIOBase):

@@ -90,21 +90,15 @@ class ImageFolders:
         self,
         shard: str,
         subset: str,
-        names_in: Callable[[str], frozenset[str]] | None = None,
+        names_in: Callable[[str], frozenset[str]],
         further: Sequence[str] = (),
     ) -> None:
         beside = os.path.dirname(os.path.abspath(shard))
-        above = os.path.dirname(beside)
-        folders = [
-            *further,
-            beside,
-            os.path.join(beside, "images"),
-            os.path.join(beside, "images", subset),
-            os.path.join(above, "images"),
-            os.path.join(above, "images", subset),
-        ]
+        folders = [*further, beside]
+        for where in (beside, os.path.dirname(beside)):
+            images = os.path.join(where, "images")
+            folders += [images, os.path.join(images, subset)]
         # One listing each, so that a lookup that fails costs no system call.
-        names_in = names_in or names_in_folder
         self._names = {folder: names_in(folder) for folder in folders}
         self._all_names = frozenset().union(*self._names.values())
 

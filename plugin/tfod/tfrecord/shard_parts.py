@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfod.errors import TfodError
-from tfod.tfrecord.compression import ReadableStream
+from tfod.tfrecord.compression import PeekedStream, ReadableStream
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, length_in_header
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
@@ -33,9 +33,6 @@ def split_shard(path: str | os.PathLike[str], part_bytes: int) -> Iterator[Shard
 
     From the first header that is not sound on, the rest is one part: only a reader who looks at
     the data knows where to go on.
-
-    Raises:
-        OSError: the file cannot be opened or read.
     """
     # A small buffer: behind a large record the next header is all that is read.
     with open(path, "rb", buffering=_HEADERS_BUFFER) as file:
@@ -84,7 +81,7 @@ def split_by_index(shard: str, part_bytes: int) -> list[ShardPart] | None:
             looked_at = 1 if is_url(shard) else len(parts)  # a request each
             for part, length in zip(parts[:looked_at], lengths[:looked_at], strict=True):
                 stream.seek(part.start)
-                if length_in_header(_read(stream, HEADER_BYTES)) != length:
+                if length_in_header(PeekedStream(stream, HEADER_BYTES).head) != length:
                     return None
     except (_NotItsIndexError, TfodError, OSError):
         return None
@@ -94,11 +91,7 @@ def split_by_index(shard: str, part_bytes: int) -> list[ShardPart] | None:
 def _cut(
     blocks: Iterator[np.ndarray], size: int, part_bytes: int
 ) -> tuple[list[ShardPart], list[int]]:
-    """The parts, and for each how long the payload of its first record is.
-
-    Raises:
-        _NotItsIndexError: the records are not side by side from 0 to ``size``.
-    """
+    """The parts, and for each how long the payload of its first record is."""
     parts: list[ShardPart] = []
     lengths: list[int] = []
     start = first = number = end = 0
@@ -125,11 +118,7 @@ def _cut(
 
 
 def _pairs(stream: ReadableStream) -> Iterator[np.ndarray]:
-    """The numbers of an index in blocks of whole lines, int64 of shape (n, 2), n > 0.
-
-    Raises:
-        _NotItsIndexError: it is not made of such lines.
-    """
+    """The numbers of an index in blocks of whole lines, int64 of shape (n, 2), n > 0."""
     rest = b""
     while block := stream.read(_BLOCK):
         lines, newline, rest = (rest + block).rpartition(b"\n")
@@ -155,11 +144,3 @@ def _parse(lines: bytes) -> np.ndarray:
     ):
         raise _NotItsIndexError
     return np.fromstring(lines, np.int64, sep=" ").reshape(-1, 2)
-
-
-def _read(stream: ReadableStream, count: int) -> bytes:
-    """So many bytes, or fewer at the end of the stream."""
-    found = b""
-    while len(found) < count and (more := stream.read(count - len(found))):
-        found += more
-    return found

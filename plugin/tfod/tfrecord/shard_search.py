@@ -64,13 +64,9 @@ class ShardSet:
 
 @dataclass(frozen=True)
 class RemoteShards:
-    """What a URL means.
+    """What a URL means: shards, and zips where a file or glob means them or no shards are there.
 
-    Attributes:
-        sets: the shards in their subsets, zips left out.
-        zips: URLs of zips: all that a glob or the URL of a file means, and those of a folder
-            without shards.
-        sizes: of all of these in bytes, by URL; None where the listing does not say it.
+    Sizes are in bytes, by URL; None where the listing does not say them.
     """
 
     sets: Sequence[ShardSet]
@@ -81,12 +77,8 @@ class RemoteShards:
 def find_all_shards(source: Sources) -> list[ShardSet]:
     """The shards to be read that one source means, or several: those of one subset together.
 
-    The files of a numbered set may be named one by one, as a shell does with a glob.
-
-    Raises:
-        TfodError: a shard is given twice.
-        ShardsNotFoundError, RemoteError: as :func:`find_shards`.
-        ShardError: likewise, or all shards of a set are files of 0 bytes; some of them may be.
+    The files of a numbered set may be named one by one, as a shell does with a glob. Raises as
+    :func:`find_shards`, and where a shard is given twice, or all shards of a set have 0 bytes.
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else source
     found: dict[str, list[ShardSet]] = {}
@@ -108,11 +100,7 @@ def find_all_shards(source: Sources) -> list[ShardSet]:
 
 
 def require_content(paths: Sequence[str]) -> None:
-    """See that not all shards of a set are files of 0 bytes, which one of them may be.
-
-    Raises:
-        ShardError: they are.
-    """
+    """Raise ShardError where all shards of a set are files of 0 bytes, which one of them may be."""
     # The reader of a file that stands alone says so itself.
     if (len(paths) > 1 or is_one_of_several(paths[0])) and all(map(_is_empty, paths)):
         what = "is empty (0 bytes), and so are all shards of its set that are there"
@@ -150,12 +138,11 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
             )
         return list(remote.sets)
     require_published(text)
+    root = text
     if os.path.isfile(text) and parse_shard_name(text) is None and _is_zip(text):
         paths = _search_zip(text)
-        root = text
     elif os.path.isdir(text):
         paths = [path for path in files_below(text) if looks_like_shard(path)]
-        root = text
     elif os.path.isfile(text) or zip_member(text) is not None:
         return group_shards([text], root=os.path.dirname(text))
     else:
@@ -171,12 +158,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
 
 
 def find_remote_shards(url: str) -> RemoteShards:
-    """What a remote file, glob or folder holds, from listings alone.
-
-    Raises:
-        ShardsNotFoundError: there is neither a shard nor a zip.
-        RemoteError: it cannot be reached, or may not be read.
-    """
+    """What a remote file, glob or folder holds, from listings alone; raises as find_shards."""
     if not url.partition("://")[2].strip("/"):
         raise RemoteError(url, "names no bucket and no host; write for example s3://bucket/folder")
     sizes = {one.url: one.size for one in list_remote(url)}
@@ -238,8 +220,7 @@ def is_roboflow_export(root: str) -> bool:
     return note in files_in(root)
 
 
-def first_bytes_of(path: str) -> bytes:
-    """What a file begins with, enough to know a shard; nothing where it cannot be read."""
+def _first_bytes_of(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(HEADER_BYTES + 1)
@@ -247,13 +228,8 @@ def first_bytes_of(path: str) -> bytes:
         return b""
 
 
-def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of) -> bool:
-    """Whether a file is a shard by its name or, for an unknown name, by its first bytes.
-
-    Args:
-        path: of the file.
-        head_of: reads its first 13 bytes or more, if the name does not decide.
-    """
+def looks_like_shard(path: str, head_of: Callable[[str], bytes] = _first_bytes_of) -> bool:
+    """Whether a file is a shard by its name or, for an unknown name, by its first 13 bytes."""
     name = os.path.basename(path).lower()
     if _is_tensorboard_log(path):
         return False
@@ -267,11 +243,7 @@ def looks_like_shard(path: str, head_of: Callable[[str], bytes] = first_bytes_of
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """Paths of the files in a folder and the three levels below it, hidden ones left out.
-
-    Raises:
-        InterruptedWriteError: a program that wrote to the folder was killed in the middle.
-    """
+    """Paths of the files in a folder and the three levels below it, hidden ones left out."""
     level = [folder]
     for _ in range(_MAX_DEPTH + 1):
         below: list[str] = []
@@ -311,7 +283,7 @@ def _search_zip(archive: str) -> list[str]:
 
 
 def _is_zip(path: str) -> bool:
-    from tfod.tfrecord.storage.zip_files import is_zip
+    from tfod.tfrecord.storage.zip_files import is_zip  # needed for zips alone
 
     return is_zip(path)
 
