@@ -29,6 +29,7 @@ from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
 from tfod.tfrecord.reader import read_record_batch_stream, shard_compression
+from tfod.tfrecord.shard_names import COMPRESSED_EXTENSIONS
 from tfod.tfrecord.shard_parts import split_by_index, split_shard
 from tfod.tfrecord.storage.remote_timeout import set_remote_timeout
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Is given the bytes and records that were read since the last time."""
-_COMPRESSED_ENDINGS = (".gz", ".gzip", ".zlib", ".zz")
 _HASH_STEP = 1 << 20
 _PART_BITS = 24
 
@@ -338,7 +338,7 @@ def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:
     """Check whether a shard that begins so says in its name how it is compressed."""
     compression = shard_compression(head) if head else Compression.NONE
     if compression is not Compression.NONE:
-        said = name.lower().endswith(_COMPRESSED_ENDINGS)
+        said = name.lower().endswith(COMPRESSED_EXTENSIONS)
         examiner.check_at(CompressedShard(compression.value, said), Place(name))
 
 
