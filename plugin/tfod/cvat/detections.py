@@ -9,13 +9,13 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
 from tfod.check.cvat_task.cvat_xml import CvatImage
-from tfod.check.finding import listed, plural
+from tfod.check.finding import Losses
 from tfod.cvat.masks import decode_runs, draw_shape, pillow
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
@@ -37,52 +37,13 @@ _HUNDREDTH = 0.005
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
 """Formats that TensorFlow decodes (``tf.io.decode_image``); None is for us to leave alone."""
 
+_NO_PLACE = "not written, the format has no place for them"
+_OUTSIDE = "not written, wholly outside their frame"
+_ATTRIBUTES = "attributes not written"
+_ENCLOSED = "written as their enclosing box"
+_CLIPPED = "clipped to their frame"
+_CONVERTED = "images stored as PNG, for TensorFlow"
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))
-
-
-@dataclass
-class Losses:
-    """What did not come along, and what came in another shape.
-
-    Attributes:
-        shapes: shapes that no box can stand for, by kind.
-        attributes: attributes that have no place, by name.
-        enclosed: shapes of which only the enclosing box came, by kind.
-        clipped: boxes that reached outside their frame, and end at its edge now.
-        outside: shapes of which nothing is inside their frame.
-        converted: images in a format that TensorFlow does not read, stored as PNG, by format.
-    """
-
-    shapes: Counter[str] = field(default_factory=Counter)
-    attributes: Counter[str] = field(default_factory=Counter)
-    enclosed: Counter[str] = field(default_factory=Counter)
-    clipped: int = 0
-    outside: int = 0
-    converted: Counter[str] = field(default_factory=Counter)
-
-    def left_out(self) -> list[str]:
-        """What is not in the shards; one sentence a matter."""
-        parts = []
-        if self.shapes:
-            parts.append(f"not written, the format has no place for them: {listed(self.shapes)}")
-        if self.outside:
-            parts.append(
-                f"not written, wholly outside their frame: {plural(self.outside, 'shape')}"
-            )
-        if self.attributes:
-            parts.append(f"attributes not written: {listed(self.attributes)}")
-        return parts
-
-    def changed(self) -> list[str]:
-        """What is in the shards in another form; one sentence a matter."""
-        parts = []
-        if self.enclosed:
-            parts.append(f"written as their enclosing box: {listed(self.enclosed)}")
-        if self.clipped:
-            parts.append(f"clipped to their frame: {plural(self.clipped, 'shape')}")
-        if self.converted:
-            parts.append(f"images stored as PNG, for TensorFlow: {listed(self.converted)}")
-        return parts
 
 
 @dataclass(frozen=True)
@@ -97,6 +58,7 @@ class DetectionBuilder:
     """Makes a Detection of one image after the other; counts what does not come along.
 
     ``input_types`` are those of attributes by class and name, as the document's head says.
+    ``left_out`` is what is not in the shards, ``changed`` what is there in another form.
     """
 
     def __init__(
@@ -105,7 +67,8 @@ class DetectionBuilder:
         self._ids = {item.name: item.id for item in label_map.items}
         self._input_types = input_types
         self._save_masks = save_masks
-        self.losses = Losses()
+        self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
+        self.changed = Losses(_ENCLOSED, _CLIPPED, _CONVERTED)
 
     def place(self, image: CvatImage) -> list[Placed]:
         """The shapes of an image of which its frame shows something.
@@ -113,12 +76,12 @@ class DetectionBuilder:
         Raises:
             TfodError: the size of the image is not known.
         """
-        self.losses.shapes.update(image.others)
+        self.left_out[_NO_PLACE].update(image.others)
         placed = []
         for shape in map(_upright, image.shapes):
             corners = self._visible(shape, _size(image))
             if corners is None:
-                self.losses.outside += 1
+                _count_shape(self.left_out[_OUTSIDE])
             else:
                 placed.append(Placed(shape, corners))
         return placed
@@ -175,7 +138,8 @@ class DetectionBuilder:
         elif shape.kind != BOX or shape.rotation:
             outline = clipped_outline(shape.outline, size)
             seen = enclosing_points(outline) if outline else None
-        self.losses.clipped += seen is not None
+        if seen is not None:
+            _count_shape(self.changed[_CLIPPED])
         return seen
 
     def _readable(self, encoded: bytes, image: CvatImage) -> bytes:
@@ -196,7 +160,7 @@ class DetectionBuilder:
                 f"frame {image.name!r} is {kind}, which TensorFlow does not read, and cannot be "
                 f"stored as PNG ({reason}); export without images"
             ) from None
-        self.losses.converted[str(kind)] += 1
+        self.changed[_CONVERTED][str(kind)] += 1
         return out.getvalue()
 
     def _id(self, label: str, image: CvatImage) -> int:
@@ -213,7 +177,9 @@ class DetectionBuilder:
         for shape in (one.shape for one in placed):
             # A mask carries what its box does not say.
             if shape.rotation or (shape.kind != BOX and not self._save_masks):
-                self.losses.enclosed[f"rotated {shape.kind}" if shape.rotation else shape.kind] += 1
+                self.changed[_ENCLOSED][
+                    f"rotated {shape.kind}" if shape.rotation else shape.kind
+                ] += 1
         return np.asarray((corners / (width, height, width, height)).astype(np.float32))
 
     def _attributes(self, shapes: Sequence[CvatShape]) -> dict[str, list[AttributeValue]]:
@@ -227,13 +193,12 @@ class DetectionBuilder:
         ]
         for shape, own in zip(shapes, found, strict=True):
             # CVAT's own mark and an attribute of that name cannot both be written.
-            self.losses.attributes[OCCLUDED] += sum(n == OCCLUDED for n, _ in shape.attributes)
+            self.left_out[_ATTRIBUTES][OCCLUDED] += sum(n == OCCLUDED for n, _ in shape.attributes)
             own[OCCLUDED] = int(shape.occluded)
             if shape.group:
                 own.setdefault(GROUP, shape.group)
             if shape.track is not None:
                 own.setdefault(TRACK, shape.track)
-        self.losses.attributes += Counter()  # drops those that are 0
         names = dict.fromkeys(name for own in found for name in own)
         return {name: [own.get(name) for own in found] for name in names}
 
@@ -252,8 +217,14 @@ class DetectionBuilder:
 
     def _image_labels(self, image: CvatImage) -> list[ImageLabel]:
         for tag in image.tags:
-            self.losses.attributes.update(f"{name} (of a tag)" for name, _ in tag.attributes)
+            self.left_out[_ATTRIBUTES].update(f"{name} (of a tag)" for name, _ in tag.attributes)
         return [ImageLabel(tag.label, self._id(tag.label, image)) for tag in image.tags]
+
+
+def _count_shape(counter: Counter[str]) -> None:
+    count = counter.total() + 1
+    counter.clear()
+    counter["shape" if count == 1 else "shapes"] = count
 
 
 def _upright(shape: CvatShape) -> CvatShape:

@@ -144,13 +144,14 @@ class FrameShards:
 
         The subsets get a shard of no record if they have no frame, unless those were left out.
         """
-        exported, losses = self._exported, self._builder.losses
+        exported, builder = self._exported, self._builder
         all_of_them = self._options.keep_empty or not self._writers
         empty = [one for one in subsets if all_of_them and one not in self._writers]
         for subset in empty:
             self._writer(subset)
         exported.subsets = list(self._writers)
-        exported.left_out, exported.changed = losses.left_out(), losses.changed()
+        exported.left_out = builder.left_out.sentences()
+        exported.changed = builder.changed.sentences()
         self._write(LABEL_MAP, self._label_map.to_text(comment_on_empty(empty)))
         if exported.left_out or exported.changed:
             self._write(NOTES, _notes(exported))

@@ -1,18 +1,17 @@
-"""From Datumaro's annotations to the objects of a Detection, and a count of what cannot come."""
+"""From Datumaro's annotations to the objects of a Detection."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.check.finding import listed
+from tfod.check.finding import Losses
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.masks import BoxedMask
@@ -32,8 +31,15 @@ from tfod.detection.masks import (
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
-_HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 _MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
+
+NOT_CARRIED = "not written, the format has no place for them"
+ATTRIBUTES = "attributes not written"
+ENCLOSED = "written as their enclosing box"
+UNLABELLED = "without a class, written as id 0 with an empty text"
+OUTSIDE = "boxes that reach outside the image, written so"
+OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, UNLABELLED, OUTSIDE)
+"""What :class:`ObjectBuilder` counts, in the order of the message."""
 
 
 @dataclass(slots=True)
@@ -79,47 +85,25 @@ def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
 
 
 class ObjectBuilder:
-    """Makes the objects of one image after the other; counts what does not come along.
+    """Makes the objects of one image after the other.
 
     ``report`` is called with what is wrong with an annotation that cannot be written; it may raise.
+    What does not come along is counted in ``losses``.
     """
 
     def __init__(
-        self, classes: ExportClasses, save_masks: bool, report: Callable[[str], None]
+        self,
+        classes: ExportClasses,
+        save_masks: bool,
+        report: Callable[[str], None],
+        losses: Losses,
     ) -> None:
         self._classes = classes
         self._unlabelled = ExportClass("", classes.unlabelled_id)
         self._save_masks = save_masks
         self._report = report
-        self.not_carried: Counter[str] = Counter()
-        self.not_carried_attributes: Counter[str] = Counter()
-        self.enclosed: Counter[str] = Counter()
-        self.unlabelled = 0
-        self.outside = 0
+        self._losses = losses
         self.unsaved_masks = 0
-
-    def losses(self, masks_option: str = "") -> list[str]:
-        """What of all that was built the format has no place for, counted.
-
-        ``masks_option`` is the format's option that writes masks too; empty where it has none.
-        """
-        losses = []
-        if self.not_carried:
-            losses.append(
-                "not written, the format has no place for them: " + listed(self.not_carried)
-            )
-        if self.not_carried_attributes:
-            losses.append("attributes not written: " + listed(self.not_carried_attributes))
-        if self.enclosed:
-            hint = ""
-            if masks_option and not self._save_masks and _HAVE_AREA & self.enclosed.keys():
-                hint = f" ({masks_option} writes their masks too)"
-            losses.append("written as their enclosing box: " + listed(self.enclosed) + hint)
-        if self.unlabelled:
-            losses.append(f"without a class, written as id 0 with an empty text: {self.unlabelled}")
-        if self.outside:
-            losses.append(f"boxes that reach outside the image, written so: {self.outside}")
-        return losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
         """Make the objects of an image of this height and width."""
@@ -154,7 +138,7 @@ class ObjectBuilder:
                     parts.append(groups[one.group])
                 groups[one.group].append(one)
             else:
-                self.not_carried[kind] += 1
+                self._losses[NOT_CARRIED][kind] += 1
         found: list[ExportedObject] = []
         for part in parts:
             found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
@@ -204,7 +188,7 @@ class ObjectBuilder:
         if turned is not None:
             corners = enclosing_points(turned)
         if kind != "bbox":
-            self.enclosed[kind] += 1
+            self._losses[ENCLOSED][kind] += 1
         return ExportedObject(one.label, corners, attributes, shape=one, turned=turned)
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
@@ -220,13 +204,13 @@ class ObjectBuilder:
             best.attributes = {**parts[0].attributes, **best.attributes}
             return
         if not self._save_masks:
-            self.enclosed[parts[0].type.name] += 1
+            self._losses[ENCLOSED][parts[0].type.name] += 1
         objects.append(ExportedObject(label, corners, dict(parts[0].attributes), list(parts)))
 
     def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
         known = one.label is not None and self._classes.of(one.label).keypoint_ids
         if not known or len(known) != len(one.visibility):
-            self.not_carried["points without a schema"] += 1
+            self._losses[NOT_CARRIED]["points without a schema"] += 1
             return
         free = [o for o in objects if o.points is None and o.label == one.label]
         same = [o for o in free if one.id and o.shape is not None and o.shape.id == one.id]
@@ -268,7 +252,7 @@ class ObjectBuilder:
     ) -> ExportedObjects:
         """Objects of corners in pixels, labels and attributes alone."""
         boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
-        self.unlabelled += labels.count(None)
+        self._losses[UNLABELLED][""] += labels.count(None)
         known = [self._unlabelled if label is None else self._classes.of(label) for label in labels]
         return ExportedObjects(
             boxes=boxes.astype(np.float32),
@@ -283,7 +267,7 @@ class ObjectBuilder:
     def count_outside(self, rows: Sequence[PixelBox], size: tuple[int, int]) -> None:
         """Count the boxes that reach outside their image."""
         boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
-        self.outside += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
+        self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
 
     def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
@@ -329,7 +313,7 @@ class ObjectBuilder:
             values = [one.item() if isinstance(one, np.generic) else one for one in found]
             unfit = [number for number, value in enumerate(values) if not is_attribute_value(value)]
             for number in unfit:
-                self.not_carried_attributes[name] += 1
+                self._losses[ATTRIBUTES][name] += 1
                 values[number] = None
             if any(value is not None for value in values):
                 carried[name] = values
@@ -341,7 +325,7 @@ class ObjectBuilder:
             if one.type is AnnotationType.caption:
                 captions.append(one.caption)
                 for name in one.attributes:
-                    self.not_carried_attributes[f"{name} (of a caption)"] += 1
+                    self._losses[ATTRIBUTES][f"{name} (of a caption)"] += 1
         return captions
 
     def _image_label(self, one: Any) -> ImageLabel:
@@ -349,7 +333,7 @@ class ObjectBuilder:
         score = one.attributes.get("score", one.attributes.get("confidence"))
         for name in one.attributes:
             if name not in ("score", "confidence"):
-                self.not_carried_attributes[f"{name} (of a class of the image)"] += 1
+                self._losses[ATTRIBUTES][f"{name} (of a class of the image)"] += 1
         number = isinstance(score, (int, float))
         return ImageLabel(known.text, known.label, float(score) if number else None)
 

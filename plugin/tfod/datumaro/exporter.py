@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
+from tfod.check.finding import Losses
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.export_annotations import OBJECT_LOSSES, ObjectBuilder
 from tfod.datumaro.images import ImageEncoder
 from tfod.datumaro.options import ExportOptions, add_arguments, check_image_extension
 from tfod.detection.image import DEFAULT_EXTENSION
@@ -65,6 +67,8 @@ class ShardExporter(compat.Exporter):
     """The id of the first class where nothing gives the classes ids."""
     ALWAYS_IMAGES: ClassVar[bool] = False
     """Whether a record needs an image, so that they are written, asked for or not."""
+    LOSSES: ClassVar[tuple[str, ...]] = OBJECT_LOSSES
+    """What the format cannot take, in the order of the message."""
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
@@ -96,6 +100,7 @@ class ShardExporter(compat.Exporter):
             check_image_extension(self._image_ext)
         except OptionError as error:
             raise compat.errors.DatasetExportError(str(error)) from error
+        self._losses = Losses(*self.LOSSES)
         self._stale: set[str] = set()
         self._writers: dict[str, SubsetWriter] = {}
         self._files: dict[str, AtomicFile] = {}
@@ -105,13 +110,11 @@ class ShardExporter(compat.Exporter):
     def _payloads(self, item: Any) -> Iterable[bytes]:
         """The records of an item. All that can fail is done before this returns."""
 
-    @abstractmethod
-    def _losses(self) -> list[str]:
-        """What the format could not take, counted."""
-
     def _prepare(self, classes: ExportClasses) -> None:
         """Get ready to write items whose classes are these."""
         self._classes = classes
+        save_masks = self._options.save_masks
+        self._objects = ObjectBuilder(classes, save_masks, self._report_annotation, self._losses)
 
     def _texts(self) -> dict[str, str]:
         """Called when all items are written: texts by path in the folder, the classes' first."""
@@ -147,10 +150,14 @@ class ShardExporter(compat.Exporter):
             raise compat.errors.DatasetExportError(str(error)) from error
         if self._save_dataset_meta:
             self._save_meta_file(self._save_dir)
-        if losses := self._losses():
+        if losses := self._loss_sentences():
             _log.warning("%s: %s", self.NAME, "; ".join(losses))
 
     _apply_impl = apply
+
+    def _loss_sentences(self) -> list[str]:
+        """What the format could not take, counted."""
+        return self._losses.sentences()
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:

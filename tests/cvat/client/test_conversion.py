@@ -92,7 +92,7 @@ def there_and_back(
     back = ShapeBuilder(LABELS)
     record = ZipRecord("", "here", detection, None)
     found = back.shapes(record, SIZE), back.tags(record)
-    assert back.not_carried.sentence() == ""
+    assert back.not_imported() == ""
     return found
 
 

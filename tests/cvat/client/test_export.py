@@ -410,7 +410,7 @@ def test_bars_on_a_terminal(stub: StubServer, tmp_path: Path) -> None:
         shown += part
     os.close(master)
     assert process.wait() == 0
-    for word in (b"exports", b"downloading", b"converting"):
+    for word in (b"exports", b"Downloading", b"converting"):
         assert word in shown
 
 

@@ -18,7 +18,7 @@ from tfod.check.finding import Severity
 from tfod.check.profiles.profile import Policy
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.convert.documents import MEMBER
-from tfod.cvat.client.requests import Advance, progress_bar, writing
+from tfod.cvat.client.requests import progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.publishing import AtomicFile
@@ -94,9 +94,9 @@ class _ServerZip:
         with (
             self._reading(),
             self._archive.open(entry) as stream,
-            progress_bar("converting", entry.size, "B") as advance,
+            progress_bar("converting", entry.size, "B") as bar,
         ):
-            yield read_cvat_stream(_Counted(stream, advance), f"the server's {MEMBER}")
+            yield read_cvat_stream(_Counted(stream, bar), f"the server's {MEMBER}")
 
     def read_image(self, image: CvatImage) -> bytes | None:
         """The bytes of a frame's image; None where the server has sent none."""
@@ -126,13 +126,13 @@ class _ServerZip:
 class _Counted:
     """A stream that tells how much of it was read."""
 
-    def __init__(self, stream: BinaryIO, advance: Advance) -> None:
+    def __init__(self, stream: BinaryIO, bar: Any) -> None:
         self._stream = stream
-        self._advance = advance
+        self._bar = bar
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
-        self._advance(len(data))
+        self._bar.update(len(data))
         return data
 
 

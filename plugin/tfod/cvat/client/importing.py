@@ -20,17 +20,18 @@ from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.document import DocumentWriter
-from tfod.cvat.client.requests import progress_bar, writing
-from tfod.cvat.client.server import Server
-from tfod.cvat.client.shapes import ShapeBuilder, read_zip
-from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
-from tfod.cvat.client.upload import (
+from tfod.cvat.client.requests import (
     ANNOTATION_FORMAT,
     DATASET_FORMAT,
+    progress_bar,
     require_append,
     require_format,
     upload,
+    writing,
 )
+from tfod.cvat.client.server import Server
+from tfod.cvat.client.shapes import ShapeBuilder, read_zip
+from tfod.cvat.client.task import PROJECT, LiveTask, Target, fetch_task
 from tfod.errors import TfodError
 
 Say = Callable[[str], object]
@@ -117,22 +118,15 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
         if inventory.groups or len(inventory.archives) != 1:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
         size = inventory.archives[0].size()
-        with progress_bar("checking", size, "B") as advance:
-
-            def progress(read: int, _: int) -> None:
-                advance(read)
-
-            return check(
-                inventory,
-                Options(
-                    receiver=CVAT,
-                    label_map=options.label_map,
-                    task=task,
-                    hash_sources=False,
-                    decode=0,  # as CVAT's own importer
-                ),
-                progress,
-            )
+        of_task = Options(
+            receiver=CVAT,
+            label_map=options.label_map,
+            task=task,
+            hash_sources=False,
+            decode=0,  # as CVAT's own importer
+        )
+        with progress_bar("checking", size, "B") as bar:
+            return check(inventory, of_task, lambda read, _: bar.update(read))
 
 
 def _prepare_annotations(
@@ -159,7 +153,7 @@ def _prepare_annotations(
     tell(changes.text(options.append))
     if others:
         warn(f"frames of the task that are not in {live.target}, left out: {others}")
-    if sentence := builder.not_carried.sentence():
+    if sentence := builder.not_imported():
         warn(sentence)
 
 
@@ -176,7 +170,7 @@ def _convert(
     frames = live.task.frames or ()
     records = read_zip(options.path, options.label_map)
     matcher = Matcher(live.task, (one.detection.filename or "" for one in records))
-    with progress_bar("converting", len(frames), "frames") as advance:
+    with progress_bar("converting", len(frames), "frames") as bar:
         for record in read_zip(options.path, options.label_map):
             detection = record.detection
             frame = frames[matcher.place(detection.filename or "", record.where)]
@@ -192,7 +186,7 @@ def _convert(
             changes.compare(there.pop(frame.number, ()), keys, options.append)
             number = live.first + frame.number * live.step
             document.image(number, frame.name, (height, width), shapes, tags)
-            advance(1)
+            bar.update(1)
     if not converted:
         raise TfodError(
             f"none of the {others} images is a frame of {live.target}; import them into their "
@@ -209,7 +203,7 @@ def _prepare_dataset(
     subsets = write_dataset(read_zip(options.path, options.label_map), live, builder, path)
     for subset, written in subsets.items():
         tell(f"new task {subset!r}: {written.images} images, {written.objects} objects")
-    if sentence := builder.not_carried.sentence():
+    if sentence := builder.not_imported():
         warn(sentence)
 
 

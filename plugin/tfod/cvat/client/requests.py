@@ -1,8 +1,13 @@
 """What a server does in the background: it is asked for, waited for, and fetched.
 
-Servers from 2.19 on number such requests and tell of them at ``/api/requests``; older ones are
+Servers from 2.19 on number such requests and report them at ``/api/requests``; older ones are
 asked the same again until it is done. Source: ``cvat_sdk/core/{downloading,uploading}.py`` of 2.15
 and 2.80, and ``apps/engine/{views,background}.py`` of the servers.
+
+An upload has three parts: a beginning, the bytes (TUS, in pieces), and the request that ends it.
+Until that one nothing happens to the task, so that the first two are begun anew when they fail.
+The last one is sent once: the server may have taken it, whatever becomes of its answer. It then
+replaces the annotations in one transaction of its own, or leaves them as they were.
 """
 
 from __future__ import annotations
@@ -10,25 +15,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from tfod.cvat.client.server import Server, ServerError, answer_text, one_line
-from tfod.cvat.client.task import Target
+from tfod.cvat.client.task import PROJECT, Target
 from tfod.errors import TfodError
 
+ANNOTATION_FORMAT = "CVAT 1.1"
+DATASET_FORMAT = "Datumaro 1.0"
+_APPEND_SINCE = (2, 65)
+"""Older servers do not know ``import_mode``, and would replace without a word (cvat#10573)."""
+_REQUESTS_ALONE = (2, 40)
+"""From here on servers surely report imports at ``/api/requests`` only."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0  # seconds between two questions
 _TRIES = 3
-_CHUNK = 1 << 20
 _LOCAL = {"location": "local", "use_default_location": "false"}
 """Not by way of the cloud storage that a task may have as its default."""
 _UNKNOWN = (404, 405, 410)
-_REQUESTS_ALONE = (2, 40)
-"""From here on servers surely tell of imports at ``/api/requests`` only."""
 
 _Result = TypeVar("_Result")
 
@@ -42,29 +51,28 @@ def export_dataset(
         TfodError: the server cannot, or the file cannot be written.
     """
     query = {"format": format_name, **_LOCAL}
-    url = _begin_export(server, target, {**query, "save_images": str(with_images).lower()})
-    headers: dict[str, str] = {}
+    url = _export(server, target, {**query, "save_images": str(with_images).lower()})
     if url is None:
-        kind = "dataset" if with_images else "annotations"
-        url, headers = _legacy_export(server, f"{target.path}/{kind}", query)
-    download(server, url, path, headers)
+        url = _legacy_export(server, target, query, with_images)
+    try_again(lambda: _download(server, server.host + url, Path(path)))
 
 
-def _begin_export(server: Server, target: Target, query: dict[str, str]) -> str | None:
+def _export(server: Server, target: Target, query: dict[str, str]) -> str | None:
     """Ask for an export and wait; its address, or None where the server is too old for this.
 
     To ask twice does no harm: the server knows which export of whom that is.
     """
     try:
-        answer = try_again(lambda: server.request("POST", f"{target.path}/dataset/export", query))
-        request_id = request_id_of(answer)
+        request_id = _request_id(
+            try_again(lambda: server.request("POST", f"{target.path}/dataset/export", query))
+        )
     except ServerError as error:
         if error.status in _UNKNOWN:
             return None
-        running = _already_running(error)
-        if running is None:
+        # One runs since before, as when the answer was lost.
+        name, _, request_id = error.text.partition(": ")
+        if error.status != 409 or name != "rq_id":
             raise
-        request_id = running
     found = wait(server, request_id, f"{server.host} exports")
     if not found.get("result_url"):
         raise ServerError(f"{server.host} has exported {target}, but does not say where to")
@@ -73,12 +81,14 @@ def _begin_export(server: Server, target: Target, query: dict[str, str]) -> str 
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def _already_running(error: ServerError) -> str | None:
-    """The number of a request that runs since before, as of one whose answer was lost."""
-    if error.status != 409:
-        return None
-    name, _, number = error.text.partition(": ")
-    return number if name == "rq_id" else None
+def _legacy_export(server: Server, target: Target, query: dict[str, str], with_images: bool) -> str:
+    """The same on old servers."""
+    server.use_token()  # a cookie alone is not enough for an export there (CSRF)
+    path = f"{target.path}/{'dataset' if with_images else 'annotations'}"
+    for _ in _pauses(f"{server.host} exports"):
+        if server.request("GET", path, query).status == 201:
+            break
+    return f"{path}?{urlencode({**query, 'action': 'download'})}"
 
 
 def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
@@ -88,62 +98,88 @@ def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
         ServerError: it failed, with what the server says of that.
     """
     path = f"/api/requests/{quote(request_id, safe='')}"
-    with _pauses(doing) as pause:
+    for bar in _pauses(doing):
+        with server.expected():
+            found: dict[str, Any] = dict(server.get(path))
+            status = found["status"]
+        if status == "finished":
+            return found
+        if status == "failed":
+            text = one_line(str(found.get("message") or "it does not say why"))
+            raise ServerError(f"{server.host} has failed: {text}", text=text)
+        with contextlib.suppress(TypeError, ValueError):
+            bar.update(int(100 * float(found.get("progress") or 0)) - bar.n)
+    raise AssertionError("it is asked for ever")
+
+
+def _pauses(doing: str) -> Iterator[Any]:
+    """A bar that shows how far the server is, again after pauses that grow."""
+    seconds = _FIRST_WAIT
+    layout = "{desc}: {percentage:.0f}% |{bar}| {elapsed}"
+    with progress_bar(doing, 100, "%", bar_format=layout) as bar:
         while True:
-            with server.expected():
-                found: dict[str, Any] = dict(server.get(path))
-                status = found["status"]
-            if status == "finished":
-                return found
-            if status == "failed":
-                text = one_line(str(found.get("message") or "it does not say why"))
-                raise ServerError(f"{server.host} has failed: {text}", text=text)
-            pause(found.get("progress"))
+            yield bar
+            time.sleep(seconds)
+            seconds = min(seconds * 1.5, _LONGEST_WAIT)
 
 
-@contextlib.contextmanager
-def _pauses(doing: str) -> Iterator[Callable[[Any], None]]:
-    """A pause that grows, with a bar that shows how far the server is."""
-    waiting, done = _FIRST_WAIT, 0.0
-    with progress_bar(doing, 100, "%") as advance:
+def _download(server: Server, url: str, path: Path) -> None:
+    from cvat_sdk.core.downloading import Downloader
 
-        def pause(progress: Any) -> None:
-            nonlocal waiting, done
-            with contextlib.suppress(TypeError, ValueError):
-                now = 100 * float(progress)
-                advance(int(now - done))
-                done += int(now - done)
-            time.sleep(waiting)
-            waiting = min(waiting * 1.5, _LONGEST_WAIT)
-
-        yield pause
+    fix = "make room for the server's file, or name another folder in TMPDIR"
+    with server.errors(), writing(os.path.dirname(path), fix):
+        Downloader(server.client).download_file(url, path, pbar=_sdk_bar())
 
 
-def _legacy_export(server: Server, path: str, query: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """The same on old servers: the address, and the headers to fetch it with."""
-    # A cookie alone is not enough for an export there (CSRF).
-    headers = server.token_header()
-    with _pauses(f"{server.host} exports") as pause:
-        while True:
-            answer = server.request("GET", path, query, headers)
-            if answer.status == 201:
-                break
-            pause(None)
-    return f"{path}?{urlencode({**query, 'action': 'download'})}", headers
-
-
-def wait_for_import(
-    server: Server, request_id: str, path: str, query: dict[str, str], method: str
-) -> None:
-    """Wait until the server has imported what was uploaded.
-
-    Old servers are asked for it at ``path``, with the query and the method of the upload.
+def require_append(server: Server) -> None:
+    """See to it that the server can append.
 
     Raises:
-        ServerError: the import failed, with the server's reason.
+        TfodError: it is too old, or does not say how old it is.
     """
+    if server.version_numbers is None or server.version_numbers < _APPEND_SINCE:
+        raise TfodError(
+            f"{server.host} is CVAT {server.version or 'of an unknown version'} and cannot append "
+            "(2.65 and later can); it would replace what is there: use --mode replace, if that is "
+            "meant"
+        )
+
+
+def require_format(server: Server, format_name: str) -> None:
+    """See to it that the server imports a format, before anything is uploaded.
+
+    Raises:
+        TfodError: it does not.
+    """
+    found = server.get("/api/server/annotation/formats")
+    with server.expected():
+        names = {one["name"] for one in found["importers"] if one["enabled"]}
+    if format_name not in names:
+        raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
+
+
+def upload(
+    server: Server, target: Target, path: Path, format_name: str, append: bool = False
+) -> None:
+    """Upload a file, and wait until the server has imported it.
+
+    Raises:
+        TfodError: it was not imported, with the server's reason, or that is not known.
+    """
+    is_dataset = target.kind == PROJECT
+    url = f"{target.path}/{'dataset' if is_dataset else 'annotations'}"
+    query = {
+        "format": format_name,
+        "filename": f"tfod-{secrets.token_hex(8)}.zip",
+        "conv_mask_to_poly": "false",
+        **_LOCAL,
+    }
+    if append:
+        query["import_mode"] = "append"
+    request_id = _request_id(try_again(lambda: _send(server, f"{server.host}{url}/", path, query)))
+    doing = f"{server.host} imports"
     try:
-        wait(server, request_id, f"{server.host} imports")
+        wait(server, request_id, doing)
         return
     except ServerError as error:
         if error.status not in _UNKNOWN:
@@ -154,13 +190,31 @@ def wait_for_import(
             f"{server.host} has the file, but reports nothing about its import; look at the task "
             "before you repeat this"
         )
-    with _pauses(f"{server.host} imports") as pause:
-        while True:
-            # Not repeated when the answer is lost: behind a finished import, it begins another.
-            answer = server.request(method, path, {**query, "rq_id": request_id})
-            if answer.status == 201:
-                return
-            pause(None)
+    method, legacy = ("GET", {"action": "import_status"}) if is_dataset else ("PUT", query)
+    for _ in _pauses(doing):
+        # Not repeated when the answer is lost: behind a finished import, it begins another.
+        if server.request(method, url, {**legacy, "rq_id": request_id}).status == 201:
+            return
+
+
+def _send(server: Server, url: str, path: Path, query: dict[str, str]) -> Any:
+    from cvat_sdk.core.uploading import Uploader
+
+    server.finishing = False
+    meta = {"filename": query["filename"]}
+    try:
+        with server.errors():
+            return Uploader(server.client).upload_file(
+                url, path, query_params=dict(query), meta=meta, pbar=_sdk_bar()
+            )
+    except ServerError as error:
+        # After a refusal it is certain that nothing has begun.
+        if not server.finishing or 400 <= error.status < 500:
+            raise
+        raise TfodError(
+            f"{error}; the file was uploaded, and the server may import it: look at the task "
+            "before you repeat this"
+        ) from None
 
 
 def _has_no_requests(server: Server) -> bool:
@@ -174,33 +228,15 @@ def _has_no_requests(server: Server) -> bool:
     return False
 
 
-def download(server: Server, url: str, path: str, headers: dict[str, str]) -> None:
-    """Fetch a file; what breaks off is fetched again.
-
-    Raises:
-        TfodError: it cannot be had, or not be written.
-    """
-    try_again(lambda: _fetch(server, url, path, headers))
-
-
-def _fetch(server: Server, url: str, path: str, headers: dict[str, str]) -> None:
-    answer = server.request("GET", url, headers=headers, stream=True)
-    length = answer.headers.get("Content-Length", "")
-    total = int(length) if length.isdigit() else None
-    fix = "make room for the server's file, or name another folder in TMPDIR"
-    with (
-        contextlib.closing(answer),
-        writing(os.path.dirname(path), fix),
-        open(path, "wb") as file,
-        progress_bar("downloading", total, "B") as advance,
-    ):
-        while True:
-            with server.errors():
-                data = answer.read(amt=_CHUNK, decode_content=False)
-            if not data:
-                break
-            file.write(data)
-            advance(len(data))
+def _request_id(answer: Any) -> str:
+    """The number of the request in an answer. Raises ServerError: there is none."""
+    try:
+        return str(json.loads(answer.data)["rq_id"])
+    except (ValueError, KeyError, TypeError):
+        raise ServerError(
+            "the server has taken the request, but gives no number for it "
+            f"({answer_text(answer.data)}); look at the task before you repeat this"
+        ) from None
 
 
 def try_again(work: Callable[[], _Result]) -> _Result:
@@ -215,56 +251,28 @@ def try_again(work: Callable[[], _Result]) -> _Result:
     return work()
 
 
-def request_id_of(answer: Any) -> str:
-    """The number of the request that an answer tells of. Raises ServerError: it tells of none."""
-    try:
-        return str(json.loads(answer.data)["rq_id"])
-    except (ValueError, KeyError, TypeError):
-        raise ServerError(
-            "the server has taken the request, but gives no number for it "
-            f"({answer_text(answer.data)}); look at the task before you repeat this"
-        ) from None
+def _bar_options() -> dict[str, Any]:
+    """A bar on standard error, if that is a terminal."""
+    disable = None if sys.stderr is not None else True  # tqdm: None is "not on a terminal"
+    return {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": disable}
 
 
-Advance = Callable[[int], object]
-"""Told how much was done since the last time."""
-
-
-@contextmanager
-def progress_bar(description: str, total: int | None, unit: str) -> Iterator[Advance]:
-    """A bar on standard error if that is a terminal, and tqdm is there.
-
-    The unit is ``B`` for bytes, ``%`` for a share, or a noun.
-    """
-    options = bar_options()
-    if options is None:
-        yield _ignore
-        return
+def progress_bar(description: str, total: int | None, unit: str, **more: Any) -> Any:
+    """A bar of tqdm's, which is a context manager; its ``update`` takes how much was done."""
     from tqdm import tqdm
 
-    if unit == "%":
-        options["bar_format"] = "{desc}: {percentage:.0f}% |{bar}| {elapsed}"
     scale = unit == "B"
-    with tqdm(total=total, desc=description, unit=unit, unit_scale=scale, **options) as bar:
-        yield bar.update
+    more |= _bar_options()
+    return tqdm(total=total, desc=description, unit=unit, unit_scale=scale, **more)
 
 
-def bar_options() -> dict[str, Any] | None:
-    """How our bars look; None where there is to be none."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return None
-    try:
-        import tqdm  # noqa: F401
-    except ImportError:
-        return None
-    return {"file": sys.stderr, "leave": False, "dynamic_ncols": True}
+def _sdk_bar() -> Any:
+    from cvat_sdk.core.helpers import DeferredTqdmProgressReporter
+
+    return DeferredTqdmProgressReporter(_bar_options())
 
 
-def _ignore(_: int) -> None:
-    pass
-
-
-@contextmanager
+@contextlib.contextmanager
 def writing(where: str, fix: str) -> Iterator[None]:
     """Turn what the system says against writing into one line.
 

@@ -90,27 +90,17 @@ class Server:
         method: str,
         path: str,
         parameters: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         body: Any = None,
-        stream: bool = False,
     ) -> Any:
         """One request; the answer is urllib3's, and of a good status.
 
         GET is repeated when it fails in passing, other methods only while there is no connection.
-        ``path`` is below the host, or a whole URL of it; ``body`` is sent as JSON; ``stream``
-        leaves the answer's bytes to be read.
+        ``path`` is below the host; ``body`` is sent as JSON.
         """
-        url = path if "://" in path else self.host + path
-        if parameters:
-            url += ("&" if "?" in url else "?") + urlencode(parameters)
+        url = self.host + path + (f"?{urlencode(parameters)}" if parameters else "")
         with self.errors():
-            return self.client.api_client.rest_client.request(
-                method,
-                url,
-                headers={**self._headers(), **(headers or {})},
-                body=body,
-                _parse_response=not stream,
-            )
+            rest = self.client.api_client.rest_client
+            return rest.request(method, url, headers=self._headers(), body=body)
 
     @property
     def version_numbers(self) -> tuple[int, int] | None:
@@ -130,14 +120,14 @@ class Server:
                 "later?"
             ) from None
 
-    def token_header(self) -> dict[str, str]:
-        """The header of CVAT's old token, which old servers want where cookies are not enough."""
-        if self.credentials is None:
-            return {}
-        user, password = self.credentials
-        body = {"username": user, "password": password}
-        key = self.json(self.request("POST", "/api/auth/login", body=body)).get("key")
-        return {"Authorization": f"Token {key}"} if key else {}
+    def use_token(self) -> None:
+        """Send CVAT's old token from now on, which old servers want where cookies do not do."""
+        if self.credentials is not None:
+            user, password = self.credentials
+            body = {"username": user, "password": password}
+            key = self.json(self.request("POST", "/api/auth/login", body=body)).get("key")
+            if key:
+                self.client.api_client.set_default_header("Authorization", f"Token {key}")
 
     def json(self, answer: Any) -> Any:
         """The JSON of an answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,27 +86,13 @@ def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
                     yield ZipRecord(group.subset, f"{shard}, record {number}", detection, own)
 
 
-@dataclass
-class NotCarried:
-    """What the task has no place for, by name."""
-
-    attributes: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
-
-    def sentence(self) -> str:
-        """One line about all of it; '' when everything came along."""
-        parts = [listed(self.others)] if self.others else []
-        if self.attributes:
-            parts.append(f"attributes that the labels do not have: {listed(self.attributes)}")
-        return f"not imported: {', '.join(parts)}" if parts else ""
-
-
 class ShapeBuilder:
     """Makes the shapes of one record after the other, with the labels of a task."""
 
     def __init__(self, labels: Mapping[str, Label]) -> None:
         self._labels = labels
-        self.not_carried = NotCarried()
+        self._attributes_left: Counter[str] = Counter()
+        self._others_left: Counter[str] = Counter()
 
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
         """The shapes of a record's objects on a frame of this height and width.
@@ -117,19 +103,26 @@ class ShapeBuilder:
         detection = record.detection
         if detection.keypoints is not None:
             visible = (detection.keypoints.visibility > 0).any(axis=1)
-            self.not_carried.others["objects' keypoints"] += int(visible.sum())
+            self._others_left["objects' keypoints"] += int(visible.sum())
         corners = _pixels(detection.boxes, size)
         return [
             self._shape(record, number, name, corners[number], size)
             for number, name in enumerate(record.class_names())
         ]
 
+    def not_imported(self) -> str:
+        """One line about what the task has no place for; '' when everything came along."""
+        names = listed(self._attributes_left)
+        attributes = f"attributes that the labels do not have: {names}" if names else ""
+        parts = [one for one in (listed(+self._others_left), attributes) if one]
+        return f"not imported: {', '.join(parts)}" if parts else ""
+
     def tags(self, record: ZipRecord) -> list[CvatTag]:
         """The classes of the whole image; those that are said to be absent do not come."""
         tags = []
         for one in record.detection.image_labels:
             if one.confidence is not None and one.confidence <= 0:
-                self.not_carried.others["classes said to be absent"] += 1
+                self._others_left["classes said to be absent"] += 1
             else:
                 tags.append(CvatTag(self._known(record, one.text, one.label).name))
         return tags
@@ -163,7 +156,7 @@ class ShapeBuilder:
         if mask is not None and not fills_its_box(mask, corners):
             encoded = encode_runs(mask)
             if encoded is None:
-                self.not_carried.others["masks without a pixel, imported as boxes"] += 1
+                self._others_left["masks without a pixel, imported as boxes"] += 1
             else:
                 kind, runs, extent = MASK, tuple(encoded[0]), encoded[1]
         return CvatShape(
@@ -185,7 +178,7 @@ class ShapeBuilder:
                 fit = value  # beyond the limits or the choices: the server decides
             text = text_of(fit)
             if text is None:
-                self.not_carried.attributes[name] += 1
+                self._attributes_left[name] += 1
             else:
                 found.append((name, text))
         return found

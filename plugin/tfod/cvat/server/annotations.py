@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tfod.check.finding import listed
+from tfod.check.finding import Losses
 from tfod.cvat.attributes import AttributeSpec, fit_value, storable
 from tfod.cvat.detections import GROUP
 from tfod.cvat.server.instance import Instance
@@ -26,6 +25,9 @@ _FIELDS = ("occluded", "score")
 # Of CVAT's tables.
 _LONGEST_NAME = 64
 _MOST_OUTLINES = 100
+_ATTRIBUTES = "attributes that the labels lack or do not allow"
+_CAPTIONS = "captions of images, which CVAT does not have"
+_EMPTY_MASKS = "masks without a pixel, which became their boxes"
 _FIRST_GROUP = 1_000_000  # beyond those of a record's keypoints
 
 
@@ -36,8 +38,7 @@ class AnnotationConverter:
         self._instance = instance
         self._to_polygons = to_polygons
         self._names = [one.name for one in labels]
-        self.left_out: Counter[str] = Counter()
-        self.captions = self.empty_masks = 0
+        self.losses = Losses(_ATTRIBUTES, _CAPTIONS, _EMPTY_MASKS)
         self._groups = 0
 
     def fit(self, item: Any) -> list[Any]:
@@ -47,7 +48,9 @@ class AnnotationConverter:
             TfodError: an object has no class, or a mask is not of the image's size.
         """
         labelled = [one for one in item.annotations if one.type.name != "caption"]
-        self.captions += len(item.annotations) - len(labelled)  # CVAT has no place for them
+        self.losses[_CAPTIONS][""] += len(item.annotations) - len(
+            labelled
+        )  # CVAT has no place for them
         return [fit for one in labelled for fit in self._fit(one, item)]
 
     def _fit(self, one: Any, item: Any) -> list[Any]:
@@ -72,7 +75,7 @@ class AnnotationConverter:
         _require_size(mask, item)  # before it is unpacked: a small file may be a giant image
         pixels = np.asarray(mask.image)
         if not pixels.any():
-            self.empty_masks += 1
+            self.losses[_EMPTY_MASKS][""] += 1
             return [self._box_of(mask)]
         if fills_its_box(pixels, mask.corners):
             return [self._box_of(mask)]
@@ -116,21 +119,8 @@ class AnnotationConverter:
             if fit is not None:
                 fitting[name] = fit
             elif name != _TRACK:  # a number of the task that was exported, of no use here
-                self.left_out[name] += 1
+                self.losses[_ATTRIBUTES][name] += 1
         return fitting
-
-    def losses(self) -> list[str]:
-        """What was left out, counted."""
-        losses = []
-        if self.left_out:
-            losses.append(
-                f"attributes that the labels lack or do not allow: {listed(self.left_out)}"
-            )
-        if self.captions:
-            losses.append(f"captions of images, which CVAT does not have: {self.captions}")
-        if self.empty_masks:
-            losses.append(f"{self.empty_masks} masks without a pixel became their boxes")
-        return losses
 
 
 def _require_size(mask: BoxedMask, item: Any) -> None:

@@ -101,7 +101,7 @@ def _read(path: str, temp_dir: str, instance: Instance, to_polygons: bool) -> An
     for item in list(dataset):  # on the 0.3 line put() is lost during the first walk
         attributes = {name: one for name, one in item.attributes.items() if name != _FRAME}
         dataset.put(item.wrap(annotations=converter.fit(item), attributes=attributes))
-    for loss in converter.losses():
+    for loss in converter.losses.sentences():
         _log.warning("TFRecord: %s", loss)
     _leave_out_unused_labels(dataset, instance)
     return dataset

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfod.check.finding import listed
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.export_annotations import ATTRIBUTES
 from tfod.datumaro.exporter import NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.images import media_size
 from tfod.datumaro.importer import ShardImporter, first_example
@@ -27,6 +26,8 @@ from tfod.tfrecord.label_files import LABELS_FILE, LabelMapFinder, find_labels
 
 # What follows from the image, or from the label: channels, size, a vector of zeros and a one.
 _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
+_ONE_LABEL = "not written, a record has one label"
+_WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 
 
@@ -93,6 +94,7 @@ class ImageClassificationExporter(ShardExporter):
     OPTIONS = ("profile", "num_shards", "shard_size", "compression", "label_map")
     FIRST_ID = 0
     ALWAYS_IMAGES = True
+    LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
 
     @property
     def can_stream(self) -> bool:
@@ -102,9 +104,6 @@ class ImageClassificationExporter(ShardExporter):
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
         self._names = labels_text(classes.label_map.items)  # may refuse, better now than at the end
-        self._not_written: Counter[str] = Counter()
-        self._attributes: Counter[str] = Counter()
-        self._without_label = 0
 
     def _texts(self) -> dict[str, str]:
         return {LABELS_FILE: self._names}
@@ -121,24 +120,14 @@ class ImageClassificationExporter(ShardExporter):
     def _label(self, item: Any) -> int:
         """The id of the first label; what else there is, is counted."""
         labels = [one for one in item.annotations if one.type.name == "label"]
-        self._not_written.update(
+        self._losses[_ONE_LABEL].update(
             one.type.name for one in item.annotations if one.type.name != "label"
         )
-        self._not_written["further label"] += max(len(labels) - 1, 0)
+        self._losses[_ONE_LABEL]["further label"] += max(len(labels) - 1, 0)
         for one in labels[:1]:
-            self._attributes.update(list(one.attributes))
-        count_image_attributes(self._attributes, item.attributes, _KNOWN_OF_IMAGES)
+            self._losses[ATTRIBUTES].update(list(one.attributes))
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
         if not labels:
-            self._without_label += 1
+            self._losses[_WITHOUT_LABEL][""] += 1
             return NO_CLASS
         return self._classes.of(labels[0].label).label
-
-    def _losses(self) -> list[str]:
-        losses = []
-        if +self._not_written:
-            losses.append("not written, a record has one label: " + listed(+self._not_written))
-        if self._attributes:
-            losses.append("attributes not written: " + listed(self._attributes))
-        if self._without_label:
-            losses.append(f"without a label, written as {NO_CLASS}: {self._without_label}")
-        return losses

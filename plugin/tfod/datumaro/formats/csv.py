@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfod.check.finding import listed
 from tfod.convert.csv import (
     COLUMNS,
     CsvBox,
@@ -25,7 +24,7 @@ from tfod.convert.csv import (
 )
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, Origin
-from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder
+from tfod.datumaro.export_annotations import OBJECT_LOSSES, ExportedObject
 from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.images import file_size, media_size
 from tfod.datumaro.importer import ReadDataset, ShardImporter, import_errors, load_classes_of
@@ -46,6 +45,7 @@ from tfod.tfrecord.shard_search import files_below, find_shards
 
 _log = logging.getLogger("tfod.datumaro")
 _MOST_EXAMPLES = 3
+_NO_COLUMN = "not written, the CSV has no column for them"
 
 
 class TfDetectionCsvBase(ReadDataset):
@@ -223,11 +223,11 @@ class TfDetectionCsvExporter(ShardExporter):
     NAME = "tf_detection_csv"
     DESCRIPTION = "TF Object Detection CSVs and their label map."
     OPTIONS = ()
+    LOSSES = (*OBJECT_LOSSES, _NO_COLUMN)
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        self._objects = ObjectBuilder(classes, False, self._report_annotation)
-        self._lost: Counter[str] = Counter()
+        self._lost = self._losses[_NO_COLUMN]
         self._names: dict[str, set[str]] = {}
 
     def _make_writer(self, subset: str) -> DetectionCsvWriter:
@@ -292,13 +292,9 @@ class TfDetectionCsvExporter(ShardExporter):
         lost["classes of an image"] += image_labels
         count_image_attributes(lost, item.attributes, ("filename",))
 
-    def _losses(self) -> list[str]:
-        self._lost["masks"] += self._objects.unsaved_masks
-        lost = +self._lost
-        losses = self._objects.losses()
-        if lost:
-            losses.append("not written, the CSV has no column for them: " + listed(lost))
-        return losses
+    def _loss_sentences(self) -> list[str]:
+        self._lost["masks"] = self._objects.unsaved_masks
+        return super()._loss_sentences()
 
 
 def _shortest(value: float) -> float:

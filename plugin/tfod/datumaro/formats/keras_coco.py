@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfod.check.finding import listed
+from tfod.check.finding import Losses
 from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole_number
 from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import ExportedObject, ObjectBuilder
+from tfod.datumaro.export_annotations import (
+    ATTRIBUTES,
+    ENCLOSED,
+    NOT_CARRIED,
+    OUTSIDE,
+    ExportedObject,
+    ObjectBuilder,
+)
 from tfod.datumaro.exporter import (
     EMPTY_VALUES,
     NO_CLASS,
@@ -32,6 +38,9 @@ from tfod.tfrecord.shard_names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter
 
 _DIGITS = 2
+_WITHOUT_OBJECTS = "images without an object, for which there is no record"
+_NOT_WRITTEN = "not written"
+_WITHOUT_CLASS = f"without a class, written as category {NO_CLASS}"
 # Of images: carried by the record, or made anew.
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 
@@ -67,6 +76,15 @@ class KerasCocoExporter(ShardExporter):
     NAME = "tf_keras_coco"
     DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
     ALWAYS_IMAGES = True
+    LOSSES = (
+        NOT_CARRIED,
+        ENCLOSED,
+        OUTSIDE,
+        _WITHOUT_OBJECTS,
+        _NOT_WRITTEN,
+        ATTRIBUTES,
+        _WITHOUT_CLASS,
+    )
 
     def _export_classes(self) -> ExportClasses:
         self._source = CocoSource.of(self._extractor)
@@ -76,10 +94,6 @@ class KerasCocoExporter(ShardExporter):
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        self._objects = ObjectBuilder(classes, False, self._report_annotation)
-        self._not_written: Counter[str] = Counter()
-        self._attributes: Counter[str] = Counter()
-        self._without_objects = self._without_class = 0
         self._numbers = _Numbers(self._extractor, classes)
 
     def _make_writer(self, subset: str) -> ShardSetWriter:
@@ -126,32 +140,17 @@ class KerasCocoExporter(ShardExporter):
         return Annotation(self._numbers.of_object(one), label, box, area)
 
     def _count_losses(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
-        self._without_objects += not found
-        self._without_class += sum(one.label is None for one in found)
-        if image_labels:
-            self._not_written["class of the whole image"] += image_labels
+        self._losses[_WITHOUT_OBJECTS][""] += not found
+        self._losses[_WITHOUT_CLASS][""] += sum(one.label is None for one in found)
+        self._losses[_NOT_WRITTEN]["class of the whole image"] += image_labels
         for one in found:
-            self._not_written["points"] += one.points is not None
-            self._attributes.update(
+            self._losses[_NOT_WRITTEN]["points"] += one.points is not None
+            self._losses[ATTRIBUTES].update(
                 name
                 for name, value in one.attributes.items()
                 if value not in EMPTY_VALUES and not (name == "area" and _is_number(value))
             )
-        count_image_attributes(self._attributes, item.attributes, _KNOWN_OF_IMAGES)
-
-    def _losses(self) -> list[str]:
-        losses = self._objects.losses()
-        if self._without_objects:
-            losses.append(
-                f"images without an object, for which there is no record: {self._without_objects}"
-            )
-        if +self._not_written:
-            losses.append("not written: " + listed(+self._not_written))
-        if self._attributes:
-            losses.append("attributes not written: " + listed(self._attributes))
-        if self._without_class:
-            losses.append(f"without a class, written as category {NO_CLASS}: {self._without_class}")
-        return losses
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
 
 
 class _Numbers:
@@ -167,7 +166,7 @@ class _Numbers:
         has_ids = False
         self._images = self._objects = 0
         seen: set[tuple[str, str, int]] = set()
-        builder = ObjectBuilder(classes, False, lambda reason: None)
+        builder = ObjectBuilder(classes, False, lambda reason: None, Losses())
         for item in dataset:
             self._keeps_images &= _is_new(seen, ("image", item.subset, _image_number(item)))
             with contextlib.suppress(TfodError):  # stated when the item is written

@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from tfod.check.finding import listed
 from tfod.datumaro.exporter import EMPTY_VALUES, count_image_attributes
 from tfod.detection import keys
 from tfod.detection.detection import Detection
@@ -35,6 +34,7 @@ from tfod.tfrecord.shard_search import ROBOFLOW_NOTE
 from tfod.version import __version__
 
 _LABEL_MAP = "_label_map.pbtxt"
+LOST = "not written, Roboflow's records have no place for them"
 _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
@@ -44,12 +44,13 @@ class RoboflowLayout:
     Args:
         folder: what is exported to.
         name: of the shards in each folder.
+        lost: where to count what the records cannot hold.
     """
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: str, name: str, lost: Counter[str]) -> None:
         self._folder = folder
         self.name = name
-        self._lost: Counter[str] = Counter()
+        self._lost = lost
         self._images: Counter[str] = Counter()
         self._boxes: Counter[str] = Counter()
 
@@ -91,13 +92,6 @@ class RoboflowLayout:
         for side, key in enumerate(keys.BOX):
             features[key] = float_feature(detection.boxes[:, side])
         return encode_example(dict(sorted(features.items())))
-
-    def losses(self, unsaved_masks: int) -> list[str]:
-        """What the records could not take, counted."""
-        lost = +self._lost + Counter({"masks": unsaved_masks})
-        if not lost:
-            return []
-        return ["not written, Roboflow's records have no place for them: " + listed(lost)]
 
     def _count_lost(self, detection: Detection) -> None:
         lost = self._lost

@@ -11,9 +11,9 @@ from typing import Any
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import ExportedObjects, ObjectBuilder
+from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, ExportedObjects
 from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
-from tfod.datumaro.formats.roboflow import RoboflowLayout
+from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
 from tfod.datumaro.images import media_size
 from tfod.datumaro.options import DEFAULT_NAME, LabelKey, Layout
 from tfod.detection import keys
@@ -34,6 +34,7 @@ from tfod.tfrecord.writer import ShardSetWriter
 
 # Annotations that need no size.
 _OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
+_HAVE_AREA = frozenset(("mask", "polygon", "ellipse", "rotated_bbox"))
 # Options that change shards whose images did not change.
 _LAYOUT_OPTIONS = frozenset(
     (
@@ -59,12 +60,15 @@ class TfDetectionApiExporter(ShardExporter):
         *("save_masks", "num_shards", "shard_size", "compression", "label_map", "label_key"),
         *("layout", "name"),
     )
+    LOSSES = (*OBJECT_LOSSES, LOST)
 
     def __init__(self, extractor: Any, save_dir: str, **options: Any) -> None:
         super().__init__(extractor, save_dir, **options)
         self._roboflow: RoboflowLayout | None = None
         if self._options.layout is Layout.ROBOFLOW:
-            self._roboflow = RoboflowLayout(save_dir, self._options.name or DEFAULT_NAME)
+            self._roboflow = RoboflowLayout(
+                save_dir, self._options.name or DEFAULT_NAME, self._losses[LOST]
+            )
         self._layouts: dict[str, tuple[int, Compression]] = {}
 
     @property
@@ -74,7 +78,6 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        self._objects = ObjectBuilder(classes, self._options.save_masks, self._report_annotation)
         self._turned: defaultdict[str, list[str]] = defaultdict(list)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
@@ -226,7 +229,7 @@ class TfDetectionApiExporter(ShardExporter):
         }
         for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
             del attributes[name]
-            self._objects.not_carried_attributes[f"{name} (of the image)"] += 1
+            self._losses[ATTRIBUTES][f"{name} (of the image)"] += 1
         return source_id, image_attributes
 
     def _turned_back(
@@ -253,16 +256,18 @@ class TfDetectionApiExporter(ShardExporter):
         self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
         return objects, size
 
-    def _losses(self) -> list[str]:
-        losses = self._objects.losses("--save-masks")
-        losses += [
+    def _loss_sentences(self) -> list[str]:
+        self._losses[LOST]["masks"] = self._objects.unsaved_masks if self._roboflow else 0
+        losses = super()._loss_sentences()
+        if not self._options.save_masks and _HAVE_AREA & self._losses[ENCLOSED].keys():
+            hint = " (--save-masks writes their masks too)"
+            losses = [one + hint if one.startswith(ENCLOSED) else one for one in losses]
+        turned = [
             f"annotations of images with an EXIF orientation, {what}: {len(names)} (the first: "
             f"{names[0]})"
             for what, names in self._turned.items()
         ]
-        if self._roboflow:
-            losses += self._roboflow.losses(self._objects.unsaved_masks)
-        return losses
+        return losses + turned
 
 
 def _hold_images(paths: Iterable[str]) -> bool:
