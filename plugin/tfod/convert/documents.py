@@ -63,8 +63,10 @@ def read_head(path: str | os.PathLike[str], size: int) -> bytes:
 
 
 @contextlib.contextmanager
-def open_xml(path: str) -> Iterator[tuple[Any, str]]:
+def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
     """Open an XML file, or the ``annotations.xml`` of a zip, as a stream and its name.
+
+    ``called`` is what messages call the file, where that is not its path.
 
     Raises:
         TfodError: the file cannot be read, or the zip holds no such file or several.
@@ -73,9 +75,10 @@ def open_xml(path: str) -> Iterator[tuple[Any, str]]:
         with _unreadable(path), Path(path).open("rb") as file:
             yield file, path
         return
-    with _unreadable(path), zipfile.ZipFile(path) as archive:
-        entry = _the_member(archive, path)
-        name = f"{path}, {entry.filename}"
+    shown = called or path
+    with _unreadable(shown), zipfile.ZipFile(path) as archive:
+        entry = _the_member(archive, shown)
+        name = f"{shown}, {entry.filename}"
         most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * entry.compress_size))
         if entry.file_size > most:  # no more than this is unpacked of it
             raise TfodError(

@@ -7,6 +7,8 @@ them mix both: each name is probed on its own.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,55 +16,32 @@ import attr
 from datumaro.components import annotation as annotation
 from datumaro.components import errors as errors
 from datumaro.components import media as _media
-from datumaro.components.format_detection import FormatDetectionConfidence
-from datumaro.util.image import encode_image, load_image
-from datumaro.util.mask_tools import mask_to_polygons
-
-try:
-    from datumaro.components.dataset_base import DatasetBase, DatasetItem
-except ImportError:
-    from datumaro.components.extractor import DatasetItem
-    from datumaro.components.extractor import Extractor as DatasetBase
-
-try:
-    from datumaro.components.importer import Importer
-except ImportError:
-    from datumaro.components.extractor import Importer
-
-try:
-    from datumaro.components.exporter import Exporter
-except ImportError:
-    from datumaro.components.converter import Converter as Exporter
+from datumaro.components.format_detection import (
+    FormatDetectionConfidence as FormatDetectionConfidence,
+)
+from datumaro.util.image import encode_image as encode_image
+from datumaro.util.image import load_image
+from datumaro.util.mask_tools import mask_to_polygons as mask_to_polygons
 
 from tfod.detection.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.tfrecord.image_names import split_extension
 
+
+def _either(*places: str) -> Any:
+    """The first of these, each a module of Datumaro's components and a name in it."""
+    for place in places:
+        module, _, name = place.partition(".")
+        with contextlib.suppress(ImportError, AttributeError):
+            return getattr(importlib.import_module(f"datumaro.components.{module}"), name)
+    raise ImportError(f"this Datumaro has none of {', '.join(places)}")
+
+
+DatasetBase = _either("dataset_base.DatasetBase", "extractor.Extractor")
+DatasetItem = _either("dataset_base.DatasetItem", "extractor.DatasetItem")
+Importer = _either("importer.Importer", "extractor.Importer")
+Exporter = _either("exporter.Exporter", "converter.Converter")
 AnnotationType = annotation.AnnotationType
 Image = _media.Image
-
-__all__ = [
-    "AnnotationType",
-    "DatasetBase",
-    "DatasetItem",
-    "Exporter",
-    "FormatDetectionConfidence",
-    "Image",
-    "Importer",
-    "annotation",
-    "encode_image",
-    "errors",
-    "extension_of",
-    "image_bytes",
-    "image_from_bytes",
-    "image_from_file",
-    "image_from_pixels",
-    "image_path",
-    "image_without_data",
-    "make_boxes",
-    "make_item",
-    "mask_to_polygons",
-    "round_points",
-]
 
 Size = tuple[int, int]
 

@@ -10,25 +10,18 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any
 
-from tfod.check.collector import Collector
-from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, CvatTrack, read_cvat_stream
-from tfod.check.finding import Severity
-from tfod.check.profiles.profile import Policy
-from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
-from tfod.convert.documents import MEMBER
+from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, read_cvat_stream
+from tfod.convert.documents import MEMBER, open_xml
 from tfod.cvat.client.requests import progress_bar, writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
 from tfod.tfrecord.storage.publishing import AtomicFile
-from tfod.tfrecord.storage.zip_directory import Entry
 
 FORMAT = "CVAT for images 1.1"
-_IMAGES = "images"
+_NAME = f"the server's {FORMAT}"
 _LONGEST_IMAGE = 256 << 20
-# A server's own export may be large: a task may have a million frames.
-_LIMITS = ArchiveLimits(entries=2_000_000, total_bytes=4 << 40, directory_bytes=512 << 20)
 
 
 def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
@@ -40,8 +33,8 @@ def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
         TfodError: the source is not what it should be, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
-    with _ServerZip(source) as archive, _scratch(folder) as scratch:
-        exported = _write_shards(archive, scratch, options)
+    with _scratch(folder) as scratch:
+        exported = _write_shards(source, scratch, options)
         if not exported.frames:
             raise TfodError(
                 f"nothing was written to {out}: no frame "
@@ -51,89 +44,53 @@ def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
     return exported
 
 
-def _write_shards(archive: _ServerZip, scratch: str, options: ExportOptions) -> Exported:
-    with contextlib.ExitStack() as stack, archive.document() as parts:
-        for part in parts:
-            if isinstance(part, CvatMeta):  # the head comes first
-                meta = part
-                shards = stack.enter_context(
-                    FrameShards(scratch, meta.labels, meta.input_types, options)
-                )
-            elif isinstance(part, CvatImage):
-                read = functools.partial(archive.read_image, part) if options.with_images else None
-                shards.add(replace(part, subset=part.subset or meta.subset), read)
+def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported:
+    if not zipfile.is_zipfile(source):
+        raise TfodError(f"{_NAME} is not a zip; export again")
+    from tqdm.utils import CallbackIOWrapper
+
+    with contextlib.ExitStack() as stack:
+        with (
+            open_xml(source, _NAME) as (stream, name),
+            zipfile.ZipFile(source) as archive,
+            progress_bar("converting", _document_size(archive), "B") as bar,
+        ):
+            images = _Images(archive)
+            for part in read_cvat_stream(CallbackIOWrapper(bar.update, stream), name):
+                if isinstance(part, CvatMeta):  # the head comes first
+                    meta = part
+                    shards = stack.enter_context(
+                        FrameShards(scratch, meta.labels, meta.input_types, options)
+                    )
+                elif isinstance(part, CvatImage):
+                    read = functools.partial(images.read, part) if options.with_images else None
+                    shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish()
 
 
-class _ServerZip:
-    """The zip that the server has made, read under limits."""
+def _document_size(archive: zipfile.ZipFile) -> int | None:
+    return next((one.file_size for one in archive.infolist() if one.filename == MEMBER), None)
 
-    def __init__(self, path: str) -> None:
-        # Whatever a rule has against the zip is an error here.
-        self._collector = Collector(Policy({}, {}), 10)
-        name = f"the server's {FORMAT}"
-        self._archive = Archive(path, name, self._collector, _LIMITS)
-        self._refuse_damage()
-        self._entries: dict[str, Entry] = {}
-        for entry in self._archive.entries:
-            self._entries[entry.path] = entry
-            self._entries.setdefault(posixpath.splitext(entry.path)[0], entry)
 
-    def __enter__(self) -> _ServerZip:
-        return self
+class _Images:
+    """The images in the server's zip, by the names of frames."""
 
-    def __exit__(self, *_: object) -> None:
-        self._archive.close()
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in archive.infolist():
+            self._entries[entry.filename] = entry
+            self._entries.setdefault(posixpath.splitext(entry.filename)[0], entry)
 
-    @contextlib.contextmanager
-    def document(self) -> Iterator[Iterator[CvatMeta | CvatImage | CvatTrack]]:
-        """The parts of the annotations."""
-        entry = self._entries.get(MEMBER)
-        if entry is None:
-            raise TfodError(f"the server's {FORMAT} holds no {MEMBER}; is it another format?")
-        with (
-            self._reading(),
-            self._archive.open(entry) as stream,
-            progress_bar("converting", entry.size, "B") as bar,
-        ):
-            yield read_cvat_stream(_Counted(stream, bar), f"the server's {MEMBER}")
-
-    def read_image(self, image: CvatImage) -> bytes | None:
+    def read(self, image: CvatImage) -> bytes | None:
         """The bytes of a frame's image; None where the server has sent none."""
-        path = posixpath.join(_IMAGES, image.subset, image.name)
+        path = posixpath.join("images", image.subset, image.name)
         entry = self._entries.get(path) or self._entries.get(posixpath.splitext(path)[0])
         if entry is None:
             return None
-        if entry.size > _LONGEST_IMAGE:
+        if entry.file_size > _LONGEST_IMAGE:
             raise TfodError(f"image {image.name!r} is longer than {_LONGEST_IMAGE >> 20} MiB")
-        with self._reading():
-            return self._archive.read(entry, _LONGEST_IMAGE)
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except ArchiveDamageError:
-            self._refuse_damage()
-            raise
-
-    def _refuse_damage(self) -> None:
-        for found in self._collector.findings.in_order([]):
-            if found.severity is Severity.ERROR:
-                raise TfodError(f"{found.shard}: {found.message}; export again")
-
-
-class _Counted:
-    """A stream that tells how much of it was read."""
-
-    def __init__(self, stream: BinaryIO, bar: Any) -> None:
-        self._stream = stream
-        self._bar = bar
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self._bar.update(len(data))
-        return data
+        return self._archive.read(entry)  # as many bytes as that, whatever is packed
 
 
 @contextlib.contextmanager
