@@ -21,19 +21,11 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
 
     parser = parser_ctor(
         help="Export a dataset in some format",
-        description="""
-        Exports the dataset in a folder in some format (added by tfod).|n
-        |n
-        Each format has its own options, which are passed after the '--'
-        separator; pass '-- -h' to see them. By default only annotations are
-        exported; to include images pass '--save-media'.|n
-        |n
-        Formats: {}|n
-        |n
-        Examples:|n
-        - Export a folder as TF Object Detection API shards, with images:|n
-        |s|s%(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images
-        """.format(", ".join(sorted(DEFAULT_ENVIRONMENT.exporters))),
+        description="Exports the dataset in a folder in some format (added by tfod). Each format "
+        "has its own options behind the '--' separator; '-- -h' shows them. By default only "
+        "annotations are exported; '--save-media' includes images.|n"
+        f"Formats: {', '.join(sorted(DEFAULT_ENVIRONMENT.exporters))}|n"
+        "Example: %(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images",
         formatter_class=MultilineFormatter,
     )
     parser.add_argument("-f", "--format", required=True, help="Output format")

@@ -95,10 +95,9 @@ def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
         return None
     if media.has_size:
         return tuple(media.size)
-    data = encoded
     path = compat.image_path(media)
-    size = image_size(data) if data else None
-    if data is None and path and os.path.isfile(path):
+    size = image_size(encoded) if encoded else None
+    if encoded is None and path and os.path.isfile(path):
         size = file_size(path)
     if size is None:
         with contextlib.suppress(Exception):  # whatever the decoder raises for what is no image
@@ -126,10 +125,7 @@ def record_size(found: Detections, row: int, on_disk: str | None) -> tuple[int, 
     height, width = found.sizes[row].tolist()
     if height > 0 and width > 0:
         return height, width
-    size = None
-    if on_disk:
-        with open(on_disk, "rb") as file:
-            size = image_size(file.read())
+    size = file_size(on_disk) if on_disk else None
     if size is None and found.box_counts[row]:
         raise found.examples.error(
             row,

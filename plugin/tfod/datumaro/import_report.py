@@ -7,10 +7,10 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import plural
+from tfod.check.finding import first_of, plural
 from tfod.detection.classes import ClassTable
 from tfod.detection.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
@@ -19,6 +19,7 @@ from tfod.tfrecord.storage.open import open_shard
 if TYPE_CHECKING:
     from tfod.datumaro.import_annotations import AnnotationBuilder
 
+_SHOWN = 8
 _LONGEST_COMMENT = 1 << 16
 
 
@@ -70,14 +71,14 @@ class ImportReport:
         if self.missing_shards:
             yield (
                 f"{plural(len(self.missing_shards), 'shard')} of numbered sets not there, "
-                f"reading without: {_some(self.missing_shards)}"
+                f"reading without: {first_of(self.missing_shards, _SHOWN)}"
             )
         yield from self.odd_lengths
         yield from self.label_map_liberties
         for rivals in sorted(self.ambiguous_label_maps):
             yield (
-                f"several label maps, none is used: {_some(rivals)}; classes come from the "
-                "records; choose one with the option label_map"
+                f"several label maps, none is used: {first_of(rivals, _SHOWN)}; classes come from "
+                "the records; choose one with the option label_map"
             )
         if builder.clamped_boxes:
             hint = ""
@@ -97,17 +98,15 @@ class ImportReport:
             total = sum(classes.contradictions.values())
             yield (
                 f"{plural(total, 'object')} whose class text and id name different classes "
-                f"of the label map; the text was followed: {_some(examples)}"
+                f"of the label map; the text was followed: {first_of(examples, _SHOWN)}"
             )
         if classes.unknown_texts:
-            yield (
-                "classes that the label map lacks, added: "
-                f"{_some([f'{t!r} ({n})' for t, n in classes.unknown_texts.most_common()])}"
-            )
+            texts = [f"{text!r} ({count})" for text, count in classes.unknown_texts.most_common()]
+            yield f"classes that the label map lacks, added: {first_of(texts, _SHOWN)}"
         if classes.unknown_ids:
             yield (
                 "class ids that the label map lacks, named by their number: "
-                f"{_some([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()])}"
+                f"{first_of([f'{i} ({n})' for i, n in classes.unknown_ids.most_common()], _SHOWN)}"
             )
         if self._no_images:
             yield (
@@ -126,11 +125,5 @@ class ImportReport:
         if self._unread:
             yield (
                 "features that have no meaning to Datumaro, not imported: "
-                f"{_some([f'{k} ({n})' for k, n in self._unread.most_common()])}"
+                f"{first_of([f'{k} ({n})' for k, n in self._unread.most_common()], _SHOWN)}"
             )
-
-
-def _some(names: Iterable[str], most: int = 8) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more

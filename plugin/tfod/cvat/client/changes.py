@@ -55,18 +55,15 @@ class Changes:
         """A table, one line a class and kind."""
         if not self.rows and not self.others:
             return "no annotations, neither on the server nor in the file"
-        head = ("class", "now", "in the file", "added", "removed")
-        lines = [
+        table: list[tuple[str, ...]] = [("class", "now", "in the file", "added", "removed")]
+        table += [
             (f"{label} ({kind})", *map(str, (row.now, row.file, row.added, row.removed)))
             for (label, kind), row in sorted(self.rows.items())
         ]
-        widths = [max(len(line[column]) for line in (head, *lines)) for column in range(len(head))]
+        first, *widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         text = "\n".join(
-            "  ".join(
-                cell.ljust(width) if not column else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in (head, *lines)
+            "  ".join([name.ljust(first), *map(str.rjust, numbers, widths)]).rstrip()
+            for name, *numbers in table
         )
         if self.others and not append:
             text += f"\nalso removed: {listed(self.others)}"

@@ -10,7 +10,7 @@ import json
 import posixpath
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -30,19 +30,16 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass
 class Subset:
-    """A task that is to be made: how many images and objects."""
+    """A task that is to be made, and its items as they come, on disk: 100,000 are too many to hold.
 
+    Attributes:
+        images, objects: how many.
+    """
+
+    stream: IO[str]
+    ids: IdMaker = field(default_factory=IdMaker)
     images: int = 0
     objects: int = 0
-
-
-class _ItemFile:
-    """The items of a subset as they come, on disk: 100,000 of them are too many to hold."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self.stream = stream
-        self.ids = IdMaker()
-        self.counts = Subset()
 
 
 def write_dataset(
@@ -56,7 +53,7 @@ def write_dataset(
         TfodError: a record has no image.
     """
     labels = {name: place for place, name in enumerate(live.labels)}
-    files: dict[str, _ItemFile] = {}
+    files: dict[str, Subset] = {}
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
             for record in records:
@@ -76,21 +73,21 @@ def write_dataset(
     finally:
         for file in files.values():
             file.stream.close()
-    return {subset: file.counts for subset, file in files.items()}
+    return files
 
 
-def _begin(path: str, labels: Mapping[str, int]) -> _ItemFile:
+def _begin(path: str, labels: Mapping[str, int]) -> Subset:
     stream = open(path, "w", encoding="utf-8")
     names = [{"name": name, "parent": "", "attributes": []} for name in labels]
     categories = {"label": {"labels": names, "attributes": ["occluded"]}}
     # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
     stream.write(json.dumps({"categories": categories})[:-1] + ', "items": [')
-    return _ItemFile(stream)
+    return Subset(stream)
 
 
 def _add(
     archive: zipfile.ZipFile,
-    file: _ItemFile,
+    file: Subset,
     subset: str,
     record: ZipRecord,
     builder: ShapeBuilder,
@@ -100,7 +97,7 @@ def _add(
     encoded = bytes(detection.encoded or b"")
     size = _size(detection, encoded, record.where)
     filename = safe_relative_path(detection.filename or "")
-    item_id = file.ids.make(filename, f"image_{file.counts.images:06d}")
+    item_id = file.ids.make(filename, f"image_{file.images:06d}")
     extension = split_extension(filename)[1]
     if not extension:
         extension = EXTENSION_OF_FORMAT.get(sniff_format(encoded[:16]) or "", ".jpg")
@@ -120,9 +117,9 @@ def _add(
         "attr": {},
         "image": {"path": image, "size": list(size)},
     }
-    file.stream.write(("," if file.counts.images else "") + json.dumps(item))
-    file.counts.images += 1
-    file.counts.objects += len(shapes)
+    file.stream.write(("," if file.images else "") + json.dumps(item))
+    file.images += 1
+    file.objects += len(shapes)
 
 
 def _size(detection: Detection, encoded: bytes, where: str) -> tuple[int, int]:
