@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -87,10 +88,10 @@ class KerasCocoExporter(ShardExporter):
     )
 
     def _export_classes(self) -> ExportClasses:
-        self._source = CocoSource.of(self._extractor)
-        if self._options.label_map or self._source is None:
+        label_map, self._stated = _read_source(self._extractor)
+        if self._options.label_map or label_map is None:
             return super()._export_classes()
-        return export_classes(self._extractor.categories(), self._source.label_map, self.FIRST_ID)
+        return export_classes(self._extractor.categories(), label_map, self.FIRST_ID)
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
@@ -130,12 +131,9 @@ class KerasCocoExporter(ShardExporter):
     def _annotation(self, one: ExportedObject, subset: str) -> Annotation:
         of_class = None if one.label is None else self._classes.of(one.label)
         box, area = _x_y_width_height(one), _area(one)
-        if self._source is not None:
-            stated = self._source.find(subset, _object_number(one))
-            if stated is not None and stated.is_still(
-                of_class.text if of_class else None, one.corners
-            ):
-                box, area = stated.box, stated.area
+        stated = self._stated.get((subset, _object_number(one)))
+        if stated is not None and stated.is_still(of_class.text if of_class else None, one.corners):
+            box, area = stated.box, stated.area
         label = NO_CLASS if of_class is None else of_class.label
         return Annotation(self._numbers.of_object(one), label, box, area)
 
@@ -250,66 +248,46 @@ class CocoAnnotation:
         return category == self.category and all(abs(one - two) < _SAME for one, two in pairs)
 
 
-class CocoSource:
-    """The annotations of a dataset's COCO files, by subset and id.
+def _read_source(dataset: Any) -> tuple[LabelMap | None, dict[tuple[str, int], CocoAnnotation]]:
+    """The categories of a dataset's COCO files, and the annotations by subset and id.
 
-    Args:
-        paths: of the files, by subset.
+    None where it was not read from COCO, or the files are gone.
 
     Raises:
         TfodError: one cannot be read.
     """
-
-    def __init__(self, paths: dict[str, str]) -> None:
-        self._annotations: dict[tuple[str, int], CocoAnnotation] = {}
-        items: dict[int, LabelMapItem] = {}
-        for subset, path in paths.items():
-            found = read_coco(path, ("id", "category_id", "bbox", "area"))
-            with sound_coco(path):
-                names = {whole_number(one, "id"): str(one["name"]) for one in found.categories}
-            for number, name in names.items():
-                items.setdefault(number, LabelMapItem(number, name))
-            for members in found.annotations.values():
-                for one in members:
-                    self._add(subset, one, names, path)
-        self.label_map = LabelMap(tuple(items[number] for number in sorted(items)))
-
-    @classmethod
-    def of(cls, dataset: Any) -> CocoSource | None:
-        """That of a dataset; None where it was not read from COCO, or the files are gone."""
-        path = getattr(dataset, "data_path", None)
-        if not path or getattr(dataset, "format", None) not in _FORMATS:
-            return None
-        files = {_subset(file): file for file in _files(path)}
-        return cls(files) if files else None
-
-    def find(self, subset: str, number: int) -> CocoAnnotation | None:
-        """The annotation of this id."""
-        return self._annotations.get((subset, number))
-
-    def _add(self, subset: str, one: dict[str, Any], names: dict[int, str], path: str) -> None:
+    source = getattr(dataset, "data_path", None)
+    is_coco = getattr(dataset, "format", None) in _FORMATS
+    paths = _coco_files(source) if source and is_coco else []
+    annotations: dict[tuple[str, int], CocoAnnotation] = {}
+    items: dict[int, LabelMapItem] = {}
+    for path in paths:
+        # As Datumaro names it.
+        subset = os.path.basename(path).removesuffix(_ENDING).removeprefix(_PREFIX)
+        found = read_coco(path, ("id", "category_id", "bbox", "area"))
         with sound_coco(path):
-            if not one.get("bbox") or one.get("area") is None:
-                return
-            x, y, width, height = numbers(one["bbox"], 4, "bbox")
-            self._annotations[subset, whole_number(one, "id")] = CocoAnnotation(
-                names[whole_number(one, "category_id")],
-                (x, y, width, height),
-                real_number(one["area"], "area"),
-            )
+            names = {whole_number(one, "id"): str(one["name"]) for one in found.categories}
+            for one in itertools.chain.from_iterable(found.annotations.values()):
+                if one.get("bbox") and one.get("area") is not None:
+                    x, y, width, height = numbers(one["bbox"], 4, "bbox")
+                    annotations[subset, whole_number(one, "id")] = CocoAnnotation(
+                        names[whole_number(one, "category_id")],
+                        (x, y, width, height),
+                        real_number(one["area"], "area"),
+                    )
+        for number, name in names.items():
+            items.setdefault(number, LabelMapItem(number, name))
+    label_map = LabelMap(tuple(items[number] for number in sorted(items)))
+    return label_map if paths else None, annotations
 
 
-def _files(path: str) -> Iterator[str]:
+def _coco_files(path: str) -> list[str]:
     if os.path.isfile(path):
-        yield path
-        return
-    for folder in (path, os.path.join(path, "annotations")):
-        names: Sequence[str] = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
-        for name in names:
-            if name.startswith(_PREFIX) and name.endswith(_ENDING):
-                yield os.path.join(folder, name)
-
-
-def _subset(path: str) -> str:
-    """As Datumaro names it."""
-    return os.path.basename(path).removesuffix(_ENDING).removeprefix(_PREFIX)
+        return [path]
+    return [
+        os.path.join(folder, name)
+        for folder in (path, os.path.join(path, "annotations"))
+        if os.path.isdir(folder)
+        for name in sorted(os.listdir(folder))
+        if name.startswith(_PREFIX) and name.endswith(_ENDING)
+    ]
