@@ -6,8 +6,8 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
-from tfod.detection.detection import AttributeValue, ImageLabel, Keypoints, PngMask
+from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
 from tfod.detection.masks import (
     box_outline,
@@ -55,28 +55,17 @@ class ExportedObject:
     points: Any = None
 
 
-class ExportedObjects(NamedTuple):
-    """The objects of one image, as the fields of a Detection."""
-
-    boxes: np.ndarray
-    class_text: list[str] | None
-    class_label: list[int] | None
-    masks: list[PngMask | None] | None
-    keypoints: Keypoints | None
-    attributes: dict[str, list[AttributeValue]]
-    image_labels: list[ImageLabel]
-    captions: Sequence[str] = ()
-
-    def turned_back(self, orientation: int) -> ExportedObjects:
-        """The objects of an image as its EXIF orientation shows it, on its stored pixels."""
-        masks = self.masks
-        if masks is not None:
-            masks = [one and _mask_turned_back(one, orientation) for one in masks]
-        return self._replace(
-            boxes=boxes_turned_back(self.boxes, orientation).astype(np.float32),
-            masks=masks,
-            keypoints=keypoints_turned_back(self.keypoints, orientation),
-        )
+def turned_back(objects: Detection, orientation: int) -> Detection:
+    """The objects of an image as its EXIF orientation shows it, on its stored pixels."""
+    masks = objects.masks
+    if masks is not None:
+        masks = [one and _mask_turned_back(one, orientation) for one in masks]
+    return replace(
+        objects,
+        boxes=boxes_turned_back(objects.boxes, orientation).astype(np.float32),
+        masks=masks,
+        keypoints=keypoints_turned_back(objects.keypoints, orientation),
+    )
 
 
 def _mask_turned_back(mask: PngMask, orientation: int) -> PngMask:
@@ -105,21 +94,24 @@ class ObjectBuilder:
         self._losses = losses
         self.unsaved_masks = 0
 
-    def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> ExportedObjects:
-        """Make the objects of an image of this height and width."""
+    def build(self, annotations: Iterable[Any], size: tuple[int, int]) -> Detection:
+        """Make the objects of an image of this height and width; the rest is left out."""
         annotations = list(annotations)
         if not self._save_masks and _are_plain_boxes(annotations, size):  # nearly always
-            return self._assemble(
-                [one.points for one in annotations],
-                [one.label for one in annotations],
-                [one.attributes for one in annotations],
-                [],
-                size,
-            )
+            boxes = [one.points for one in annotations]
+            return self._assemble(boxes, annotations, size)
         others = [one for one in annotations if one.type is not AnnotationType.caption]
         found, image_labels = self.objects(others)
-        assembled = self._assemble_objects(found, image_labels, size)
-        return assembled._replace(captions=self._captions(annotations))
+        corners = [one.corners for one in found]
+        self.count_outside(corners, size)
+        masks = [self._mask(one, size) for one in found] if self._save_masks else None
+        return replace(
+            self._assemble(corners, found, size),
+            masks=masks or None,
+            keypoints=self._keypoints(found, size),
+            image_labels=image_labels,
+            captions=self._captions(annotations),
+        )
 
     def objects(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
         """The objects of an image, in pixels, and the classes of the whole image."""
@@ -222,46 +214,20 @@ class ObjectBuilder:
         else:
             objects.append(ExportedObject(one.label, corners, dict(one.attributes), points=one))
 
-    def _assemble_objects(
-        self,
-        found: list[ExportedObject],
-        image_labels: list[ImageLabel],
-        size: tuple[int, int],
-    ) -> ExportedObjects:
-        corners = [one.corners for one in found]
-        self.count_outside(corners, size)
-        assembled = self._assemble(
-            corners,
-            [one.label for one in found],
-            [one.attributes for one in found],
-            image_labels,
-            size,
-        )
-        masks: list[PngMask | None] | None = None
-        if self._save_masks:
-            masks = [self._mask(one, size) for one in found]
-        return assembled._replace(masks=masks or None, keypoints=self._keypoints(found, size))
-
     def _assemble(
-        self,
-        rows: Sequence[Sequence[float]],
-        labels: Sequence[int | None],
-        attributes: Sequence[Mapping[str, Any]],
-        image_labels: list[ImageLabel],
-        size: tuple[int, int],
-    ) -> ExportedObjects:
-        """Objects of corners in pixels, labels and attributes alone."""
-        boxes = np.array(rows, np.float64).reshape(-1, 4) / _scale(size)
+        self, corners: Sequence[Sequence[float]], objects: Sequence[Any], size: tuple[int, int]
+    ) -> Detection:
+        """Objects of corners in pixels, with the labels and attributes that they have."""
+        boxes = np.array(corners, np.float64).reshape(-1, 4) / _scale(size)
+        labels = [one.label for one in objects]
+        attributes = [one.attributes for one in objects]
         self._losses[UNLABELLED][""] += labels.count(None)
         known = [self._unlabelled if label is None else self._classes.of(label) for label in labels]
-        return ExportedObjects(
+        return Detection(
             boxes=boxes.astype(np.float32),
             class_text=[one.text for one in known],
             class_label=[one.label for one in known],
-            masks=None,
-            keypoints=None,
             attributes=self._attributes(attributes) if any(attributes) else {},
-            image_labels=image_labels,
         )
 
     def count_outside(self, rows: Sequence[PixelBox], size: tuple[int, int]) -> None:

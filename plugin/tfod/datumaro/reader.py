@@ -24,7 +24,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.image import DEFAULT_EXTENSION
-from tfod.detection.label_map import LabelMap, parse_label_map, read_label_map
+from tfod.detection.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
@@ -82,11 +82,6 @@ class TfDetectionApiBase(ReadDataset):
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with _paused_garbage_collection():
                 self._read(path, sets, label_map)
-
-    @staticmethod
-    def _parse_labelmap(text: str) -> dict[str, int]:
-        """Name to id, of a label map's text: what Datumaro's own reader offers under this name."""
-        return {item.class_name: item.id for item in parse_label_map(text)[0].items}
 
     def _find_sets(self, path: str) -> list[ShardSet]:
         sets = find_shards(path)

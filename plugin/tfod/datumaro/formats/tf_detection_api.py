@@ -11,7 +11,7 @@ from typing import Any
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
-from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, ExportedObjects
+from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, turned_back
 from tfod.datumaro.exporter import ShardExporter, came_from, text_without_comments
 from tfod.datumaro.formats.roboflow import LOST, RoboflowLayout
 from tfod.datumaro.images import media_size
@@ -188,16 +188,17 @@ class TfDetectionApiExporter(ShardExporter):
             )
         objects = self._objects.build(item.annotations, size or (1, 1))
         if self._options.label_key is LabelKey.ID:
-            objects = objects._replace(class_text=None)
+            objects = replace(objects, class_text=None)
         elif self._options.label_key is LabelKey.TEXT:
-            objects = objects._replace(class_label=None)
+            objects = replace(objects, class_label=None)
         attributes = dict(item.attributes)
         filename = source_id = self._images.filename(item, media, encoded)
         objects, size = self._turned_back(objects, size, encoded, filename)
         image_attributes: dict[str, list[int]] = {}
         if attributes:
             source_id, image_attributes = self._take_known(attributes, filename)
-        return Detection(
+        return replace(
+            objects,
             filename=filename,
             source_id=None if source_id is None else str(source_id),
             format=format_name(encoded, filename),
@@ -205,7 +206,6 @@ class TfDetectionApiExporter(ShardExporter):
             height=size[0] if size else None,
             width=size[1] if size else None,
             encoded=encoded or b"",
-            **objects._asdict(),
             image_attributes=image_attributes,
             image_extra=attributes,
         )
@@ -234,11 +234,11 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _turned_back(
         self,
-        objects: ExportedObjects,
+        objects: Detection,
         size: tuple[int, int] | None,
         encoded: bytes | None,
         filename: str,
-    ) -> tuple[ExportedObjects, tuple[int, int] | None]:
+    ) -> tuple[Detection, tuple[int, int] | None]:
         """Objects and size of the stored pixels, where they are of the image as it is shown.
 
         That is so where the dataset's size is the stored one exchanged, and the EXIF orientation
@@ -252,7 +252,7 @@ class TfDetectionApiExporter(ShardExporter):
             if size == stored:
                 return objects, size
             self._turned["turned back to the stored pixels"].append(filename)
-            return objects.turned_back(turn), stored
+            return turned_back(objects, turn), stored
         self._turned["taken to be of the stored pixels, which nothing tells"].append(filename)
         return objects, size
 
