@@ -85,9 +85,10 @@ def _legacy_export(server: Server, target: Target, query: dict[str, str], with_i
     """The same on old servers."""
     server.use_token()  # a cookie alone is not enough for an export there (CSRF)
     path = f"{target.path}/{'dataset' if with_images else 'annotations'}"
-    for _ in _pauses(f"{server.host} exports"):
-        if server.request("GET", path, query).status == 201:
-            break
+    with _pauses(f"{server.host} exports") as pauses:
+        for _ in pauses:
+            if server.request("GET", path, query).status == 201:
+                break
     return f"{path}?{urlencode({**query, 'action': 'download'})}"
 
 
@@ -98,29 +99,35 @@ def wait(server: Server, request_id: str, doing: str) -> dict[str, Any]:
         ServerError: it failed, with what the server says of that.
     """
     path = f"/api/requests/{quote(request_id, safe='')}"
-    for bar in _pauses(doing):
-        with server.expected():
-            found: dict[str, Any] = dict(server.get(path))
-            status = found["status"]
-        if status == "finished":
-            return found
-        if status == "failed":
-            text = one_line(str(found.get("message") or "it does not say why"))
-            raise ServerError(f"{server.host} has failed: {text}", text=text)
-        with contextlib.suppress(TypeError, ValueError):
-            bar.update(int(100 * float(found.get("progress") or 0)) - bar.n)
-    raise AssertionError("it is asked for ever")
+    with _pauses(doing) as pauses:
+        for bar in pauses:
+            with server.expected():
+                found: dict[str, Any] = dict(server.get(path))
+                status = found["status"]
+            if status == "finished":
+                break
+            if status == "failed":
+                text = one_line(str(found.get("message") or "it does not say why"))
+                raise ServerError(f"{server.host} has failed: {text}", text=text)
+            with contextlib.suppress(TypeError, ValueError):
+                bar.update(int(100 * float(found.get("progress") or 0)) - bar.n)
+    return found
 
 
-def _pauses(doing: str) -> Iterator[Any]:
-    """A bar that shows how far the server is, again after pauses that grow."""
-    seconds = _FIRST_WAIT
+@contextlib.contextmanager
+def _pauses(doing: str) -> Iterator[Iterator[Any]]:
+    """A bar that shows how far the server is, at once and again after pauses that grow."""
     layout = "{desc}: {percentage:.0f}% |{bar}| {elapsed}"
-    with progress_bar(doing, 100, "%", bar_format=layout) as bar:
+
+    def pauses() -> Iterator[Any]:
+        seconds = _FIRST_WAIT
         while True:
             yield bar
             time.sleep(seconds)
             seconds = min(seconds * 1.5, _LONGEST_WAIT)
+
+    with progress_bar(doing, 100, "%", bar_format=layout) as bar:
+        yield pauses()
 
 
 def _download(server: Server, url: str, path: Path) -> None:
@@ -191,10 +198,11 @@ def upload(
             "before you repeat this"
         )
     method, legacy = ("GET", {"action": "import_status"}) if is_dataset else ("PUT", query)
-    for _ in _pauses(doing):
-        # Not repeated when the answer is lost: behind a finished import, it begins another.
-        if server.request(method, url, {**legacy, "rq_id": request_id}).status == 201:
-            return
+    with _pauses(doing) as pauses:
+        for _ in pauses:
+            # Not repeated when the answer is lost: behind a finished import, it begins another.
+            if server.request(method, url, {**legacy, "rq_id": request_id}).status == 201:
+                return
 
 
 def _send(server: Server, url: str, path: Path, query: dict[str, str]) -> Any:
