@@ -80,12 +80,10 @@ def all_at_once(folder: Path) -> list[str]:
     return [path for path in paths if path not in zips[1:]]
 
 
-# Dask runs the same steps in test_reshard.py and test_run.py.
-@pytest.mark.parametrize(
-    "runner",
-    ["direct-2", "portable", pytest.param("dask", marks=pytest.mark.slow)],
-    indirect=True,
-)
+# The next test has all their findings, and the runners do the same steps in the tests after it,
+# in test_reshard.py and in test_run.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["direct-2", "portable", "dask"], indirect=True)
 def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
     _compare(mutants, runner, 40)
 

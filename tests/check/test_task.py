@@ -382,7 +382,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("inside", ["", "<image>", "<image><points>", "<meta>", "<track>"])
     def test_a_bomb_is_called_one(self, tmp_path: Path, inside: str) -> None:
-        path = write_bomb(tmp_path / "bomb.zip", inside, 20)
+        path = write_bomb(tmp_path / "bomb.zip", inside, b"<a b='%s'/>" % (b"x" * 990), 21)
         assert path.stat().st_size < 100_000
         with pytest.raises(TfodError, match=r"unpacks to more than [\d,]+ bytes, as a decompr"):
             load_task(cvat_xml=str(path))
@@ -406,7 +406,7 @@ class TestBadInput:
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     @pytest.mark.parametrize(("inside", "most"), [("", 60_000), ("<image>", 450_000)])
     def test_a_bomb_takes_little_memory(self, tmp_path: Path, inside: str, most: int) -> None:
-        path = write_bomb(tmp_path / "bomb.zip", inside, 40)
+        path = write_bomb(tmp_path / "bomb.zip", inside, b"<a/>", 40)
         script = (
             "import resource, sys, lxml.etree; from tfod.check.cvat_task.task import load_task\n"
             "from tfod.errors import TfodError\n"
@@ -442,7 +442,7 @@ class TestBadInput:
         assert int(ran.stdout) < 30_000
 
 
-def write_bomb(path: Path, inside: str, megabytes: int) -> Path:
+def write_bomb(path: Path, inside: str, element: bytes, megabytes: int) -> Path:
     """A zip with an ``annotations.xml`` of elements without end."""
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -450,7 +450,7 @@ def write_bomb(path: Path, inside: str, megabytes: int) -> Path:
     ):
         file.write(f"<annotations><meta/>{inside}".encode())
         for _ in range(megabytes):
-            file.write(b"<a/>" * 250_000)
+            file.write(element * (1_000_000 // len(element)))
     return path
 
 

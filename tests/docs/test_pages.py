@@ -44,8 +44,16 @@ def _environment(desk: Path) -> dict[str, str]:
     }
 
 
+# tests/training holds what the page of training shows, without models that learn.
+_SLOW = {"training.md": pytest.mark.slow}
+
+
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *PAGES], ids=lambda page: page.parent.name + "-" + page.stem
+    "page",
+    [
+        pytest.param(one, id=f"{one.parent.name}-{one.stem}", marks=_SLOW.get(one.name, ()))
+        for one in (ROOT / "README.md", *PAGES)
+    ],
 )
 def test_page(page: Path, desk: Path) -> None:
     text = page.read_text(encoding="utf-8")

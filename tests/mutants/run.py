@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tfod.check.annotations.files import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.check.cvat_task.task import load_task
@@ -20,6 +21,18 @@ from tests.mutants.sound import LABEL_MAP
 from tests.zip_forge import real_zip
 
 _SIMPLE = ("label_map", "max_record_bytes")
+
+
+def parameters_of(mutants: Iterable[Mutant]) -> Iterator[Any]:
+    """Parameters of a slow test: the first mutants that fail and pass a rule; the others are slow.
+
+    tests/check/test_mutants.py holds what is reported of each.
+    """
+    seen = set()
+    for one in mutants:
+        is_first = (one.code, one.fires) not in seen
+        seen.add((one.code, one.fires))
+        yield pytest.param(one, marks=[] if is_first else pytest.mark.slow, id=one.name)
 
 
 def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:

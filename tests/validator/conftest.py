@@ -205,7 +205,7 @@ def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service with its defaults for all tests that leave it as it is."""
     data = tmp_path_factory.mktemp("service")
@@ -235,7 +235,7 @@ def new_database(server: str) -> str:
     return f"{server.rpartition('/')[0]}/{name}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a PostgreSQL server of our own."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))

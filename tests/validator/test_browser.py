@@ -555,16 +555,17 @@ def test_no_page_has_violations_or_scrolls_sideways(
             choose(page, ("anno.zip", good()))
             page.get_by_text("Options").click()
         check(path)
-        page.set_viewport_size({"width": 1280, "height": 900})
-        check(path + " on a desk")
-        page.set_viewport_size(PHONE)
+        if scheme == "light":  # colours are the same on any screen
+            page.set_viewport_size(DESK)
+            check(path + " on a desk")
+            page.set_viewport_size(PHONE)
     said = {
         name: [(one["id"], one["nodes"][0]["html"][:200]) for one in violations]
         for name, violations in found.items()
         if violations
     }
     assert said == {}
-    assert len(found) == 13
+    assert len(found) == (13 if scheme == "light" else 9)
 
 
 def test_dark_is_dark(service: Service, open_page: Any) -> None:

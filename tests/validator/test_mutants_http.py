@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Inside, Mutant
 from tests.validator.conftest import Service
@@ -15,6 +17,7 @@ _SAID_BY_FORM = {"profile", "decode", "cvat_labels", "cvat_xml", "label_map"}
 """Options of a mutant that an upload can have, too."""
 
 
+@pytest.mark.slow  # tests/check/test_mutants.py holds the report, test_api.py the way to it
 def test_mutants(service: Service, tmp_path: Path) -> None:
     write_mutants(tmp_path)
     chosen = [one for one in all_mutants() if _can_be_uploaded(one, tmp_path)]

@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 
 from tests.validator.conftest import Service
 
-_EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "25"))
+_EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "10"))
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda one: one.value)

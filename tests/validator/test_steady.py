@@ -302,6 +302,7 @@ def test_without_its_supervisor_a_worker_gives_back(start_service: Start, slow: 
     assert found is not None and (found.state, found.attempts) == ("queued", 0)
 
 
+@pytest.mark.slow  # at random moments; the tests above pull each plug at a chosen one
 def test_the_plug_is_pulled(tmp_path: Path, slow: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -12,7 +12,7 @@ from tests.cvat.client.stub_server import StubServer
 from tests.cvat.client.stub_state import StubTask
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
-from tests.mutants.run import zipped
+from tests.mutants.run import parameters_of, zipped
 from tests.mutants.sound import HEIGHT, WIDTH
 
 # What is wrong with a file or a zip is found before the bridge has a part in it.
@@ -36,7 +36,7 @@ def task_for(path: Path) -> StubTask:
     return StubTask(1, "mutants", labels, frames, segments={10: (0, len(frames) - 1)})
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", parameters_of(MUTANTS))
 def test_the_check_and_the_dry_run_agree(
     mutant: Mutant, run: Run, stub: StubServer, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ from tests.conftest import examples
 from tests.cvat.server.tasks import box, frame, import_into, labels
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
-from tests.mutants.run import zipped
+from tests.mutants.run import parameters_of, zipped
 from tests.mutants.sound import HEIGHT, LABEL_MAP, WIDTH
 from tests.mutants.task import task_xml
 from tests.records import encode, image, objects
@@ -80,7 +80,7 @@ def is_taken(task: Task, path: Path, temp_root: Path) -> str:
     return ""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", parameters_of(MUTANTS))
 def test_the_check_and_the_import_agree(mutant: Mutant, tmp_path: Path, temp_root: Path) -> None:
     path, xml = tmp_path / "upload.zip", tmp_path / "task.xml"
     path.write_bytes(zipped(mutant))
