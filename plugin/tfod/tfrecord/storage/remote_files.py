@@ -59,11 +59,7 @@ def files_in_folder(url: str) -> list[RemoteFile]:
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it.
-
-    Raises:
-        RemoteError: there is none, or its package is missing.
-    """
+    """The fsspec file system of a URL, and the path in it."""
     try:
         import fsspec
     except ImportError:
@@ -98,11 +94,7 @@ class _Store:
         self._system.invalidate_cache()
 
     def is_folder(self) -> bool:
-        """Whether the URL means a folder; if not, its size is known if the server says it.
-
-        Raises:
-            RemoteError: there is nothing.
-        """
+        """Whether the URL means a folder; if not, its size is known if the server says it."""
         if self._is_web and without_query(self._path).endswith("/"):
             return True
         info = self._listen_and_ask(self._info)
@@ -205,11 +197,7 @@ class _Store:
         return self._ask(listen_and_ask)
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Ask something.
-
-        Raises:
-            RemoteError: no answer came in time, or it is an error.
-        """
+        """Ask something; raises RemoteError where no answer came in time, or it is an error."""
         try:
             return self._server.ask(question)
         except NoAnswerError as error:

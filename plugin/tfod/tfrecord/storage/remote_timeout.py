@@ -34,10 +34,9 @@ def set_remote_timeout(seconds: float) -> None:
 
 
 def set_interrupt(interrupt: Callable[[], None]) -> None:
-    """Have something called twice a second while this process waits for a server.
+    """Have something called twice a second while this process waits; what it raises ends that.
 
-    Args:
-        interrupt: raises what ends the waiting, no OSError; else the waiting goes on.
+    It raises no OSError.
     """
     global _interrupt
     _interrupt = interrupt
@@ -65,11 +64,7 @@ class Server:
         self._silences += 1
 
     def require_alive(self) -> None:
-        """See that it was not given up; it is asked again after as long as the timeout.
-
-        Raises:
-            NoAnswerError: the last objects got no byte at all.
-        """
+        """Raise NoAnswerError where the last objects got no byte, until a timeout has passed."""
         is_over = time.monotonic() > self._last_silence + _timeout
         if self._silences >= _MOST_SILENCES and not is_over:
             raise NoAnswerError(
@@ -80,11 +75,7 @@ class Server:
     def wait_for(self, answer: Future[Any], seconds: float) -> bool:
         """Wait as long as bytes come from the server at least every so many seconds.
 
-        Returns:
-            Whether the call has come to its end; if not it is left to itself.
-
-        Raises:
-            BaseException: what ends the waiting (:func:`set_interrupt`).
+        Returns whether the call has come to its end; if not it is left to itself.
         """
         began = time.monotonic()
         while not answer.done():
@@ -96,12 +87,7 @@ class Server:
         return True
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Have something answered within the timeout.
-
-        Raises:
-            NoAnswerError: the server was silent.
-            BaseException: whatever the question raises.
-        """
+        """Have something answered within the timeout; raises what the question raises."""
         self.require_alive()
         answer = call(question)
         if self.wait_for(answer, _timeout):

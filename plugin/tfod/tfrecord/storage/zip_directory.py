@@ -128,12 +128,7 @@ class Overlap(NamedTuple):
 
 
 def read_directory(file: BinaryIO, most_entries: int, most_bytes: int) -> Directory:
-    """Read the directory of a zip, and the header in front of each entry's data.
-
-    Args:
-        file: unbuffered or buffered, seekable.
-        most_entries: where to stop.
-        most_bytes: how much of the directory to load at most.
+    """Read so much of a zip's directory, and the header in front of each entry's data.
 
     Raises:
         DirectoryError: there is none, or it is damaged.
@@ -298,9 +293,8 @@ def _read_entry(file: BinaryIO, file_size: int, prefix: int, number: int, record
     data_start = None
     if start <= file_size - _LOCAL.size:
         local = _read_at(file, start, _LOCAL.size + name_length)
-        data_start, contradiction = _compare(
-            local, start, raw_name, (flags, method, crc, packed_size, size)
-        )
+        said = (flags, method, crc, packed_size, size)
+        data_start, contradiction = _compare(local, start, raw_name, said)
         damage = damage or contradiction
     version = central[2] & 0xFF
     if version > _NEWEST_VERSION:
@@ -385,10 +379,7 @@ def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
         return b""
     file.seek(offset)
     parts = []
-    while size > 0:
-        part = file.read(size)
-        if not part:
-            break
+    while size > 0 and (part := file.read(size)):
         parts.append(part)
         size -= len(part)
     return b"".join(parts)

@@ -24,7 +24,6 @@ from tfod.tfrecord.storage.zip_directory import (
     DirectoryError,
     Entry,
     find_overlaps,
-    printable,
     read_directory,
 )
 
@@ -41,16 +40,10 @@ _SEE = "look at the archive with: tfod check"
 
 
 class EntryStream(io.RawIOBase):
-    """The unpacked bytes of one entry, checked while they are read: size, checksum, ratio.
+    """The unpacked bytes of a stored or deflated entry, checked while they are read.
 
-    Args:
-        entry: which is stored or deflated.
-        file: the archive, whose position is used.
-        archive: its path, for errors.
-
-    Raises:
-        ShardError: while it is read, where the entry is damaged or unpacks to too much. A subclass
-            may report that in another way.
+    Reading raises ShardError where size or checksum are wrong, the data are damaged, or too much
+    unpacks; a subclass may report that in another way. The position of ``file`` is used.
     """
 
     def __init__(self, entry: Entry, file: BinaryIO | io.FileIO, archive: str = "") -> None:
@@ -66,8 +59,7 @@ class EntryStream(io.RawIOBase):
 
     def give_up(self, cause: str) -> NoReturn:
         """Raise, since the entry is damaged."""
-        name = printable(self._entry.name)
-        cause = f"entry {name} is damaged: {cause}"
+        cause = f"entry {self._entry.shown} is damaged: {cause}"
         raise ShardError(cause, shard=self._archive_name, fix=_SEE) from None
 
     def account(self, unpacked: int, packed: int) -> None:
@@ -83,10 +75,7 @@ class EntryStream(io.RawIOBase):
 
     # RawIOBase takes any buffer; who reads here hands over memoryviews, which need no copy.
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill some of the target; 0 only at the sound end of the entry.
-
-        Raises whatever :meth:`give_up` and :meth:`account` do.
-        """
+        """Fill some of the target; 0 only at the sound end of the entry."""
         view = memoryview(target).cast("B")
         if not view:
             return 0
@@ -143,13 +132,7 @@ class EntryStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class ZipMember:
-    """An entry of a zip.
-
-    Attributes:
-        path: of the entry, behind the archive's own.
-        archive: path of the zip.
-        entry: what the directory says of it.
-    """
+    """An entry of a zip; its path begins with that of the archive."""
 
     path: str
     archive: str
@@ -226,41 +209,41 @@ def members(archive: str) -> Mapping[str, ZipMember]:
         ShardError: the archive is damaged, or its entries overlap.
         OSError: it cannot be read.
     """
+    return _content(archive)[0]
+
+
+def _content(archive: str) -> tuple[Mapping[str, ZipMember], Mapping[str, Sequence[str]]]:
+    """The files by their paths, and those paths by folder."""
     status = os.stat(archive)
-    return _members(archive, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _read_content(archive, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(2)  # a hostile directory of 100,000 entries takes up some 100 MB
-def _members(archive: str, *_identity: int) -> Mapping[str, ZipMember]:
+def _read_content(
+    archive: str, *_identity: int
+) -> tuple[Mapping[str, ZipMember], Mapping[str, Sequence[str]]]:
     with open(archive, "rb", buffering=0) as file:
         try:
             directory = read_directory(file, _MOST_ENTRIES, _MOST_DIRECTORY_BYTES)
         except DirectoryError as error:
-            raise ShardError(
-                f"is not a readable zip: {error}",
-                shard=archive,
-                fix="download or export it again",
-            ) from None
+            cause, fix = f"is not a readable zip: {error}", "download or export it again"
+            raise ShardError(cause, shard=archive, fix=fix) from None
     if not directory.complete:
-        raise ShardError(
-            f"has more than {_MOST_ENTRIES} entries or a directory of more than "
-            f"{_MOST_DIRECTORY_BYTES >> 20} MiB",
-            shard=archive,
-            fix="unpack it, and read the folder",
-        )
+        cause = f"has more than {_MOST_ENTRIES} entries or a directory of more than"
+        cause += f" {_MOST_DIRECTORY_BYTES >> 20} MiB"
+        raise ShardError(cause, shard=archive, fix="unpack it, and read the folder")
     for overlap in find_overlaps(directory):
-        raise ShardError(
-            f"entry {printable(overlap.entry.name)} reaches {overlap.by} bytes into what follows, "
-            "as in a zip bomb",
-            shard=archive,
-            fix=_SEE,
-        )
-    found = {}
+        cause = f"entry {overlap.entry.shown} reaches {overlap.by} bytes into what follows"
+        raise ShardError(f"{cause}, as in a zip bomb", shard=archive, fix=_SEE)
+    found: dict[str, ZipMember] = {}
     for entry in directory.entries:
         if not entry.is_folder and entry.path:
             path = os.path.join(archive, *entry.path.split("/"))
             found[path] = ZipMember(path, archive, entry)  # of one name the last, as unzip does
-    return found
+    folders: dict[str, list[str]] = {}
+    for path in found:
+        folders.setdefault(os.path.dirname(path), []).append(path)
+    return found, folders
 
 
 def require_readable(member: ZipMember) -> None:
@@ -285,7 +268,7 @@ def require_readable(member: ZipMember) -> None:
         cause = f"is stored, and has {entry.packed_size} of the {entry.size} bytes it declares"
     else:
         return
-    raise ShardError(f"entry {printable(entry.name)} {cause}", shard=member.archive, fix=_SEE)
+    raise ShardError(f"entry {entry.shown} {cause}", shard=member.archive, fix=_SEE)
 
 
 def files_in(folder: str) -> Iterator[str]:
@@ -296,14 +279,4 @@ def files_in(folder: str) -> Iterator[str]:
     """
     archive = _archive_above(os.path.join(folder, ""))
     if archive is not None:
-        status = os.stat(archive)
-        identity = (status.st_ino, status.st_size, status.st_mtime_ns)
-        yield from _members_by_folder(archive, *identity).get(folder, ())
-
-
-@functools.lru_cache(2)
-def _members_by_folder(archive: str, *identity: int) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {}
-    for path in _members(archive, *identity):
-        found.setdefault(os.path.dirname(path), []).append(path)
-    return found
+        yield from _content(archive)[1].get(folder, ())
