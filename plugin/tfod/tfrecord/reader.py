@@ -26,7 +26,7 @@ from tfod.tfrecord.compression import (
     detect_compression,
 )
 from tfod.tfrecord.damage import DamageHandler, damaged_compression, empty_file
-from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, ShardPart, is_record_header
+from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header
 from tfod.tfrecord.read_buffer import ENDLESS, ReadBuffer, Source
 from tfod.tfrecord.recovery import Recovery, raise_damage
 from tfod.tfrecord.shard_names import is_one_of_several
@@ -110,8 +110,7 @@ class RecordBatch:
     @property
     def framed_spans(self) -> np.ndarray:
         """Start and length of each record with header and footer, int64 of shape (n, 2)."""
-        framing = (HEADER_BYTES, HEADER_BYTES + FOOTER_BYTES)
-        return np.stack((self.starts - framing[0], self.lengths + framing[1]), axis=1)
+        return np.stack((self.starts - HEADER_BYTES, self.lengths + FRAME_BYTES), axis=1)
 
     def record(self, row: int) -> Record:
         """One of them; ``row`` counts from the start of the batch."""
@@ -257,8 +256,7 @@ def _walk(
 ) -> Iterator[RecordBatch]:
     buffer = ReadBuffer(stream, part.start, part.stop)
     recovery = Recovery(buffer, name, part.stop, on_damage, limit)
-    framing = HEADER_BYTES + FOOTER_BYTES
-    longest = LONGEST_RECORD if limit is None else max(limit - framing, 0)
+    longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
     position, index = 0, part.first_record
     while True:
         end = WalkEnd.BUFFER

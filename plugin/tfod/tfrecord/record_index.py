@@ -211,11 +211,8 @@ class _OpenFile:
 
     def __init__(self, path: str) -> None:
         if is_url(path):
-            raise ShardError(
-                "is remote, and its records are read one by one only as they come",
-                shard=path,
-                fix="copy it here first",
-            )
+            cause = "is remote, and its records are read one by one only as they come"
+            raise ShardError(cause, shard=path, fix="copy it here first")
         self._path = path
         self._member = zip_member(path)
         self._start = self._member.start if self._member else 0
@@ -224,7 +221,8 @@ class _OpenFile:
         )
         self.is_spooled = False
         try:
-            self.compression = shard_compression(self._head())
+            whole = self._member.stream(self._file) if self._member else self._file
+            self.compression = shard_compression(whole.read(HEADER_BYTES))
         except BaseException:
             self._file.close()
             raise
@@ -247,11 +245,6 @@ class _OpenFile:
     def close(self) -> None:
         self._file.close()
 
-    def _head(self) -> bytes:
-        if self._member:
-            return self._member.stream(self._file).read(HEADER_BYTES)
-        return read_at(self._file.fileno(), HEADER_BYTES, 0)
-
     def _spool(self) -> None:
         plain = tempfile.TemporaryFile(buffering=0)
         self._file.seek(0)
@@ -262,21 +255,16 @@ class _OpenFile:
             shutil.copyfileobj(stream, plain, 1 << 20)
         except OSError as error:
             plain.close()
-            raise ShardError(
-                f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})",
-                shard=self._path,
-                fix="make room there, set TMPDIR, or decompress the shard yourself",
-            ) from None
+            cause = f"cannot be decompressed into {tempfile.gettempdir()} ({error.strerror})"
+            fix = "make room there, set TMPDIR, or decompress the shard yourself"
+            raise ShardError(cause, shard=self._path, fix=fix) from None
         self._file.close()
         self._file, self._start, self.is_spooled = plain, 0, True
 
 
 def _changed(shard: ShardIdentity) -> ShardError:
-    return ShardError(
-        "was replaced, changed or removed since it was read",
-        shard=shard.path,
-        fix="import the dataset again",
-    )
+    cause = "was replaced, changed or removed since it was read"
+    return ShardError(cause, shard=shard.path, fix="import the dataset again")
 
 
 _open_files = _OpenFiles()

@@ -88,11 +88,8 @@ def shard_size(path: str) -> int:
     if is_url(path):
         with open_shard(path) as (_, size):
             if size is None:
-                raise ShardError(
-                    "has a length that its server does not say",
-                    shard=path,
-                    fix="copy it here first",
-                )
+                cause = "has a length that its server does not say"
+                raise ShardError(cause, shard=path, fix="copy it here first")
             return size
     member = zip_member(path)
     return os.path.getsize(path) if member is None else member.size

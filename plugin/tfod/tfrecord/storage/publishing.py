@@ -154,12 +154,9 @@ def require_published(path: str) -> None:
     It may have written to a folder that this one is in, as an export writes one for each subset.
     """
     for folder in _interrupted(path):
-        raise InterruptedWriteError(
-            "a program was killed while the files that it wrote to this folder took their names, "
-            "and some are missing",
-            shard=folder,
-            fix="write to the folder again, which first puts back what was there",
-        )
+        cause = "a program was killed while the files that it wrote to this folder took their names"
+        fix = "write to the folder again, which first puts back what was there"
+        raise InterruptedWriteError(f"{cause}, and some are missing", shard=folder, fix=fix)
 
 
 def absent_folders(folder: str) -> list[str]:
