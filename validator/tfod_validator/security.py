@@ -46,9 +46,8 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Content-Security-Policy": _PAGE_POLICY,
 }
-_COOKIE_MARK = "token"
-"""Where the cookie holds the mark of a token."""
 
 
 class _Sessions(SecureCookieSessionInterface):
@@ -69,11 +68,40 @@ def register(app: Flask, settings: Settings) -> None:
         SESSION_COOKIE_SAMESITE="Strict",
     )
     app.session_interface = _Sessions()
-    if settings.trusted_proxies:
-        count = settings.trusted_proxies
-        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
-            app.wsgi_app, x_for=count, x_proto=count, x_host=count
-        )
+    count = settings.trusted_proxies
+    app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+        app.wsgi_app, x_for=count, x_proto=count, x_host=count
+    )
+
+
+def _kept_key(path: Path) -> str:
+    """The key in a file, which is made if it is not there; of several processes the first wins."""
+    if not path.exists():
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # for this user only
+        with open(handle, "w") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):
+            os.link(made, path)
+        os.unlink(made)
+    return path.read_text()
+
+
+def current_settings() -> Settings:
+    """The settings of the app that answers the current request."""
+    settings: Settings = current_app.extensions["tfod.settings"]
+    return settings
+
+
+def current_database() -> Database:
+    """The database of the app that answers the current request."""
+    database: Database = current_app.extensions["tfod.database"]
+    return database
+
+
+def current_folder() -> DataFolder:
+    """The data folder of the app that answers the current request."""
+    folder: DataFolder = current_app.extensions["tfod.folder"]
+    return folder
 
 
 def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
@@ -96,11 +124,9 @@ def is_known_host(host: str, known: tuple[str, ...]) -> bool:
 
 def current_client() -> str:
     """The client: a token, or else an address; as a hash, since it is kept."""
-    given = bearer_token()
+    given = _bearer_token()
     token = given if is_known_token(given, current_settings().tokens) else signed_in_token()
-    return _hashed(
-        f"token {token}" if token else f"address {network_of(request.remote_addr or '')}"
-    )
+    return _hashed(f"token {token}" if token else f"address {_network()}")
 
 
 def current_browser(*, make: bool = False) -> str | None:
@@ -126,21 +152,16 @@ def delete(one: Validation) -> None:
         ProblemError: another client asks.
     """
     if not is_owner(one):
-        by_token = "with the token that uploaded it"
-        by_place = "from the browser or the address that uploaded it"
-        how = by_token if current_settings().tokens else by_place
+        how = "from the browser or the address that uploaded it"
+        if current_settings().tokens:
+            how = "with the token that uploaded it"
         raise ProblemError(403, f"This report can be deleted only {how}; it expires by itself.")
     current_database().delete(one.id)
     current_folder().remove(one.id)
 
 
-def refuse_haste(what: str, limit: str, client: str) -> None:
-    """Count what a client does, and refuse what is too much for a minute.
-
-    Args:
-        what: as in "too many uploads".
-        limit: name of the limit, which is for a minute.
-        client: who.
+def limit_rate(what: str, limit: str, client: str) -> None:
+    """Count what a client does, as in "too many uploads", against a limit for a minute.
 
     Raises:
         ProblemError: the client has to wait.
@@ -159,20 +180,24 @@ def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def _network() -> str:
+    return network_of(request.remote_addr or "")
+
+
 def network_of(address: str) -> str:
     """What one client has: an address of IPv4, or a /64 of IPv6, in which it may take any."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
-        parsed = parsed.ipv4_mapped  # a client of IPv4 at a socket for both
-    if parsed.version == 4:
+    if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
+    if parsed.ipv4_mapped:  # a client of IPv4 at a socket for both
+        return str(parsed.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
-def bearer_token() -> str:
+def _bearer_token() -> str:
     """The token of the header Authorization; an empty text without one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
@@ -183,41 +208,31 @@ def new_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def token_mark(token: str) -> str:
-    """What a cookie holds in place of a token."""
-    key = str(current_app.config["SECRET_KEY"]).encode()
-    return hmac.new(key, token.encode(), "sha256").hexdigest()
+def sign_in(token: str) -> bool:
+    """Keep the mark of a token in the cookie; False for a token that is not known.
+
+    Raises:
+        ProblemError: there were too many attempts from this address.
+    """
+    limit_rate("attempts to sign in", "max_sign_ins_per_minute", _network())
+    if not is_known_token(token, current_settings().tokens):
+        return False
+    session["token"] = _token_mark(token)
+    session.permanent = True
+    return True
 
 
 def signed_in_token() -> str:
     """The token whose mark the cookie of this request holds; an empty text without one."""
-    mark = str(session.get(_COOKIE_MARK, ""))
-    same = [one for one in current_settings().tokens if hmac.compare_digest(mark, token_mark(one))]
+    mark = str(session.get("token", ""))
+    same = [one for one in current_settings().tokens if hmac.compare_digest(mark, _token_mark(one))]
     return "".join(same[:1])
 
 
-def sign_in(token: str) -> None:
-    """Keep the mark of a token in the cookie."""
-    session[_COOKIE_MARK] = token_mark(token)
-    session.permanent = True
-
-
-def current_settings() -> Settings:
-    """The settings of the app that answers the current request."""
-    settings: Settings = current_app.extensions["tfod.settings"]
-    return settings
-
-
-def current_database() -> Database:
-    """The database of the app that answers the current request."""
-    database: Database = current_app.extensions["tfod.database"]
-    return database
-
-
-def current_folder() -> DataFolder:
-    """The data folder of the app that answers the current request."""
-    folder: DataFolder = current_app.extensions["tfod.folder"]
-    return folder
+def _token_mark(token: str) -> str:
+    """What a cookie holds in place of a token."""
+    key = str(current_app.config["SECRET_KEY"]).encode()
+    return hmac.new(key, token.encode(), "sha256").hexdigest()
 
 
 def _refuse() -> Any:
@@ -229,7 +244,7 @@ def _refuse() -> Any:
     if request.method not in _SAFE_METHODS and _is_of_other_site():
         raise ProblemError(403, "Another site made the browser send this; nothing was done.")
     tokens = () if endpoint in _OPEN_ENDPOINTS else settings.tokens
-    if tokens and not is_known_token(bearer_token(), tokens) and not signed_in_token():
+    if tokens and not is_known_token(_bearer_token(), tokens) and not signed_in_token():
         if endpoint.startswith("pages.") and request.method == "GET":
             return redirect(url_for("pages.sign_in", next=request.full_path.rstrip("?")))
         detail = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
@@ -255,25 +270,13 @@ def _is_of_other_site() -> bool:
 
 
 def _add_headers(response: Response) -> Response:
-    for name, value in _HEADERS.items():
-        response.headers.setdefault(name, value)
-    response.headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+    headers = dict(_HEADERS)
     if request.endpoint != "static":
-        response.headers.setdefault("Cache-Control", "no-store")
+        headers["Cache-Control"] = "no-store"
     if request.is_secure:
         # Browsers know these under https alone, and complain of the second elsewhere.
-        response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-        response.headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
+        headers["Strict-Transport-Security"] = "max-age=31536000"
+        headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    for name, value in headers.items():
+        response.headers.setdefault(name, value)
     return response
-
-
-def _kept_key(path: Path) -> str:
-    """The key in a file, which is made if it is not there; of several processes the first wins."""
-    if not path.exists():
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # for this user only
-        with open(handle, "w") as file:
-            file.write(secrets.token_hex(32))
-        with suppress(FileExistsError):
-            os.link(made, path)
-        os.unlink(made)
-    return path.read_text()

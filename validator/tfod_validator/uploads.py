@@ -87,7 +87,7 @@ def accept(
     client = security.current_client()
     _refuse_by_head(request, limits, client)
     with current_app.extensions["tfod.arriving"].one_more(client, limits.max_uploads_per_client):
-        security.refuse_haste("uploads", "max_uploads_per_minute", client)
+        security.limit_rate("uploads", "max_uploads_per_minute", client)
         key = security.new_id()
         incoming = None
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tfod.check.check import Options, check
 from tfod.check.cvat_task.task import Task, load_task
@@ -19,7 +18,7 @@ from tfod.check.report import Report
 from tfod.check.reporters.drawing import draw_image
 from tfod.check.reporters.html import render_body, render_html
 from tfod.check.reporters.json_and_junit import render_json, render_junit
-from tfod.check.reporters.samples import Sample, choose_samples
+from tfod.check.reporters.samples import choose_samples
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.archive import ArchiveLimits
 from tfod.check.sources.search import Inventory, Location, inventory_of
@@ -60,7 +59,8 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
     """
     _require_files(folder, request)
     try:
-        inventory = inventory_of([_location(folder, one) for one in request.sources])
+        places = [Location(one.name, str(folder / one.stored)) for one in request.sources]
+        inventory = inventory_of(places)
         options = _options(folder, request, limits)
         report = check(inventory, options, _counting(progress, limits.max_records))
     except _TooManyRecordsError:
@@ -78,16 +78,18 @@ def run_check(folder: Path, request: Request, limits: Limits, progress: Progress
 
 def _require_files(folder: Path, request: Request) -> None:
     """The files were written to the disk before the check was queued."""
-    for one in request.files:
-        try:
-            size = (folder / one.stored).stat().st_size
-        except OSError:
-            raise FilesAwayError from None
-        if size != one.bytes:
-            raise FilesAwayError
+    try:
+        if all((folder / one.stored).stat().st_size == one.bytes for one in request.files):
+            return
+    except OSError:
+        pass
+    raise FilesAwayError
 
 
 def _options(folder: Path, request: Request, limits: Limits) -> Options:
+    archive_limits = ArchiveLimits(
+        limits.max_archive_entries, limits.max_archive_bytes, limits.max_archive_ratio
+    )
     return Options(
         profile=_profile(folder, request),
         receiver=RECEIVERS[request.receiver] if request.receiver else None,
@@ -97,20 +99,16 @@ def _options(folder: Path, request: Request, limits: Limits) -> Options:
         max_record_bytes=limits.max_record_bytes,
         fail_on=Severity(request.fail_on),
         spill=False,  # the sandbox lets a check write no files
-        archive_limits=ArchiveLimits(
-            entries=limits.max_archive_entries,
-            total_bytes=limits.max_archive_bytes,
-            ratio=limits.max_archive_ratio,
-        ),
+        archive_limits=archive_limits,
     )
 
 
 def _profile(folder: Path, request: Request) -> Profile | None:
     uploaded = request.uploaded("profile")
-    if uploaded is None:
-        return load_profile(request.profile) if request.profile else None
-    with _called(folder, uploaded) as path:
-        return load_profile(path)
+    if uploaded is not None:
+        with _called(folder, uploaded) as path:
+            return load_profile(path)
+    return load_profile(request.profile) if request.profile else None
 
 
 def _task(folder: Path, request: Request) -> Task | None:
@@ -137,10 +135,6 @@ def _called(folder: Path, file: UploadedFile) -> Iterator[str]:
         yield path
     except TfodError as error:
         raise TfodError(str(error).replace(path, file.name)) from None
-
-
-def _location(folder: Path, file: UploadedFile) -> Location:
-    return Location(file.name, str(folder / file.stored))
 
 
 def _counting(progress: Progress, most_records: int) -> Progress:
@@ -171,28 +165,23 @@ def _result(
     samples = choose_samples(report, inventory, profile, limits.max_images)
     # Seen from /reports/KEY, wherever a proxy may have put the service.
     links = [f"../api/v1/validations/{key}/images/{number}" for number in range(len(samples))]
-    documents = {
-        REPORTS["json"]: as_json,
-        REPORTS["html"]: render_html(report, samples, on_page=True).encode("utf-8", "replace"),
-        REPORTS["junit"]: render_junit(report).encode("utf-8", "replace"),
-        REPORTS["text"]: render_text(report, color=False).encode("utf-8", "replace"),
-        BODY: render_body(report, samples, links=links).encode("utf-8", "replace"),
+    texts = {
+        REPORTS["html"]: render_html(report, samples, on_page=True),
+        REPORTS["junit"]: render_junit(report),
+        REPORTS["text"]: render_text(report, color=False),
+        BODY: render_body(report, samples, links=links),
     }
+    documents = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
+    documents[REPORTS["json"]] = as_json
     for number, sample in enumerate(samples):
         documents[IMAGE.format(number)] = draw_image(sample)
     return Result(
         documents=documents,
         valid=report.valid,
         records=report.counts.records,
-        images=[_about(sample) for sample in samples],
+        images=[
+            {"codes": list(one.codes)}
+            | {name: getattr(one.place, name) for name in ("shard", "record", "item")}
+            for one in samples
+        ],
     )
-
-
-def _about(sample: Sample) -> Mapping[str, Any]:
-    place = sample.place
-    return {
-        "codes": list(sample.codes),
-        "shard": place.shard,
-        "record": place.record,
-        "item": place.item,
-    }

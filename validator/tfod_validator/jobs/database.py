@@ -45,11 +45,12 @@ class _AsText(sql.TypeDecorator[Request]):
 
 class _Table(orm.DeclarativeBase):
     type_annotation_map: ClassVar[dict[Any, Any]] = {
+        str: sql.String(128),
         float: sql.Double,
         int: sql.BigInteger,
         Request: _AsText,
         State: sql.String(16),
-        dict[str, Any]: sql.JSON,
+        dict[str, Any]: sql.JSON(none_as_null=True),
         list[dict[str, Any]]: sql.JSON,
     }
 
@@ -68,9 +69,9 @@ class Validation(_Table):
     """
 
     __tablename__ = "validations"
-    id: Mapped[str] = mapped_column(sql.String(64), primary_key=True)
-    client: Mapped[str] = mapped_column(sql.String(64))
-    owner: Mapped[str | None] = mapped_column(sql.String(64))
+    id: Mapped[str] = mapped_column(primary_key=True)
+    client: Mapped[str]
+    owner: Mapped[str | None]
     state: Mapped[State]
     request: Mapped[Request]
     created: Mapped[float]
@@ -78,13 +79,13 @@ class Validation(_Table):
     ended: Mapped[float | None]
     expires: Mapped[float]
     attempts: Mapped[int] = mapped_column(default=0)
-    holder: Mapped[str | None] = mapped_column(sql.String(128))
+    holder: Mapped[str | None]
     lease: Mapped[float | None]
     bytes_total: Mapped[int]
     bytes_done: Mapped[int] = mapped_column(default=0)
     records_done: Mapped[int] = mapped_column(default=0)
     valid: Mapped[bool | None]
-    failure: Mapped[dict[str, Any] | None] = mapped_column(sql.JSON(none_as_null=True))
+    failure: Mapped[dict[str, Any] | None]
     images: Mapped[list[dict[str, Any]]] = mapped_column(default=[])
     __table_args__ = (
         sql.Index("validations_state", "state", "client"),
@@ -103,33 +104,31 @@ class Validation(_Table):
         return self.request.sources
 
 
-_documents = sql.Table(
-    "documents",
-    _Table.metadata,
-    sql.Column(
-        "validation", sql.ForeignKey("validations.id", ondelete="CASCADE"), primary_key=True
-    ),
-    sql.Column("name", sql.String(64), primary_key=True),
-    sql.Column("content", sql.LargeBinary, nullable=False),
-)
-_workers = sql.Table(
-    "workers",
-    _Table.metadata,
-    sql.Column("name", sql.String(128), primary_key=True),
-    sql.Column("seen", sql.Double, nullable=False),
-)
-_rates = sql.Table(
-    "rates",
-    _Table.metadata,
-    sql.Column("name", sql.String(128), primary_key=True),
-    sql.Column("full_at", sql.Double, nullable=False),
-)
-_marks = sql.Table(
-    "marks",
-    _Table.metadata,
-    sql.Column("name", sql.String(64), primary_key=True),
-    sql.Column("mark", sql.String(64), nullable=False),
-)
+class _Document(_Table):
+    __tablename__ = "documents"
+    validation: Mapped[str] = mapped_column(
+        sql.ForeignKey("validations.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(primary_key=True)
+    content: Mapped[bytes]
+
+
+class _Worker(_Table):
+    __tablename__ = "workers"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    seen: Mapped[float]
+
+
+class _Rate(_Table):
+    __tablename__ = "rates"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    full_at: Mapped[float]
+
+
+class _Mark(_Table):
+    __tablename__ = "marks"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    mark: Mapped[str]
 
 
 class Database:
@@ -208,8 +207,8 @@ class Database:
 
     def document(self, key: str, name: str) -> bytes | None:
         """A document of a finished validation."""
-        chosen = (_documents.c.validation == key) & (_documents.c.name == name)
-        packed = self._read(sql.select(_documents.c.content).where(chosen))
+        chosen = (_Document.validation == key) & (_Document.name == name)
+        packed = self._read(sql.select(_Document.content).where(chosen))
         return None if packed is None else zlib.decompress(packed)
 
     def waiting(self, client: str) -> tuple[int, int]:
@@ -307,7 +306,7 @@ class Database:
         with self._writing() as connection:
             changed = connection.execute(sql.update(Validation).where(held).values(**values))
             if changed.rowcount and documents:
-                connection.execute(_documents.insert(), documents)
+                connection.execute(sql.insert(_Document), documents)
             return bool(changed.rowcount)
 
     def delete(self, key: str) -> None:
@@ -320,7 +319,7 @@ class Database:
         with self._writing() as connection:
             old = sql.delete(Validation).where(Validation.expires <= time.time())
             gone = connection.scalars(old.returning(Validation.id))
-            connection.execute(_rates.delete().where(_rates.c.full_at <= time.time()))
+            connection.execute(sql.delete(_Rate).where(_Rate.full_at <= time.time()))
             return list(gone)
 
     def take(self, name: str, most: int, seconds: float) -> float:
@@ -329,13 +328,13 @@ class Database:
         All may be taken at once; they become free again evenly.
         """
         now, each = time.time(), seconds / most
-        full_at, mine = _rates.c.full_at, _rates.c.name == name
+        full_at, mine = _Rate.full_at, _Rate.name == name
         later = sql.case((full_at > now, full_at), else_=now) + each
         with self._writing() as connection:
-            known = _rates.update().where(mine & (full_at <= now + seconds - each))
+            known = sql.update(_Rate).where(mine & (full_at <= now + seconds - each))
             if connection.execute(known.values(full_at=later)).rowcount:
                 return 0.0
-            new = self._insert(_rates).values(name=name, full_at=now + each)
+            new = self._insert(_Rate).values(name=name, full_at=now + each)
             if connection.execute(new.on_conflict_do_nothing()).rowcount:
                 return 0.0
             found = connection.scalar(sql.select(full_at).where(mine)) or now
@@ -344,16 +343,16 @@ class Database:
     def mark(self, new: str) -> str:
         """The mark of the data folder that belongs to this database: the first that was given."""
         with self._writing() as connection:
-            made = self._insert(_marks).values(name="data", mark=new)
+            made = self._insert(_Mark).values(name="data", mark=new)
             connection.execute(made.on_conflict_do_nothing())
-            return str(connection.scalar(sql.select(_marks.c.mark)))
+            return str(connection.scalar(sql.select(_Mark.mark)))
 
     def known_mark(self) -> str | None:
         """The mark, if there is one already."""
-        found: str | None = self._read(sql.select(_marks.c.mark))
+        found: str | None = self._read(sql.select(_Mark.mark))
         return found
 
-    def _insert(self, table: sql.Table) -> Any:
+    def _insert(self, table: type[_Table]) -> Any:
         """An INSERT that knows of conflicts, which is no standard SQL."""
         return (sqlite if self._is_sqlite else postgresql).insert(table)
 
@@ -367,24 +366,24 @@ class Database:
 
     def see_worker(self, name: str, long_ago: float) -> None:
         """Note that a worker lives, and forget those that were last seen long ago."""
-        seen = self._insert(_workers).values(name=name, seen=time.time())
+        seen = self._insert(_Worker).values(name=name, seen=time.time())
         with self._writing() as connection:
             connection.execute(
                 seen.on_conflict_do_update(
                     index_elements=["name"], set_={"seen": seen.excluded.seen}
                 )
             )
-            connection.execute(_workers.delete().where(_workers.c.seen < long_ago))
+            connection.execute(sql.delete(_Worker).where(_Worker.seen < long_ago))
 
     def forget_worker(self, name: str) -> None:
         """Note that a worker has ended."""
         with self._writing() as connection:
-            connection.execute(_workers.delete().where(_workers.c.name == name))
+            connection.execute(sql.delete(_Worker).where(_Worker.name == name))
 
     def count_workers(self) -> int:
         """How many workers live."""
-        lately = _workers.c.seen >= time.time() - _SEEN_SECONDS
-        count: int = self._read(sql.select(sql.func.count()).select_from(_workers).where(lately))
+        lately = _Worker.seen >= time.time() - _SEEN_SECONDS
+        count: int = self._read(sql.select(sql.func.count()).select_from(_Worker).where(lately))
         return count
 
 

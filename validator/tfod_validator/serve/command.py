@@ -16,19 +16,11 @@ from tfod.errors import TfodError, how_to_install
 
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Limits, Settings
 
-_PACKAGES = {
-    "flask": "flask",
-    "flask_openapi3": "flask-openapi3",
-    "gunicorn": "gunicorn",
-    "sqlalchemy": "SQLAlchemy",
-    "prometheus_client": "prometheus-client",
-    "jinja2": "jinja2",
-    "lxml": "lxml",
-    "PIL": "Pillow",
-}
+_PACKAGES = (
+    *("flask", "flask-openapi3", "gunicorn", "SQLAlchemy", "prometheus-client", "jinja2", "lxml"),
+    "Pillow",
+)
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
-
-
 _OPTIONS = {one.name: one for one in fields(Settings) if one.metadata}
 _LIMITS = {one.name: one for one in fields(Limits)}
 
@@ -44,13 +36,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "TFOD_SECRET_KEY (signs cookies), TFOD_DATABASE_URL (PostgreSQL); "
         "TFOD_TOKENS_FILE and TFOD_SECRET_KEY_FILE name files that hold them.",
     )
-    groups: dict[str, Any] = {}
+    groups = {name: parser.add_argument_group(name) for name in ("where", "how many", "limits")}
     for name, option in (_OPTIONS | _LIMITS).items():
-        group = option.metadata["group"]
-        if group not in groups:
-            groups[group] = parser.add_argument_group(group)
         default = f" (default: {option.default})" if option.default != () else ""
-        groups[group].add_argument(
+        groups[option.metadata["group"]].add_argument(
             "--" + name.replace("_", "-"),
             type=_reader_of(option),
             metavar="N" if isinstance(option.default, int) else name.upper(),
@@ -65,7 +54,6 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
     Raises:
         TfodError: a variable makes no sense.
     """
-    limits = Limits(**_chosen(_LIMITS, options, environment))
     chosen = _chosen(_OPTIONS, options, environment)
     chosen["data"] = chosen.get("data", Settings.data).absolute()
     host = chosen.get("host", Settings.host)
@@ -78,7 +66,7 @@ def settings_from(options: argparse.Namespace, environment: Mapping[str, str]) -
         database_url=environment.get("TFOD_DATABASE_URL", ""),
         tokens=_tokens(environment),
         secret_key=_secret(environment, "TFOD_SECRET_KEY"),
-        limits=limits,
+        limits=Limits(**_chosen(_LIMITS, options, environment)),
     )
 
 
@@ -103,10 +91,8 @@ def _chosen(
 
 def _reader_of(option: Field[Any]) -> Callable[[str], Any]:
     """What reads the value of an option."""
-    if isinstance(option.default, tuple):
-        return _list
     if not isinstance(option.default, int):
-        return type(option.default) if isinstance(option.default, str) else Path
+        return _list if isinstance(option.default, tuple) else type(option.default)
     least, most = option.metadata["least"], option.metadata["most"]
 
     def read(text: str) -> int:
@@ -130,7 +116,8 @@ def _run(options: argparse.Namespace) -> int:
             "tfod serve needs Linux or macOS, whose limits of processes it puts around each check; "
             "run its container image, or check here with: tfod check"
         )
-    missing = [name for module, name in _PACKAGES.items() if not importlib.util.find_spec(module)]
+    modules = {name: name.lower().replace("-", "_") for name in _PACKAGES} | {"Pillow": "PIL"}
+    missing = [name for name, module in modules.items() if not importlib.util.find_spec(module)]
     if missing:
         raise TfodError(f"the service needs {', '.join(missing)}; {how_to_install('validator')}")
     from tfod_validator.serve import processes

@@ -69,9 +69,10 @@ def run(settings: Settings) -> int:
         if stack.enter_context(locked(settings)):  # what a service that was killed has left
             for path in (*settings.incoming.iterdir(), *settings.metrics.iterdir()):
                 shutil.rmtree(path, ignore_errors=True)
-        metrics = stack.enter_context(TemporaryDirectory(dir=settings.metrics))
+        metrics = TemporaryDirectory(dir=settings.metrics, ignore_cleanup_errors=True)
         environment = {**_DEFAULTS, **os.environ, **settings.to_environment()}
-        environment |= {METRICS_FOLDER: metrics, LISTENER: str(listener.fileno())}
+        environment[METRICS_FOLDER] = stack.enter_context(metrics)
+        environment[LISTENER] = str(listener.fileno())
         children = [
             _Child("worker", "tfod_validator.jobs.worker", environment)
             for _ in range(settings.workers)
@@ -180,11 +181,10 @@ def _supervise(children: Sequence[_Child], listener: socket.socket) -> int:
 
 def _allow_many_files() -> None:
     """Connections and uploads that arrive are files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def make_folders(settings: Settings) -> None:
@@ -194,12 +194,14 @@ def make_folders(settings: Settings) -> None:
         TfodError: one of them cannot be made, or be written to.
     """
     for folder in (settings.data, settings.uploads, settings.incoming, settings.metrics):
+        why = "this user may not write here"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                continue
         except OSError as error:
-            raise _unusable(folder, error.strerror) from None
-        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            raise _unusable(folder, "this user may not write here")
+            why = error.strerror or str(error)
+        raise TfodError(f"{folder}: {why}; choose a folder that can be written with --data")
 
 
 @contextmanager
@@ -213,26 +215,15 @@ def locked(settings: Settings) -> Iterator[bool]:
     if settings.database_url:
         yield False
         return
-    path = settings.data / "lock"
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise _unusable(path, error.strerror) from None
-    with open(handle):
+    with (settings.data / "lock").open("a") as file:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TfodError(
                 f"{settings.data}: another tfod serve uses this folder; stop it, or choose another "
                 "folder with --data"
             ) from None
-        except OSError as error:
-            raise _unusable(path, error.strerror) from None
         yield True
-
-
-def _unusable(folder: Path, why: str | None) -> TfodError:
-    return TfodError(f"{folder}: {why}; choose a folder that can be written with --data")
 
 
 def listen(host: str, port: int) -> socket.socket:
