@@ -20,7 +20,7 @@ import pytest
 import requests
 from tfod.cli import main as cli
 from tfod.errors import TfodError
-from tfod_validator import monitoring
+from tfod_validator.serve import monitoring
 from tfod_validator.serve.command import settings_from
 from tfod_validator.serve.processes import listen, locked
 from tfod_validator.settings import Limits, Settings
@@ -334,7 +334,7 @@ class TestLogs:
     def test_what_nobody_catches_is_logged(self) -> None:
         code = (
             "import threading, warnings\n"
-            "from tfod_validator import monitoring\n"
+            "from tfod_validator.serve import monitoring\n"
             "monitoring.configure_logging()\n"
             "warnings.warn('old')\n"
             "one = threading.Thread(target=lambda: 1 / 0); one.start(); one.join()\n"
@@ -367,7 +367,7 @@ def test_lines_are_whole_and_all_there() -> None:
     """Many threads log at once, and the process ends right behind them."""
     code = (
         "import logging, threading\n"
-        "from tfod_validator import monitoring\n"
+        "from tfod_validator.serve import monitoring\n"
         "monitoring.configure_logging()\n"
         "def tell(name):\n"
         "    for number in range(500):\n"

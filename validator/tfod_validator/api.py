@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import flask_openapi3 as openapi
-from flask import Response, current_app, request, stream_with_context, url_for
+from flask import Response, request, stream_with_context, url_for
 from prometheus_client import CONTENT_TYPE_LATEST
 from tfod.check.finding import Severity
 from tfod.check.profiles.file import profile_to_document
@@ -18,7 +17,7 @@ from tfod.check.profiles.profile import READY
 from tfod.check.rules.registry import FAMILIES, Rule, all_rules
 from tfod.version import __version__
 
-from tfod_validator import monitoring, security, uploads
+from tfod_validator import security, uploads
 from tfod_validator.errors import ProblemError, invalid_parameter
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import IMAGE, REPORTS
@@ -39,7 +38,10 @@ from tfod_validator.schemas import (
     ref,
 )
 from tfod_validator.security import DOCUMENT_POLICY
+from tfod_validator.serve import monitoring
+from tfod_validator.service import service
 
+_OF_VALIDATION = ["id", "state", "created", "started", "ended", "expires", "valid", "failure"]
 _HEARTBEAT_SECONDS = 10.0
 _LOOK_EVERY = 0.25
 _RETRY_AFTER = {"Retry-After": "1"}
@@ -181,7 +183,7 @@ def events(path: Key) -> Response:
     when the service is stopped; clients connect again.
     """
     found = find(path.key)
-    streams: threading.BoundedSemaphore = current_app.extensions["tfod.streams"]
+    streams = service().streams
     if not streams.acquire(blocking=False):
         detail = "There are too many streams of events; ask for the state each second instead."
         raise ProblemError(503, detail, limit="max_event_streams", headers=_RETRY_AFTER)
@@ -199,7 +201,7 @@ def events(path: Key) -> Response:
 def image(path: ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
     find(path.key)
-    content = security.current_database().document(path.key, IMAGE.format(path.number))
+    content = service().database.document(path.key, IMAGE.format(path.number))
     if content is None:
         raise ProblemError(404, "The report has no image of this number.")
     return Response(content, mimetype="image/jpeg")
@@ -239,8 +241,8 @@ def ready() -> Response:
     The data folder is there if it is the one of the service that uses the database, and not
     another, or a place where nothing is mounted.
     """
-    database, folder = security.current_database(), security.current_folder()
-    least = security.current_settings().limits.min_free_bytes
+    database, folder = service().database, service().folder
+    least = service().settings.limits.min_free_bytes
     checks = {
         "database": _holds(database.ping),
         "disk": _holds(lambda: folder.free_bytes() > least),
@@ -269,7 +271,7 @@ def _holds(ask: Callable[[], bool]) -> bool:
 )
 def metrics() -> Response:
     """Metrics for Prometheus, of all processes."""
-    text = monitoring.exposition(security.current_database().counts())
+    text = monitoring.exposition(service().database.counts())
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
@@ -285,7 +287,7 @@ def find(key: str) -> Validation:
     Raises:
         ProblemError: there is none.
     """
-    found = security.current_database().find(key)
+    found = service().database.find(key)
     if found is None:
         detail = "There is no such validation, or it has expired; upload again."
         raise ProblemError(404, detail)
@@ -299,18 +301,13 @@ def describe(found: Validation) -> dict[str, Any]:
         "self": url_for("api.validation", key=key),
         "page": url_for("pages.report", key=key),
         "events": url_for("api.events", key=key),
+        **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
     }
-    saved = None
-    if found.state == "finished":
-        saved = security.current_database().document(key, REPORTS["json"])
+    is_finished = found.state == "finished"
+    saved = service().database.document(key, REPORTS["json"]) if is_finished else None
     document = Document.model_validate(
         {
-            "id": key,
-            "state": found.state,
-            "created": found.created,
-            "started": found.started,
-            "ended": found.ended,
-            "expires": found.expires,
+            **{name: getattr(found, name) for name in _OF_VALIDATION},
             "files": [vars(one) for one in wanted.files],
             "options": {
                 "for": wanted.receiver,
@@ -319,15 +316,12 @@ def describe(found: Validation) -> dict[str, Any]:
                 "fail_on": wanted.fail_on,
             },
             "progress": _progress(found),
-            "valid": found.valid,
             "report": json.loads(saved) if saved else None,
-            "failure": found.failure,
             "images": [
                 {"href": url_for("api.image", key=key, number=number), **about}
                 for number, about in enumerate(found.images)
             ],
-            "links": links
-            | {name: url_for("api.report", key=key, format=name) for name in REPORTS},
+            "links": links,
         }
     )
     return document.model_dump(mode="json", exclude_unset=True)
@@ -343,11 +337,11 @@ def _progress(found: Validation) -> dict[str, dict[str, int | None]]:
 
 def _wait_for(found: Validation, seconds: float) -> Validation:
     """Wait until a check has ended, but not for longer than allowed, nor if too many wait."""
-    waiting: threading.BoundedSemaphore = current_app.extensions["tfod.waiting"]
+    waiting = service().waiting
     if not seconds or not waiting.acquire(blocking=False):
         return found
-    is_draining: Callable[[], bool] = current_app.extensions["tfod.is_draining"]
-    most = security.current_settings().limits.max_wait_seconds
+    is_draining = service().is_draining
+    most = service().settings.limits.max_wait_seconds
     end = time.monotonic() + min(seconds, most)
     pause = 0.02
     try:
@@ -373,7 +367,7 @@ def _state_or_report(found: Validation, query: AnswerParameters) -> Response:
 
 def _has_findings(found: Validation, level: Severity) -> bool:
     """Whether there are any at or above a level, which need not be that of the verdict."""
-    saved = security.current_database().document(found.id, REPORTS["json"])
+    saved = service().database.document(found.id, REPORTS["json"])
     counts = json.loads(saved)["counts"]["by_severity"] if saved else {}
     return any(counts.get(one.value) for one in Severity if one.rank >= level.rank)
 
@@ -382,7 +376,7 @@ def _document(found: Validation, name: str) -> Response:
     """The report in a format."""
     if found.failure is not None:
         raise _failure_of(found)
-    content = security.current_database().document(found.id, REPORTS[name])
+    content = service().database.document(found.id, REPORTS[name])
     if content is None:
         if found.is_over:
             find(found.id)  # 404 when it was deleted meanwhile
@@ -407,7 +401,7 @@ def _accepted() -> str:
 
 
 def _events_of(found: Validation) -> Iterator[str]:
-    is_draining: Callable[[], bool] = current_app.extensions["tfod.is_draining"]
+    is_draining = service().is_draining
     sent = ""
     sent_at = time.monotonic()
     yield "retry: 1000\n\n"
@@ -423,7 +417,7 @@ def _events_of(found: Validation) -> Iterator[str]:
             sent_at = time.monotonic()
             yield ": still there\n\n"  # and it shows whether the client is
         time.sleep(_LOOK_EVERY)
-        again = security.current_database().find(found.id)
+        again = service().database.find(found.id)
         if again is None:
             yield 'event: end\ndata: {"state": "deleted"}\n\n'
             return

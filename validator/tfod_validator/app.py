@@ -7,19 +7,17 @@ import os
 import secrets
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
 from flask import Flask, Response, g, request
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped, unused-ignore]
 
-from tfod_validator import api, errors, monitoring, pages, security
-from tfod_validator.jobs.data_folder import DataFolder
-from tfod_validator.jobs.database import Database
+from tfod_validator import api, errors, pages, security
+from tfod_validator.serve import monitoring
 from tfod_validator.serve.processes import DRAIN_SECONDS, GREETING, LISTENER, follow_parent
+from tfod_validator.service import Service
 from tfod_validator.settings import Settings
-from tfod_validator.uploads import Arriving
 
 _access = logging.getLogger("tfod.access")
 _MAX_FORM_BYTES = 64 << 10
@@ -28,31 +26,13 @@ _MAX_FORM_PARTS = 20
 
 
 def create_app(settings: Settings) -> Flask:
-    """The application, with its tables created.
-
-    ``app.extensions`` holds what views need: ``tfod.settings``, ``tfod.database``, ``tfod.folder``,
-    ``tfod.arriving`` (uploads), ``tfod.is_draining`` (whether the service is stopped), and
-    ``tfod.streams`` and ``tfod.waiting`` (how many may).
-    """
+    """The application, with its tables created; ``app.extensions["tfod"]`` is the `Service`."""
     app = api.make_app()
+    app.extensions["tfod"] = Service(settings)
     app.config.update(
         MAX_CONTENT_LENGTH=settings.limits.max_body_bytes,
         MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
         MAX_FORM_PARTS=_MAX_FORM_PARTS,
-    )
-    database = Database(settings)
-    database.create_tables()
-    streams = min(settings.limits.max_event_streams, max(1, settings.threads // 4))
-    app.extensions.update(
-        {
-            "tfod.settings": settings,
-            "tfod.database": database,
-            "tfod.folder": DataFolder(settings, database, takes_uploads=True),
-            "tfod.arriving": Arriving(),
-            "tfod.is_draining": lambda: False,
-            "tfod.streams": threading.BoundedSemaphore(streams),
-            "tfod.waiting": threading.BoundedSemaphore(max(1, settings.threads // 2)),
-        }
     )
     app.before_request(_begin)
     app.after_request(_note)
@@ -122,7 +102,7 @@ class _Gunicorn(BaseApplication):  # type: ignore[misc]
 
 def _begin_to_serve(worker: Any) -> None:
     """Have a web process know that SIGTERM has come; the first one says where it serves."""
-    worker.wsgi.extensions["tfod.is_draining"] = lambda: not worker.alive
+    worker.wsgi.extensions["tfod"].is_draining = lambda: not worker.alive
     if worker.age == 1:
         print(os.environ[GREETING], file=sys.stderr, flush=True)
 

@@ -31,6 +31,7 @@ from tfod_validator.errors import ProblemError, invalid_parameter
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import BODY
 from tfod_validator.schemas import UploadParameters, describe_api
+from tfod_validator.service import service
 
 pages = Blueprint("pages", __name__)
 _MOST_RECENT = 10
@@ -59,10 +60,10 @@ def _prepare(state: BlueprintSetupState) -> None:
 @pages.get("/")
 def index() -> str:
     """Where files are dropped."""
-    found = [security.current_database().find(key) for key in session.get("recent", ())]
+    found = [service().database.find(key) for key in session.get("recent", ())]
     return render_template(
         "index.html",
-        limits=security.current_settings().limits,
+        limits=service().settings.limits,
         receivers=RECEIVERS.values(),
         profiles=READY.values(),
         recent=[one for one in found if one is not None],
@@ -96,7 +97,7 @@ def report(key: str) -> str:
     head, sections = "", ""
     if one.state == "finished":
         # It was rendered by the check, with every text in it escaped.
-        body = (security.current_database().document(key, BODY) or b"").decode("utf-8")
+        body = (service().database.document(key, BODY) or b"").decode("utf-8")
         head, _, sections = body.partition(AFTER_HEAD)
     return render_template(
         "report.html",
@@ -144,7 +145,7 @@ def docs() -> str:
 @pages.route("/sign-in", methods=["GET", "POST"])
 def sign_in() -> Any:
     """Ask for a token, where tokens are needed."""
-    if not security.current_settings().tokens:
+    if not service().settings.tokens:
         raise ProblemError(404, "This service needs no token; there is nothing to sign in to.")
     target = _local(request.args.get("next", ""))
     if request.method == "GET":
@@ -172,7 +173,7 @@ def report_style() -> AnyResponse:
 
 
 def _find(key: str) -> Validation:
-    one = security.current_database().find(key) if key.isprintable() else None
+    one = service().database.find(key) if key.isprintable() else None
     if one is None:
         detail = "There is no such report: it was deleted, its time is over, or the link is wrong."
         raise ProblemError(404, detail)

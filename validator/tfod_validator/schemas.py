@@ -14,10 +14,10 @@ from tfod.check.profiles.profile import READY
 from tfod.check.receivers import RECEIVERS
 from tfod.check.records.decoding import MOST_DECODED
 
-from tfod_validator import security
 from tfod_validator.errors import CONTENT_TYPE
 from tfod_validator.jobs.database import State
 from tfod_validator.jobs.request import REPORTS
+from tfod_validator.service import service
 from tfod_validator.settings import Limits
 
 _SCHEMAS = "#/components/schemas/"
@@ -234,7 +234,7 @@ def describe_api() -> dict[str, Any]:
     operations = [one for item in document["paths"].values() for one in item.values()]
     for one in operations:  # the library joins the lines of docstrings so
         one["description"] = one.get("description", "").replace("<br/>", " ").strip()
-    if not security.current_settings().tokens:
+    if not service().settings.tokens:
         del document["components"]["securitySchemes"]
         for one in operations:
             one.pop("security", None)

@@ -19,8 +19,8 @@ from flask.sessions import SecureCookieSessionInterface
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from tfod_validator.errors import ProblemError
-from tfod_validator.jobs.data_folder import DataFolder
-from tfod_validator.jobs.database import Database, Validation
+from tfod_validator.jobs.database import Validation
+from tfod_validator.service import service
 from tfod_validator.settings import Settings
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -86,24 +86,6 @@ def _kept_key(path: Path) -> str:
     return path.read_text()
 
 
-def current_settings() -> Settings:
-    """The settings of the app that answers the current request."""
-    settings: Settings = current_app.extensions["tfod.settings"]
-    return settings
-
-
-def current_database() -> Database:
-    """The database of the app that answers the current request."""
-    database: Database = current_app.extensions["tfod.database"]
-    return database
-
-
-def current_folder() -> DataFolder:
-    """The data folder of the app that answers the current request."""
-    folder: DataFolder = current_app.extensions["tfod.folder"]
-    return folder
-
-
 def is_known_token(token: str, tokens: tuple[str, ...]) -> bool:
     """Compare with every token, in a time that does not depend on them."""
     given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -125,13 +107,13 @@ def is_known_host(host: str, known: tuple[str, ...]) -> bool:
 def current_client() -> str:
     """The client: a token, or else an address; as a hash, since it is kept."""
     given = _bearer_token()
-    token = given if is_known_token(given, current_settings().tokens) else signed_in_token()
+    token = given if is_known_token(given, service().settings.tokens) else signed_in_token()
     return _hashed(f"token {token}" if token else f"address {_network()}")
 
 
 def current_browser(*, make: bool = False) -> str | None:
     """Which browser asks, as a hash, where there are no tokens; None for others."""
-    if current_settings().tokens:
+    if service().settings.tokens:
         return None
     if make and "browser" not in session:
         session["browser"] = new_id()
@@ -153,11 +135,11 @@ def delete(one: Validation) -> None:
     """
     if not is_owner(one):
         how = "from the browser or the address that uploaded it"
-        if current_settings().tokens:
+        if service().settings.tokens:
             how = "with the token that uploaded it"
         raise ProblemError(403, f"This report can be deleted only {how}; it expires by itself.")
-    current_database().delete(one.id)
-    current_folder().remove(one.id)
+    service().database.delete(one.id)
+    service().folder.remove(one.id)
 
 
 def limit_rate(what: str, limit: str, client: str) -> None:
@@ -166,8 +148,8 @@ def limit_rate(what: str, limit: str, client: str) -> None:
     Raises:
         ProblemError: the client has to wait.
     """
-    most = getattr(current_settings().limits, limit)
-    seconds = current_database().take(f"{limit} {client}", most, 60.0)
+    most = getattr(service().settings.limits, limit)
+    seconds = service().database.take(f"{limit} {client}", most, 60.0)
     if seconds:
         wait = str(math.ceil(seconds))
         detail = (
@@ -215,7 +197,7 @@ def sign_in(token: str) -> bool:
         ProblemError: there were too many attempts from this address.
     """
     limit_rate("attempts to sign in", "max_sign_ins_per_minute", _network())
-    if not is_known_token(token, current_settings().tokens):
+    if not is_known_token(token, service().settings.tokens):
         return False
     session["token"] = _token_mark(token)
     session.permanent = True
@@ -225,7 +207,7 @@ def sign_in(token: str) -> bool:
 def signed_in_token() -> str:
     """The token whose mark the cookie of this request holds; an empty text without one."""
     mark = str(session.get("token", ""))
-    same = [one for one in current_settings().tokens if hmac.compare_digest(mark, _token_mark(one))]
+    same = [one for one in service().settings.tokens if hmac.compare_digest(mark, _token_mark(one))]
     return "".join(same[:1])
 
 
@@ -237,7 +219,7 @@ def _token_mark(token: str) -> str:
 
 def _refuse() -> Any:
     """Refuse a request by its head, before its body is read."""
-    settings = current_settings()
+    settings = service().settings
     endpoint = request.endpoint or ""
     if settings.hosts and not is_known_host(request.host, settings.hosts):
         raise ProblemError(400, "The service is not called by this name; see the option --hosts.")

@@ -8,26 +8,24 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from flask import Request as FlaskRequest
-from flask import current_app
 from pydantic import ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.sansio import multipart
 
-from tfod_validator import monitoring, security
+from tfod_validator import security
 from tfod_validator.errors import ProblemError, disk_is_full, invalid_parameter
 from tfod_validator.jobs.data_folder import Incoming
 from tfod_validator.jobs.database import Validation
 from tfod_validator.jobs.request import Request, UploadedFile
 from tfod_validator.schemas import Options, UploadParameters
+from tfod_validator.serve import monitoring
+from tfod_validator.service import service
 from tfod_validator.settings import Limits
 
 EXAMPLES = ("good", "broken")
@@ -39,33 +37,6 @@ _FILE_TYPES = frozenset(("application/octet-stream", "application/zip", "applica
 _MAX_TEXT_BYTES = 1 << 20
 _SPARE_PARTS = 20
 _STEP = 64 << 10
-
-
-class Arriving:
-    """How many uploads of each client arrive at this moment, in this process."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def one_more(self, client: str, most: int) -> Iterator[None]:
-        """Count an upload until the block ends.
-
-        Raises:
-            ProblemError: there are too many.
-        """
-        with self._lock:
-            if self._counts[client] >= most:
-                detail = f"{most:,} of your uploads arrive already; wait until some have arrived."
-                raise _too_many(detail, "max_uploads_per_client")
-            self._counts[client] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._counts[client] -= 1
-                self._counts += Counter()  # forgets those that are 0
 
 
 def accept(
@@ -83,10 +54,11 @@ def accept(
     Raises:
         ProblemError: the upload is refused; nothing of it is left.
     """
-    settings, limits = security.current_settings(), security.current_settings().limits
+    settings = service().settings
+    limits = settings.limits
     client = security.current_client()
     _refuse_by_head(request, limits, client)
-    with current_app.extensions["tfod.arriving"].one_more(client, limits.max_uploads_per_client):
+    with service().arriving.one_more(client, limits.max_uploads_per_client):
         security.limit_rate("uploads", "max_uploads_per_minute", client)
         key = security.new_id()
         incoming = None
@@ -95,7 +67,7 @@ def accept(
             wanted = _read(request, parameters, incoming, limits)
             incoming.publish()
             expires = time.time() + limits.report_seconds
-            added = security.current_database().add(key, client, wanted, expires, owner)
+            added = service().database.add(key, client, wanted, expires, owner)
         except BaseException as error:
             if incoming is not None:
                 incoming.discard()
@@ -107,7 +79,7 @@ def accept(
 
 
 def _refuse_by_head(request: FlaskRequest, limits: Limits, client: str) -> None:
-    folder = security.current_folder()
+    folder = service().folder
     if not folder.is_there():
         detail = "The service does not find its disk; try again later."
         raise ProblemError(503, detail, headers={"Retry-After": "60"})
@@ -116,7 +88,7 @@ def _refuse_by_head(request: FlaskRequest, limits: Limits, client: str) -> None:
         raise RequestEntityTooLarge
     if folder.free_bytes() < length + limits.min_free_bytes:
         raise _no_room()
-    of_client, in_all = security.current_database().waiting(client)
+    of_client, in_all = service().database.waiting(client)
     if of_client >= limits.max_queued_per_client:
         detail = f"{of_client:,} of your validations wait already; try again when some are done."
         raise _too_many(detail, "max_queued_per_client")
@@ -194,7 +166,7 @@ def _pieces(request: FlaskRequest, limits: Limits) -> Iterator[bytes]:
             most = limits.max_upload_seconds
             detail = f"An upload may take {most:,} seconds; send less, or faster."
             raise ProblemError(408, detail, limit="max_upload_seconds")
-        if security.current_folder().free_bytes() < limits.min_free_bytes:
+        if service().folder.free_bytes() < limits.min_free_bytes:
             raise _no_room()
         yield piece
 

@@ -176,29 +176,20 @@ class Database:
         return bool(self._read(sql.select(sql.literal(1))))
 
     def add(
-        self,
-        key: str,
-        client: str,
-        request: Request,
-        expires: float,
-        owner: str | None = None,
+        self, key: str, client: str, request: Request, expires: float, owner: str | None = None
     ) -> Validation:
         """Remember a new upload, as queued."""
-        values = {
-            "id": key,
-            "client": client,
-            "owner": owner,
-            "state": "queued",
-            "request": request,
-            "created": time.time(),
-            "expires": expires,
-            "bytes_total": sum(one.bytes for one in request.sources),
-        }
-        with self._writing() as connection:
-            connection.execute(sql.insert(Validation).values(**values))
-            added = _find(connection, key)
-            assert added is not None
-            return added
+        total = sum(one.bytes for one in request.sources)
+        added = Validation(id=key, client=client, owner=owner, state="queued", request=request)
+        added.created, added.expires, added.bytes_total = time.time(), expires, total
+        with (
+            self._writing() as connection,
+            orm.Session(connection, expire_on_commit=False) as session,
+        ):
+            session.add(added)
+            session.flush()
+            session.expunge(added)
+        return added
 
     def find(self, key: str) -> Validation | None:
         """A validation that has not expired."""
@@ -254,12 +245,9 @@ class Database:
             first = of_client.order_by(Validation.created).limit(1)
             key = connection.scalar(first.with_for_update(skip_locked=True))
             changes = {"state": "running", "started": now, "holder": holder, "lease": lease}
-            attempts = Validation.attempts + 1
-            connection.execute(
-                sql.update(Validation)
-                .where(Validation.id == key)
-                .values(**changes, attempts=attempts, bytes_done=0, records_done=0)
-            )
+            changes |= {"attempts": Validation.attempts + 1, "bytes_done": 0, "records_done": 0}
+            claimed = sql.update(Validation).where(Validation.id == key)
+            connection.execute(claimed.values(**changes))
             return _find(connection, key)
 
     def renew(self, key: str, holder: str, lease: float, done: tuple[int, int]) -> bool:

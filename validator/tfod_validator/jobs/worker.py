@@ -19,11 +19,11 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tfod_validator import monitoring
 from tfod_validator.jobs.data_folder import DataFolder
 from tfod_validator.jobs.database import Database, Validation
 from tfod_validator.jobs.request import Result, failed
 from tfod_validator.jobs.sandbox import RetryError, StoppedError, prepare, run_in_sandbox
+from tfod_validator.serve import monitoring
 from tfod_validator.serve.processes import DRAIN_SECONDS, follow_parent
 from tfod_validator.settings import ENVIRONMENT_PREFIX, Settings
 

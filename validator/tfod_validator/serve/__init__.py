@@ -1,5 +1,5 @@
-"""``tfod serve``: options and environment variables go in, running processes come out.
+"""``tfod serve``: options go in; running processes, their logs and metrics come out.
 
-The room may import the settings and the service's logs; it starts the web server and the workers
-by the names of their modules.
+The room may import the settings; it starts the web server and the workers by the names of their
+modules.
 """

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from tfod.errors import TfodError
 
-from tfod_validator.monitoring import METRICS_FOLDER, configure_logging
+from tfod_validator.serve.monitoring import METRICS_FOLDER, configure_logging
 from tfod_validator.settings import Settings
 
 LISTENER = "TFOD_LISTENER_FD"
