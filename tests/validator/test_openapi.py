@@ -45,12 +45,12 @@ def _says_something_else(case: schemathesis.Case) -> bool:
     """Whether a value, as it is sent, is another than the one that was made.
 
     In a query or a form a list of one value is that value, and an empty one is nothing; in a form,
-    whose fields are all texts, a number, a truth value or null is its text.
+    whose fields are all texts, a number, a truth value, null or an object is its text.
     """
     form = case.body if isinstance(case.body, dict) else {}
     fields = [value for name, value in form.items() if name != "file"]
     sent = [*(case.query or {}).values(), *fields]
-    is_other = any(one is None or isinstance(one, (int, float)) for one in fields)
+    is_other = any(one is None or isinstance(one, (int, float, dict)) for one in fields)
     return is_other or any(isinstance(one, list) for one in sent)
 
 

@@ -43,7 +43,6 @@ from tfod_validator.service import service
 
 _OF_VALIDATION = ["id", "state", "created", "started", "ended", "expires", "valid", "failure"]
 _HEARTBEAT_SECONDS = 10.0
-_LOOK_EVERY = 0.25
 _RETRY_AFTER = {"Retry-After": "1"}
 _log = logging.getLogger("tfod.service")
 
@@ -54,24 +53,27 @@ _TYPES = {
     "text": "text/plain; charset=utf-8",
 }
 _JSON = answer("As JSON.", "application/json", schema={"type": "object"})
-_VALIDATIONS = [openapi.Tag(name="validations")]
-_CHECKED = [openapi.Tag(name="what is checked")]
-_OPERATION = [openapi.Tag(name="operation")]
 _TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
-api = openapi.APIBlueprint(
-    "api",
-    __name__,
-    url_prefix="/api/v1",
-    abp_responses=problems(400, 401),
-    abp_security=_TOKEN,
-    operation_id_callback=lambda name, path, method: name,
-)
+
+def _blueprint(name: str, tag: str, **options: Any) -> openapi.APIBlueprint:
+    return openapi.APIBlueprint(
+        name,
+        __name__,
+        abp_tags=[openapi.Tag(name=tag)],
+        operation_id_callback=lambda name, path, method: name,
+        **options,
+    )
 
 
-operation = openapi.APIBlueprint(
-    "operation", __name__, operation_id_callback=lambda name, path, method: name
-)
+_V1: dict[str, Any] = {
+    "url_prefix": "/api/v1",
+    "abp_responses": problems(400, 401),
+    "abp_security": _TOKEN,
+}
+api = _blueprint("api", "validations", **_V1)
+checked = _blueprint("checked", "what is checked", **_V1)
+operation = _blueprint("operation", "operation")
 
 
 def make_app() -> openapi.OpenAPI:
@@ -98,7 +100,6 @@ def make_app() -> openapi.OpenAPI:
 
 @api.post(
     "/validations",
-    tags=_VALIDATIONS,
     openapi_extensions={"requestBody": UPLOAD_BODY},
     responses={
         200: in_every_format("The check has ended within `wait`."),
@@ -112,7 +113,7 @@ def make_app() -> openapi.OpenAPI:
 )
 def create(query: CreateParameters) -> Response:
     """Upload files and have them checked."""
-    found = _wait_for(uploads.accept(request, query), query.wait)
+    found = service().wait_for(uploads.accept(request, query), query.wait)
     location = {"Location": url_for("api.validation", key=found.id)}
     if found.is_over:
         response = _state_or_report(found, query)
@@ -128,7 +129,6 @@ def create(query: CreateParameters) -> Response:
 
 @api.get(
     "/validations/<key>",
-    tags=_VALIDATIONS,
     responses={
         200: in_every_format("The validation; its report when the check has ended."),
         **problems(404, 409, 422),
@@ -136,7 +136,7 @@ def create(query: CreateParameters) -> Response:
 )
 def validation(path: Key, query: AnswerParameters) -> Response:
     """State, progress and report of a validation."""
-    found = _wait_for(find(path.key), query.wait)
+    found = service().wait_for(service().find(path.key), query.wait)
     if query.fail and not found.is_over:
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     return _state_or_report(found, query)
@@ -144,7 +144,6 @@ def validation(path: Key, query: AnswerParameters) -> Response:
 
 @api.delete(
     "/validations/<key>",
-    tags=_VALIDATIONS,
     responses={204: None, **problems(403, 404)},
 )
 def delete(path: Key) -> Response:
@@ -153,19 +152,18 @@ def delete(path: Key) -> Response:
     Only the client that uploaded it may do so: with the same token, or, of a service without
     tokens, from the same browser or address.
     """
-    security.delete(find(path.key))
+    security.delete(service().find(path.key))
     return Response(status=204)
 
 
 @api.get(
     "/validations/<key>/report",
-    tags=_VALIDATIONS,
     responses={200: in_every_format("The report.", "Report"), **problems(404, 409, 422)},
 )
 def report(path: Key, query: ReportParameters) -> Response:
     """The report alone, to be saved, as `tfod check` writes it."""
     name = query.format or _accepted()
-    response = _document(find(path.key), name)
+    response = _document(service().find(path.key), name)
     file_name = "tfod-" + REPORTS[name]
     response.headers["Content-Disposition"] = f"attachment; filename={file_name}"
     return response
@@ -173,7 +171,6 @@ def report(path: Key, query: ReportParameters) -> Response:
 
 @api.get(
     "/validations/<key>/events",
-    tags=_VALIDATIONS,
     responses={200: answer("Events.", "text/event-stream"), **problems(404, 503)},
 )
 def events(path: Key) -> Response:
@@ -182,7 +179,7 @@ def events(path: Key) -> Response:
     An event `progress` at each change, and `end` when the check has ended. The stream ends as well
     when the service is stopped; clients connect again.
     """
-    found = find(path.key)
+    found = service().find(path.key)
     streams = service().streams
     if not streams.acquire(blocking=False):
         detail = "There are too many streams of events; ask for the state each second instead."
@@ -195,31 +192,30 @@ def events(path: Key) -> Response:
 
 @api.get(
     "/validations/<key>/images/<int:number>",
-    tags=_VALIDATIONS,
     responses={200: answer("The image.", "image/jpeg"), **problems(404)},
 )
 def image(path: ImageNumber) -> Response:
     """An image of findings with its boxes drawn, decoded and encoded again by the service."""
-    find(path.key)
+    service().find(path.key)
     content = service().database.document(path.key, IMAGE.format(path.number))
     if content is None:
         raise ProblemError(404, "The report has no image of this number.")
     return Response(content, mimetype="image/jpeg")
 
 
-@api.get("/profiles", tags=_CHECKED, responses={200: _JSON})
+@checked.get("/profiles", responses={200: _JSON})
 def profiles() -> Response:
     """All profiles that have a name."""
     return _json({"profiles": [profile_to_document(one) for one in READY.values()]})
 
 
-@api.get("/rules", tags=_CHECKED, responses={200: _JSON})
+@checked.get("/rules", responses={200: _JSON})
 def rules() -> Response:
     """All rules, with why they matter and what to do."""
     return _json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
 
 
-@api.get("/rules/<code>", tags=_CHECKED, responses={200: _JSON, **problems(404)})
+@checked.get("/rules/<code>", responses={200: _JSON, **problems(404)})
 def one_rule(path: RuleCode) -> Response:
     """A rule by its code."""
     found = all_rules().get(path.code)
@@ -228,13 +224,13 @@ def one_rule(path: RuleCode) -> Response:
     return _json(_rule(found))
 
 
-@operation.get("/healthz", tags=_OPERATION, responses={200: _JSON})
+@operation.get("/healthz", responses={200: _JSON})
 def live() -> Response:
     """Whether the process answers."""
     return _json({"status": "ok"})
 
 
-@operation.get("/readyz", tags=_OPERATION, responses={200: _JSON, 503: _JSON})
+@operation.get("/readyz", responses={200: _JSON, 503: _JSON})
 def ready() -> Response:
     """Whether database, disk, data folder and workers are there: 503 if one is not.
 
@@ -265,7 +261,6 @@ def _holds(ask: Callable[[], bool]) -> bool:
 
 @operation.get(
     "/metrics",
-    tags=_OPERATION,
     security=_TOKEN,
     responses={200: answer("Metrics.", "text/plain")},
 )
@@ -275,23 +270,10 @@ def metrics() -> Response:
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
-@operation.get("/openapi.json", tags=_OPERATION, security=_TOKEN, responses={200: _JSON})
+@operation.get("/openapi.json", security=_TOKEN, responses={200: _JSON})
 def description() -> Response:
     """This description, in OpenAPI 3.1."""
     return _json(describe_api())
-
-
-def find(key: str) -> Validation:
-    """A validation.
-
-    Raises:
-        ProblemError: there is none.
-    """
-    found = service().database.find(key)
-    if found is None:
-        detail = "There is no such validation, or it has expired; upload again."
-        raise ProblemError(404, detail)
-    return found
 
 
 def describe(found: Validation) -> dict[str, Any]:
@@ -335,25 +317,6 @@ def _progress(found: Validation) -> dict[str, dict[str, int | None]]:
     }
 
 
-def _wait_for(found: Validation, seconds: float) -> Validation:
-    """Wait until a check has ended, but not for longer than allowed, nor if too many wait."""
-    waiting = service().waiting
-    if not seconds or not waiting.acquire(blocking=False):
-        return found
-    is_draining = service().is_draining
-    most = service().settings.limits.max_wait_seconds
-    end = time.monotonic() + min(seconds, most)
-    pause = 0.02
-    try:
-        while not found.is_over and time.monotonic() < end and not is_draining():
-            time.sleep(min(pause, max(0.0, end - time.monotonic())))
-            pause = min(_LOOK_EVERY, pause * 1.3)
-            found = find(found.id)  # 404 when it was deleted meanwhile
-    finally:
-        waiting.release()
-    return found
-
-
 def _state_or_report(found: Validation, query: AnswerParameters) -> Response:
     """A validation in the format that is asked for."""
     name = query.format or _accepted()
@@ -379,7 +342,7 @@ def _document(found: Validation, name: str) -> Response:
     content = service().database.document(found.id, REPORTS[name])
     if content is None:
         if found.is_over:
-            find(found.id)  # 404 when it was deleted meanwhile
+            service().find(found.id)  # 404 when it was deleted meanwhile
         raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
     response = Response(content, content_type=_TYPES[name])
     if name == "html":
@@ -401,27 +364,20 @@ def _accepted() -> str:
 
 
 def _events_of(found: Validation) -> Iterator[str]:
-    is_draining = service().is_draining
-    sent = ""
-    sent_at = time.monotonic()
+    sent, sent_at = "", time.monotonic()
     yield "retry: 1000\n\n"
-    while not is_draining():
-        now = json.dumps({"state": found.state, "progress": _progress(found)})
-        if now != sent:
+    for one in service().follow(found):
+        now = json.dumps({"state": one.state, "progress": _progress(one)}) if one else ""
+        if one is None:
+            yield 'event: end\ndata: {"state": "deleted"}\n\n'
+        elif now != sent:
             sent, sent_at = now, time.monotonic()
             yield f"event: progress\ndata: {now}\n\n"
-        if found.is_over:
-            yield f"event: end\ndata: {json.dumps({'state': found.state})}\n\n"
-            return
-        if time.monotonic() - sent_at > _HEARTBEAT_SECONDS:
+        elif time.monotonic() - sent_at > _HEARTBEAT_SECONDS:
             sent_at = time.monotonic()
             yield ": still there\n\n"  # and it shows whether the client is
-        time.sleep(_LOOK_EVERY)
-        again = service().database.find(found.id)
-        if again is None:
-            yield 'event: end\ndata: {"state": "deleted"}\n\n'
-            return
-        found = again
+        if one and one.is_over:
+            yield f"event: end\ndata: {json.dumps({'state': one.state})}\n\n"
 
 
 def _rule(one: Rule) -> dict[str, str]:

@@ -38,8 +38,8 @@ def create_app(settings: Settings) -> Flask:
     app.after_request(_note)
     security.register(app, settings)
     errors.register(app)
-    app.register_api(api.api)
-    app.register_api(api.operation)
+    for blueprint in (api.api, api.checked, api.operation):
+        app.register_api(blueprint)
     app.register_blueprint(pages.pages)
     return app
 

@@ -93,7 +93,7 @@ def accept() -> AnyResponse:
 @pages.get("/reports/<key>")
 def report(key: str) -> str:
     """A validation: how far it is, why it failed, or its report."""
-    one = _find(key)
+    one = service().find(key)
     head, sections = "", ""
     if one.state == "finished":
         # It was rendered by the check, with every text in it escaped.
@@ -113,7 +113,7 @@ def report(key: str) -> str:
 @pages.post("/reports/<key>/delete")
 def delete(key: str) -> AnyResponse:
     """Remove an upload and its report."""
-    one = _find(key)
+    one = service().find(key)
     security.delete(one)
     session["recent"] = [other for other in session.get("recent", ()) if other != one.id]
     return redirect(url_for("pages.index"), 303)
@@ -170,14 +170,6 @@ def report_style() -> AnyResponse:
     answer.headers["Cache-Control"] = "no-cache"
     answer.set_etag(hashlib.sha256(style.encode()).hexdigest()[:32])
     return answer.make_conditional(request)
-
-
-def _find(key: str) -> Validation:
-    one = service().database.find(key) if key.isprintable() else None
-    if one is None:
-        detail = "There is no such report: it was deleted, its time is over, or the link is wrong."
-        raise ProblemError(404, detail)
-    return one
 
 
 def _local(target: str) -> str:
