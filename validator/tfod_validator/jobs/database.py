@@ -50,8 +50,6 @@ class _Table(orm.DeclarativeBase):
         int: sql.BigInteger,
         Request: _AsText,
         State: sql.String(16),
-        dict[str, Any]: sql.JSON(none_as_null=True),
-        list[dict[str, Any]]: sql.JSON,
     }
 
 
@@ -85,8 +83,8 @@ class Validation(_Table):
     bytes_done: Mapped[int] = mapped_column(default=0)
     records_done: Mapped[int] = mapped_column(default=0)
     valid: Mapped[bool | None]
-    failure: Mapped[dict[str, Any] | None]
-    images: Mapped[list[dict[str, Any]]] = mapped_column(default=[])
+    failure: Mapped[dict[str, Any] | None] = mapped_column(sql.JSON(none_as_null=True))
+    images: Mapped[list[dict[str, Any]]] = mapped_column(sql.JSON, default=[])
     __table_args__ = (
         sql.Index("validations_state", "state", "client"),
         sql.Index("validations_expires", "expires"),
