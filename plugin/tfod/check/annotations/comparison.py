@@ -7,6 +7,7 @@ Equal distances are decided by the order of the boxes, so that a result is the s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -89,14 +90,9 @@ def compare(
 
 def missing_images(annotations: Annotations, seen: Set[int]) -> MissingImages:
     """The images of the source but for those at the places that were seen."""
-    return MissingImages(
-        annotations.source,
-        [
-            MissingImage(image.name, len(image.boxes))
-            for place, image in enumerate(annotations.images)
-            if place not in seen
-        ],
-    )
+    missing = [one for place, one in enumerate(annotations.images) if place not in seen]
+    images = [MissingImage(one.name, len(one.boxes)) for one in missing]
+    return MissingImages(annotations.source, images)
 
 
 def _codes(source: Sequence[str], shard: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
@@ -144,15 +140,14 @@ class _Pairing:
         others = self.codes[1][columns]
         return np.asarray((others == self.codes[0][row]) | (others == _NO_NAME))
 
-    def in_place(self, row: int, columns: np.ndarray) -> np.ndarray:
-        """Cost of pairing a box with those of its class in its place."""
+    def in_place(self, row: int, columns: np.ndarray, is_same: bool = True) -> np.ndarray:
+        """Cost of pairing a box with those of its class, or of others, in its place."""
         off = self.off(self.source[row], self.shard[columns])
-        return np.where((off <= 1) & self.same_class(row, columns), off, np.inf)
+        return np.where((off <= 1) & (self.same_class(row, columns) == is_same), off, np.inf)
 
     def in_place_of_other_class(self, row: int, columns: np.ndarray) -> np.ndarray:
         """The same with those of other classes."""
-        off = self.off(self.source[row], self.shard[columns])
-        return np.where((off <= 1) & ~self.same_class(row, columns), off, np.inf)
+        return self.in_place(row, columns, is_same=False)
 
     def swapped(self, row: int, columns: np.ndarray) -> np.ndarray:
         """The same with x and y exchanged, before they were normalized or after."""
@@ -192,9 +187,7 @@ class _Result:
 
 def _pair(pairing: _Pairing) -> _Result:
     left = _Left(len(pairing.source), len(pairing.shard))
-    changed: Pairs = []
-    moved: Pairs = []
-    swapped: Pairs = []
+    changed, moved, swapped = Pairs(), Pairs(), Pairs()
     if len(pairing.source) * len(pairing.shard) > _MOST_PAIRS:
         # A record with boxes by the million is no annotation: compared in order, not all with all.
         count = min(len(pairing.source), len(pairing.shard))
@@ -215,11 +208,8 @@ def _comparison(
     classes: Sequence[str | None],
     shifted: bool,
 ) -> Comparison:
-    def source(number: int) -> NamedBox:
-        return _named(number, image.classes, pairing.source)
-
-    def shard(number: int) -> NamedBox:
-        return _named(number, classes, pairing.shard)
+    source = functools.partial(_named, names=image.classes, boxes=pairing.source)
+    shard = functools.partial(_named, names=classes, boxes=pairing.shard)
 
     return Comparison(
         filename=filename,

@@ -135,16 +135,14 @@ def _load_voc(source: str, files: Sequence[str]) -> Annotations:
         TfodError: a file cannot be read or is ill-formed, or none is Pascal VOC.
     """
     images = []
-    counts = {"XML files that are not Pascal VOC": 0, "objects without <bndbox>": 0}
-    for file in files:
-        found = read_voc(file)
-        if found is None:
-            counts["XML files that are not Pascal VOC"] += 1
-            continue
+    boxless = 0
+    for found in filter(None, map(read_voc, files)):
         images.append(_voc_image(found, source))
-        counts["objects without <bndbox>"] += sum(one.box is None for one in found.objects)
+        boxless += sum(one.box is None for one in found.objects)
     if not images:
         raise TfodError(f"{source} holds no Pascal VOC annotations; give their folder")
+    others = len(files) - len(images)
+    counts = {"XML files that are not Pascal VOC": others, "objects without <bndbox>": boxless}
     return Annotations(source, tuple(images), from_one=True, notes=_not_compared(source, counts))
 
 

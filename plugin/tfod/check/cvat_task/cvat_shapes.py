@@ -49,14 +49,18 @@ class CvatShape:
     track: int | None = None
 
     @property
+    def _ellipse(self) -> tuple[float, float, float, float]:
+        """Centre and radii, of any shape those of the ellipse in its extent."""
+        left, top, right, bottom = self.extent
+        return (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+
+    @property
     def outline(self) -> Sequence[float]:
         """What a shape other than a mask is drawn by, as it is turned: x, y, x, y, …"""
         if self.kind == POLYGON:
             return self.points
-        left, top, right, bottom = self.extent
         if self.kind == ELLIPSE:
-            x, y = (left + right) / 2, (top + bottom) / 2
-            return ellipse_outline(x, y, (right - left) / 2, (bottom - top) / 2, self.rotation)
+            return ellipse_outline(*self._ellipse, self.rotation)
         return box_outline(self.extent, self.rotation)
 
     @property
@@ -66,16 +70,13 @@ class CvatShape:
             return _mask_corners(self.runs, self.extent)
         if not self.rotation:
             return self.extent
-        left, top, right, bottom = self.extent
-        x, y = (left + right) / 2, (top + bottom) / 2
-        if self.kind == ELLIPSE:
-            angle = math.radians(self.rotation)
-            cosine, sine = math.cos(angle), math.sin(angle)
-            rx, ry = (right - left) / 2, (bottom - top) / 2
-            half_width = math.hypot(rx * cosine, ry * sine)
-            half_height = math.hypot(rx * sine, ry * cosine)
-            return x - half_width, y - half_height, x + half_width, y + half_height
-        return enclosing_rotated(x, y, right - left, bottom - top, self.rotation)
+        x, y, rx, ry = self._ellipse
+        if self.kind != ELLIPSE:
+            return enclosing_rotated(x, y, 2 * rx, 2 * ry, self.rotation)
+        angle = math.radians(self.rotation)
+        half_width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
+        half_height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
+        return x - half_width, y - half_height, x + half_width, y + half_height
 
 
 def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
@@ -103,7 +104,10 @@ def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
     points: tuple[float, ...] = ()
     runs: tuple[int, ...] = ()
     if kind == BOX:
-        extent = _corners(element, name)
+        left, top, right, bottom = (
+            read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
+        )
+        extent = left, top, right, bottom
     elif kind == ELLIPSE:
         cx, cy, rx, ry = (read_real(element, one, name) for one in ("cx", "cy", "rx", "ry"))
         extent = cx - rx, cy - ry, cx + rx, cy + ry
@@ -128,13 +132,6 @@ def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
 def read_attributes(element: Any) -> tuple[tuple[str, str], ...]:
     """Names and values of a shape's or a tag's attributes."""
     return tuple((one.get("name") or "", one.text or "") for one in element.iterfind("attribute"))
-
-
-def _corners(element: Any, name: str) -> PixelBox:
-    left, top, right, bottom = (
-        read_real(element, side, name) for side in ("xtl", "ytl", "xbr", "ybr")
-    )
-    return left, top, right, bottom
 
 
 def _points(element: Any, name: str) -> tuple[float, ...]:

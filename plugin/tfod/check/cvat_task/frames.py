@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import os.path
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,14 +42,7 @@ _ALL = "all shards"
 
 @dataclass(frozen=True)
 class ImageRow:
-    """What is known of a record once all are read.
-
-    Attributes:
-        place: of the record; the item is the image's name.
-        filename: as the record has it, '' where it has none.
-        height, width: in pixels, None where the record does not say.
-        boxes: how many it has.
-    """
+    """A record once all are read: its name ('' for none), size in pixels, number of boxes."""
 
     place: Place
     filename: str
@@ -82,13 +75,12 @@ def check_task(
     taken = _Taken(task, collector)
     index = FrameIndex(task)
     strangers: list[ImageRow] = []
-    deepest, deepest_parts = "", 0
+    deepest, depth = "", -1
     for row in rows:
         path = safe_relative_path(row.filename)
         root = split_extension(path)[0]
-        parts = root.count("/") + 1
-        if parts > deepest_parts:
-            deepest, deepest_parts = root, parts
+        if root.count("/") > depth:
+            deepest, depth = root, root.count("/")
         found = index.by_name(path, root)
         if found is None:
             strangers.append(row)
@@ -187,12 +179,8 @@ class Matcher:
 
     def __init__(self, task: Task, filenames: Iterable[str]) -> None:
         self._index = FrameIndex(task)
-        deepest, parts = "", 0
-        for filename in filenames:
-            root = root_of(filename)
-            if root.count("/") + 1 > parts:
-                deepest, parts = root, root.count("/") + 1
-        self._hint = self._index.root_hint(deepest)
+        roots = map(root_of, filenames)
+        self._hint = self._index.root_hint(max(roots, key=lambda one: one.count("/"), default=""))
 
     def place(self, filename: str, where: str) -> int:
         """The place in the task's frames.
@@ -232,31 +220,19 @@ class _Taken:
             earlier = self._first.get(place)
             self._first.setdefault(place, row.place)
             self._annotated[place] |= row.boxes > 0
-        image = Attachment(
-            filename=row.filename,
-            height=row.height,
-            width=row.width,
-            frame=frame,
-            by=by,
-            nearest=near,
-            earlier=earlier,
-            numbers_guessed=self._task.numbers_guessed,
-        )
+        guessed = self._task.numbers_guessed
+        size = row.height, row.width
+        image = Attachment(row.filename, *size, frame, by, near, earlier, guessed)
         self._collector.check(image, row.place)
 
     def coverage(self) -> Coverage:
-        without_record = [place for place in range(len(self._frames)) if place not in self._first]
-        without_boxes = [place for place in self._first if not self._annotated[place]]
-        return Coverage(
-            frames=len(self._frames),
-            without_record=len(without_record),
-            without_boxes=len(without_boxes),
-            first_without_record=list(self._names(without_record)),
-            first_without_boxes=list(self._names(sorted(without_boxes))),
+        bare = [place for place in range(len(self._frames)) if place not in self._first]
+        boxless = sorted(place for place in self._first if not self._annotated[place])
+        names = (
+            [self._frames[place].name for place in places[:_FIRST_NAMES]]
+            for places in (bare, boxless)
         )
-
-    def _names(self, places: list[int]) -> Iterator[str]:
-        return (self._frames[place].name for place in places[:_FIRST_NAMES])
+        return Coverage(len(self._frames), len(bare), len(boxless), *names)
 
 
 def _alike_frames(frames: tuple[Frame, ...]) -> dict[int, int]:

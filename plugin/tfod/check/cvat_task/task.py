@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A CVAT task; None is what nobody told us.
+    """A CVAT task; None is what is not known.
 
     Attributes:
         labels: names of the classes that annotations may have.
@@ -94,17 +94,15 @@ def _task_from_xml(path: str) -> Task:
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
-    frames: tuple[Frame, ...] = ()
-    if images:
-        frames = tuple(
-            Frame(one.name, _number_in_task(one.number, meta), one.height, one.width)
-            for one in images
-        )
-    elif meta.video:
-        frames = tuple(
-            Frame(meta.frame_name(number), _number_in_task(number, meta), meta.height, meta.width)
-            for number in meta.numbers
-        )
+    rows = [(one.name, one.number, one.height, one.width) for one in images]
+    if not images and meta.video:
+        size = meta.height, meta.width
+        rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
+    # CVAT numbers the frames of a project's tasks on.
+    frames = tuple(
+        Frame(name, None if meta.tasks > 1 else (number - meta.first) // meta.step, height, width)
+        for name, number, height, width in rows
+    )
     return Task(
         labels=frozenset(meta.labels) if meta.labels else None,
         frames=frames or None,
@@ -112,10 +110,6 @@ def _task_from_xml(path: str) -> Task:
         project=meta.project and meta.tasks > 1,
         without_frames=None if frames else path,
     )
-
-
-def _number_in_task(number: int, meta: CvatMeta) -> int | None:
-    return None if meta.tasks > 1 else (number - meta.first) // meta.step
 
 
 def _read_labels(path: str) -> frozenset[str]:

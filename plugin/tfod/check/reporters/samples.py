@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -13,7 +13,6 @@ import numpy as np
 from tfod.check.finding import Finding, Place
 from tfod.check.profiles.profile import READY, Profile
 from tfod.check.report import Report
-from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
 from tfod.detection.field_mapping import FieldMapping
@@ -34,7 +33,6 @@ _MOST_SOUND = 4
 """Images of a valid report that are shown though nothing was found in them."""
 _FIRST_RECORDS = 40
 """Records of a shard among which images with boxes are looked for."""
-_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,32 +62,6 @@ class Sample:
     offending: frozenset[int] = frozenset()
 
 
-@dataclass
-class _Offence:
-    """A record with findings."""
-
-    place: Place
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """The rules that fired on it."""
-        return tuple(dict.fromkeys(one.code for one in self.findings))
-
-    @property
-    def objects(self) -> frozenset[int]:
-        """Numbers of the boxes that the findings are about."""
-        values = [one.value for one in self.findings if isinstance(one.value, dict)]
-        numbers = [value.get("object") for value in values]
-        return frozenset(number for number in numbers if isinstance(number, int))
-
-    @property
-    def classes(self) -> frozenset[str]:
-        """The classes that the findings are about."""
-        about = (one.value for one in self.findings if one.code[:3] in _ABOUT_CLASSES)
-        return frozenset(value for value in about if isinstance(value, str))
-
-
 def choose_samples(
     report: Report, inventory: Inventory, profile: Profile | None, most: int
 ) -> list[Sample]:
@@ -110,46 +82,96 @@ def choose_samples(
         known = profile or READY.get((dataset or report).profile.name)
         return known.field_mapping if known else FieldMapping()
 
-    chosen = _choose(report.findings, most)
-    by_shard: dict[str, list[_Offence]] = {}
-    for offence in chosen:
-        by_shard.setdefault(offence.place.shard, []).append(offence)
+    by_shard: dict[str, dict[int, list[Finding]]] = {}
+    for (shard, record), findings in _choose(report.findings, most).items():
+        by_shard.setdefault(shard, {})[record] = findings
     samples = []
-    for shard, offences in by_shard.items():
+    for shard, wanted in by_shard.items():
         field_mapping = field_mapping_of(shard)
-        wanted = {one.place.record: one for one in offences}
         try:
-            with _batches_of(shard, offences, inventory) as batches:
-                for example, offence in _wanted(batches, wanted):
-                    sample = _sample(example, offence, field_mapping)
+            with closing(_batches_of(shard, wanted, inventory)) as batches:
+                for example, findings in _wanted(batches, wanted):
+                    sample = _sample(example, findings, field_mapping)
                     # Without image and boxes there is nothing to be seen.
                     samples += [sample] if sample.image or len(sample.boxes) else []
         except (OSError, TfodError):
             continue
     if report.valid:
-        wanted_sound = min(_MOST_SOUND, most) - len(samples)
         found = {(one.shard, one.record) for one in report.findings}
-        sound = (one for one in _sound(inventory, field_mapping_of) if _key(one) not in found)
-        samples += islice(sound, max(0, wanted_sound))
+        sound = (
+            one
+            for one in _sound(inventory, field_mapping_of)
+            if (one.place.shard, one.place.record) not in found
+        )
+        samples += islice(sound, max(0, min(_MOST_SOUND, most) - len(samples)))
     return samples
 
 
+def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], list[Finding]]:
+    """Records with their findings: one for each rule, the severe ones first, then any."""
+    by_record: dict[tuple[str, int], list[Finding]] = {}
+    for one in findings:
+        if one.record is not None:
+            by_record.setdefault((one.shard, one.record), []).append(one)
+    severest = sorted(findings, key=lambda one: -one.severity.rank)
+    chosen: dict[tuple[str, int], list[Finding]] = {}
+    shown: set[str] = set()
+    for again in (False, True):
+        for one in severest:
+            if len(chosen) >= most:
+                break
+            if one.record is not None and (again or one.code not in shown):
+                key = one.shard, one.record
+                chosen[key] = by_record[key]
+                shown.update(other.code for other in by_record[key])
+    return chosen
+
+
 def _wanted(
-    batches: Iterator[RecordBatch], offences: dict[int | None, _Offence]
-) -> Iterator[tuple[Example, _Offence]]:
+    batches: Iterator[RecordBatch], wanted: dict[int, list[Finding]]
+) -> Iterator[tuple[Example, list[Finding]]]:
     """Those records, each once; what lies behind the last one is not read."""
     for records in batches:
-        here = [number for number in records.numbers.tolist() if number in offences]
+        here = [number for number in records.numbers.tolist() if number in wanted]
         if here:
             examples = ExampleBatch.of(records)
             for number in here:
-                yield Example(examples, number - records.first), offences.pop(number)
-        if not offences:
+                yield Example(examples, number - records.first), wanted.pop(number)
+        if not wanted:
             return
 
 
-def _key(sample: Sample) -> tuple[str, int | None]:
-    return sample.place.shard, sample.place.record
+def _batches_of(
+    shard: str, wanted: Mapping[int, Sequence[Finding]], inventory: Inventory
+) -> Generator[RecordBatch, None, None]:
+    """Those records of a shard that are wanted, and others between them."""
+    location = next((one for one in inventory.locations if one.name == shard), None)
+    if location is not None and location not in inventory.archives:
+        yield from _batches_of_file(location, wanted)
+        return
+    archive = next((one for one in inventory.archives if shard.startswith(one.name)), None)
+    for name, batches in _shards_of(archive) if archive else ():
+        if name == shard:
+            yield from batches
+            return
+
+
+def _batches_of_file(
+    location: Location, wanted: Mapping[int, Sequence[Finding]]
+) -> Iterator[RecordBatch]:
+    with location.open() as stream:
+        has_offsets = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
+        if not has_offsets:
+            stream.seek(0)
+            yield from _batches(stream, location.name)
+            return
+        size = cast("RemoteStream", stream).size if location.remote else location.size()
+        for record in sorted(wanted):
+            if record in wanted:  # it may have come with the one before
+                start = wanted[record][0].offset or 0
+                stream.seek(start)
+                part = ShardPart(start, size or 0, record)
+                yield from islice(_batches(stream, location.name, part), 1)
 
 
 def _sound(
@@ -158,149 +180,71 @@ def _sound(
     """Images with boxes from the beginning of each shard."""
     for location in inventory.locations:
         try:
-            for shard, batches in _shards_of(location, inventory):
-                field_mapping = field_mapping_of(shard)
-                examples = (
-                    one for batch in batches for one in Example.rows_of(ExampleBatch.of(batch))
-                )
-                for example in islice(examples, _FIRST_RECORDS):
-                    record = example.record
-                    place = Place(
-                        shard, record.number, record.offset, read_name(example, field_mapping)
-                    )
-                    sample = read_sample(example, place, field_mapping)
-                    if sample.image and len(sample.boxes):
-                        yield sample
+            if location in inventory.archives:
+                for shard, batches in _shards_of(location):
+                    yield from _sound_of_shard(batches, field_mapping_of(shard))
+            else:
+                with location.open() as stream:
+                    batches = _batches(stream, location.name)
+                    yield from _sound_of_shard(batches, field_mapping_of(location.name))
         except (OSError, TfodError):
             continue
 
 
-def _shards_of(
-    location: Location, inventory: Inventory
-) -> Iterator[tuple[str, Iterator[RecordBatch]]]:
-    """The shards of a file, which may be a zip, and their records."""
-    if location not in inventory.archives:
-        with location.open() as stream:
-            yield location.name, _batches(stream, location.name)
-        return
+def _sound_of_shard(
+    batches: Iterator[RecordBatch], field_mapping: FieldMapping
+) -> Iterator[Sample]:
+    examples = (one for batch in batches for one in Example.rows_of(ExampleBatch.of(batch)))
+    for example in islice(examples, _FIRST_RECORDS):
+        sample = read_sample(example, field_mapping)
+        if sample.image and len(sample.boxes):
+            yield sample
+
+
+def _shards_of(archive: Location) -> Iterator[tuple[str, Iterator[RecordBatch]]]:
+    """The shards of a zip, and their records."""
     with Archives() as archives:
-        for shard, unpacked in archives.open(location.path, location.name).opened():
+        for shard, unpacked in archives.open(archive.path, archive.name).opened():
             yield shard.name, _batches(unpacked, shard.name)
 
 
-def _batches(stream: ReadableStream, shard: str) -> Iterator[RecordBatch]:
+def _batches(
+    stream: ReadableStream, shard: str, part: ShardPart | None = None
+) -> Iterator[RecordBatch]:
     return read_record_batch_stream(
-        stream, shard, on_damage=_ignore, max_record_bytes=_LARGEST_RECORD
+        stream,
+        shard,
+        part=part,
+        on_damage=lambda _: None,  # the report has it
+        max_record_bytes=_LARGEST_RECORD,
     )
 
 
-def _choose(findings: Sequence[Finding], most: int) -> list[_Offence]:
-    """Records with findings: one for each rule, the severe ones first, then any."""
-    offences: dict[tuple[str, int], _Offence] = {}
-    for one in findings:
-        if one.record is not None:
-            place = Place(one.shard, one.record, one.offset, one.item)
-            offence = offences.setdefault((one.shard, one.record), _Offence(place))
-            offence.findings.append(one)
-    severest = sorted(findings, key=lambda one: -one.severity.rank)
-    chosen: dict[tuple[str, int], _Offence] = {}
-    shown: set[str] = set()
-    for again in (False, True):
-        for one in severest:
-            if len(chosen) >= most:
-                break
-            if one.record is not None and (again or one.code not in shown):
-                key = one.shard, one.record
-                chosen[key] = offences[key]
-                shown.update(offences[key].codes)
-    return list(chosen.values())
-
-
-@contextmanager
-def _batches_of(
-    shard: str, offences: Sequence[_Offence], inventory: Inventory
-) -> Iterator[Iterator[RecordBatch]]:
-    """Those records of a shard that are wanted, and perhaps others between them."""
-    location = next((one for one in inventory.locations if one.name == shard), None)
-    if location is not None and location not in inventory.archives:
-        yield _wanted_of_file(location, offences)
-        return
-    archive = next((one for one in inventory.archives if shard.startswith(one.name)), None)
-    if archive is None:
-        yield iter(())
-        return
-    with Archives() as archives:
-        for one, stream in archives.open(archive.path, archive.name).opened():
-            if one.name == shard:
-                yield _batches(stream, shard)
-                return
-    raise ArchiveDamageError(f"{shard}: not found again")
-
-
-def _wanted_of_file(location: Location, offences: Sequence[_Offence]) -> Iterator[RecordBatch]:
-    with location.open() as stream:
-        has_places = is_record_header(stream.read(HEADER_BYTES)) and stream.seekable()
-        if not has_places:
-            stream.seek(0)
-            yield from _batches(stream, location.name)
-            return
-        size = cast("RemoteStream", stream).size if location.remote else location.size()
-        for start, first, last in _runs(offences):
-            stream.seek(start)
-            batches = read_record_batch_stream(
-                stream,
-                location.name,
-                part=ShardPart(start, size or 0, first),
-                on_damage=_ignore,
-                max_record_bytes=_LARGEST_RECORD,
-            )
-            for records in batches:
-                yield records
-                if records.first + len(records) > last:
-                    break
-
-
-def _runs(offences: Sequence[_Offence]) -> Iterator[tuple[int, int, int]]:
-    """Where to begin to read, and the first and the last record: what is near is read in one go."""
-    runs: list[list[Place]] = []
-    for place in sorted((one.place for one in offences), key=lambda place: place.record or 0):
-        if runs and (place.offset or 0) - (runs[-1][-1].offset or 0) < _NEAR:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    for run in runs:
-        yield run[0].offset or 0, run[0].record or 0, run[-1].record or 0
-
-
-def _ignore(_: object) -> None:
-    pass  # the report has it
-
-
-def _sample(example: Example, offence: _Offence, field_mapping: FieldMapping) -> Sample:
+def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldMapping) -> Sample:
     """A record with what was found about it."""
-    sample = read_sample(example, offence.place, field_mapping)
-    classes = {n for n, name in enumerate(sample.classes) if name in offence.classes}
+    sample = read_sample(example, field_mapping)
+    objects = {one.value.get("object") for one in findings if isinstance(one.value, dict)}
+    wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
+    objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
+    first = findings[0]
     return replace(
         sample,
-        codes=offence.codes,
-        messages=tuple(one.message for one in offence.findings),
-        offending=offence.objects | classes,
+        place=Place(first.shard, first.record, first.offset, first.item),
+        codes=tuple(dict.fromkeys(one.code for one in findings)),
+        messages=tuple(one.message for one in findings),
+        offending=frozenset(number for number in objects if isinstance(number, int)),
     )
 
 
-def read_sample(example: Example, place: Place, field_mapping: FieldMapping) -> Sample:
-    """The image of a record and its boxes, as far as they can be read.
-
-    Args:
-        example: the record.
-        place: where it is.
-        field_mapping: what its keys are called.
-    """
+def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
+    """The image of a record and its boxes, as far as they can be read; keys as in the mapping."""
+    record = example.record
+    name = _first(example, field_mapping.filename)
+    item = name.decode("utf-8", "replace") if name else None
     image = _first(example, field_mapping.encoded)
-    size = image_size(image) if image else None
-    height, width = size or (
-        read_size(example, field_mapping.height),
-        read_size(example, field_mapping.width),
+    height, width = (image_size(image) if image else None) or (
+        _read_size(example, field_mapping.height),
+        _read_size(example, field_mapping.width),
     )
     boxes = np.zeros((0, 4))
     classes: list[str] = []
@@ -313,28 +257,18 @@ def read_sample(example: Example, place: Place, field_mapping: FieldMapping) -> 
             classes = [f"#{label}" for label in example.ints(field_mapping.class_label)]
     except TfodError:
         pass  # the image alone, then
-    return Sample(
-        place=place,
-        codes=(),
-        messages=(),
-        image=image,
-        height=height,
-        width=width,
-        boxes=boxes,
-        classes=tuple(classes),
-    )
+    place = Place(example.shard, record.number, record.offset, item)
+    return Sample(place, (), (), image, height, width, boxes, tuple(classes))
 
 
 def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
     """Boxes, normalized, shape (n, 4)."""
-    if len(field_mapping.box) == 4:
-        sides = [example.floats(key) for key in field_mapping.box]
-        rows = np.stack(sides) if len({len(side) for side in sides}) == 1 else None
-        return np.zeros((0, 4)) if rows is None else rows.T.astype(np.float64)
-    if len(field_mapping.box) == 1 and height and width:
-        x, y, box_width, box_height = [*example.floats(field_mapping.box[0]).tolist(), 0, 0, 0, 0][
-            :4
-        ]
+    lists = [example.floats(key) for key in field_mapping.box]
+    if len(lists) == 4 and len({len(side) for side in lists}) == 1:
+        sides: np.ndarray = np.stack(lists).T.astype(np.float64)
+        return sides
+    if len(lists) == 1 and height and width:
+        x, y, box_width, box_height = [*lists[0].tolist(), 0, 0, 0, 0][:4]
         corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
         return np.array([corners])
     return np.zeros((0, 4))
@@ -345,19 +279,18 @@ def _first(example: Example, key: str | None) -> bytes | None:
         values = example.byte_strings(key) if key else []
     except TfodError:
         return None
-    return values[0] if values and values[0] else None
+    return values[0] or None if values else None
 
 
-def read_name(example: Example, field_mapping: FieldMapping) -> str | None:
-    """The image's file name; None where there is none."""
-    name = _first(example, field_mapping.filename)
-    return name.decode("utf-8", "replace") if name else None
-
-
-def read_size(example: Example, key: str | None) -> int:
+def _read_size(example: Example, key: str | None) -> int:
     """A height or a width in pixels; 0 where there is none that can be one."""
-    try:
-        values = example.ints(key) if key else []
-    except TfodError:
-        return 0
+    values = read_ints(example, key)
     return values[0] if values and 0 < values[0] < 1 << 31 else 0
+
+
+def read_ints(example: Example, key: str | None) -> list[int]:
+    """The numbers of a feature; none where they cannot be read."""
+    try:
+        return example.ints(key) if key else []
+    except TfodError:
+        return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import random
 from collections.abc import Iterator
@@ -27,14 +28,9 @@ _MOST_CLASSES = 10_000
 
 @dataclass(frozen=True)
 class Choice:
-    """Which records to show.
+    """Which records to show: the first, or by their numbers in the only shard, or at random.
 
-    Attributes:
-        first: the first ones, so many.
-        records: these, by their numbers in the only shard, from 0; stronger than ``first``.
-        random: so many, chosen by the seed; stronger than ``first``.
-        seed: of the random choice.
-        class_name: only records with an object, or a label, of this class.
+    ``class_name`` leaves only records with an object, or a label, of this class.
     """
 
     first: int = 24
@@ -46,17 +42,9 @@ class Choice:
 
 @dataclass
 class Seen:
-    """What was read until the last chosen record.
-
-    Attributes:
-        shards: how many shards were opened.
-        records: how many records were looked at.
-        unreadable: damaged parts, and records that are not Examples.
-        classes: the names of classes that were found, where one is asked for.
-    """
+    """What was read until the last chosen record: shards, damaged parts, names of classes."""
 
     shards: int = 0
-    records: int = 0
     unreadable: int = 0
     classes: set[str] = field(default_factory=set)
 
@@ -81,21 +69,25 @@ def chosen_tiles(
         TfodError: the shards hold nothing that can be shown, or nothing of that class.
     """
     seen = Seen() if seen is None else seen
-    with Archives() as zips:
-        profile, _, unknown = profile_of(profile, inventory, zips, _LARGEST_RECORD)
+    with Archives() as archives:
+        profile, _, unknown = profile_of(profile, inventory, archives, _LARGEST_RECORD)
     if unknown is not None:
         found = ", ".join(unknown[0].features[:_MOST_NAMES]) or "none"
         raise TfodError(
             f"{unknown[1].shard}: there are no images or boxes to show, its features are {found};"
             " tfod describe says more"
         )
-    walk = _Walk(inventory, profile, label_map, choice.class_name)
+    walk = functools.partial(_tiles, inventory, profile, label_map, choice.class_name)
     if choice.records is not None:
-        yield from walk.numbered(choice.records, seen)
+        if len(inventory.shards) + len(inventory.archives) > 1:
+            raise TfodError("--records are numbers within a shard; name one shard, not several")
+        yield from _numbered(walk(seen), choice.records, seen, choice.class_name is not None)
     elif choice.random is not None:
-        yield from walk.drawn(choice.random, choice.seed, seen)
+        places = _drawn(walk(seen), choice.random, choice.seed)
+        tiles = itertools.islice(walk(Seen()), max(places, default=-1) + 1)
+        yield from (tile for place, tile in enumerate(tiles) if place in places)
     else:
-        yield from itertools.islice(walk.tiles(seen), choice.first)
+        yield from itertools.islice(walk(seen), choice.first)
     if choice.class_name is not None and choice.class_name not in seen.classes:
         raise TfodError(_no_such_class(choice.class_name, seen.classes))
 
@@ -106,82 +98,71 @@ def _no_such_class(name: str, classes: set[str]) -> str:
     return f"no object is of the class {name!r}; there are {some}"
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """Walks through the records that may be shown; again, when that is asked for."""
+def _numbered(
+    tiles: Iterator[Tile], numbers: frozenset[int], seen: Seen, some_are_left_out: bool
+) -> Iterator[Tile]:
+    """The records of these numbers, of the only shard."""
+    last = -1
+    for tile in tiles:
+        if seen.shards > 1:
+            raise TfodError("--records are numbers within a shard; the zip holds several")
+        last = tile.sample.place.record or 0
+        if last in numbers:
+            yield tile
+        if last >= max(numbers):
+            return
+    if not some_are_left_out and max(numbers) > last:
+        raise TfodError(f"--records {max(numbers)}: the last record is {last}")
 
-    inventory: Inventory
-    profile: Profile
-    label_map: str | None
-    class_name: str | None
 
-    def tiles(self, seen: Seen) -> Iterator[Tile]:
-        """Every record that has the class."""
-        for shard in walk_shards(self.inventory, self.label_map):
-            seen.shards += 1
-            for detections, row in self._rows(shard, seen):
-                tile = make_tile(detections, row, shard.label_map)
-                if self._fits(tile, seen):
-                    yield tile
+def _drawn(tiles: Iterator[Tile], count: int, seed: int) -> set[int]:
+    """Which of the tiles are drawn, so many, each as likely as any other."""
+    chance = random.Random(seed)
+    kept: list[int] = []
+    for place, _ in enumerate(tiles):
+        if len(kept) < count:
+            kept.append(place)
+        elif (at := chance.randrange(place + 1)) < count:
+            kept[at] = place
+    return set(kept)
 
-    def numbered(self, numbers: frozenset[int], seen: Seen) -> Iterator[Tile]:
-        """The records of these numbers, of the only shard."""
-        if len(self.inventory.shards) + len(self.inventory.archives) > 1:
-            raise TfodError("--records are numbers within a shard; name one shard, not several")
-        last = -1
-        for tile in self.tiles(seen):
-            if seen.shards > 1:
-                raise TfodError("--records are numbers within a shard; the zip holds several")
-            last = tile.sample.place.record or 0
-            if last in numbers:
+
+def _tiles(
+    inventory: Inventory,
+    profile: Profile,
+    label_map: str | None,
+    class_name: str | None,
+    seen: Seen,
+) -> Iterator[Tile]:
+    """Every record that has the class."""
+    for shard in walk_shards(inventory, label_map):
+        seen.shards += 1
+        for detections, row in _rows(shard, profile, seen):
+            tile = make_tile(detections, row, shard.label_map)
+            names = set() if class_name is None else {*tile.sample.classes, *tile.labels}
+            if len(seen.classes) < _MOST_CLASSES or class_name in names:
+                seen.classes |= names
+            if class_name is None or class_name in names:
                 yield tile
-            if last >= max(numbers):
-                return
-        if self.class_name is None and max(numbers) > last:
-            raise TfodError(f"--records {max(numbers)}: the last record is {last}")
 
-    def drawn(self, count: int, seed: int, seen: Seen) -> Iterator[Tile]:
-        """So many records, each as likely as any other; found in one pass, and read in another."""
-        chance = random.Random(seed)
-        kept: list[int] = []
-        for place, _ in enumerate(self.tiles(seen)):
-            if len(kept) < count:
-                kept.append(place)
-            elif (at := chance.randrange(place + 1)) < count:
-                kept[at] = place
-        wanted = set(kept)
-        for place, tile in enumerate(self.tiles(Seen()) if wanted else ()):
-            if place in wanted:
-                yield tile
-            if place == max(wanted):
-                return
 
-    def _fits(self, tile: Tile, seen: Seen) -> bool:
-        if self.class_name is None:
-            return True
-        names = {*tile.sample.classes, *tile.labels}
-        if len(seen.classes) < _MOST_CLASSES or self.class_name in names:
-            seen.classes |= names
-        return self.class_name in names
+def _rows(shard: WalkedShard, profile: Profile, seen: Seen) -> Iterator[tuple[Detections, int]]:
+    """The records of a shard that can be read."""
 
-    def _rows(self, shard: WalkedShard, seen: Seen) -> Iterator[tuple[Detections, int]]:
-        """The records of a shard that can be read."""
+    def damaged(_: object) -> None:
+        seen.unreadable += 1
 
-        def damaged(_: object) -> None:
+    with shard.open() as stream:
+        batches = read_record_batch_stream(
+            stream, shard.name, shard.size, on_damage=damaged, max_record_bytes=_LARGEST_RECORD
+        )
+        try:
+            for records in batches:
+                detections = Detections(ExampleBatch.of(records), profile.field_mapping)
+                for row in range(len(records)):
+                    if row in detections.examples.refused:
+                        seen.unreadable += 1
+                    else:
+                        yield detections, row
+        except ArchiveDamageError:
             seen.unreadable += 1
-
-        with shard.open() as stream:
-            batches = read_record_batch_stream(
-                stream, shard.name, shard.size, on_damage=damaged, max_record_bytes=_LARGEST_RECORD
-            )
-            try:
-                for records in batches:
-                    detections = Detections(ExampleBatch.of(records), self.profile.field_mapping)
-                    for row in range(len(records)):
-                        seen.records += 1
-                        if row in detections.examples.refused:
-                            seen.unreadable += 1
-                        else:
-                            yield detections, row
-            except ArchiveDamageError:
-                seen.unreadable += 1

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.finding import Place, plural
+from tfod.check.finding import plural
 from tfod.check.reporters.drawing import MOST_DRAWN, REACH, Colour
-from tfod.check.reporters.samples import Sample, read_name, read_sample
+from tfod.check.reporters.samples import Sample, read_ints, read_sample
 from tfod.check.reporters.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.detection import Detection, Keypoints, PngMask
@@ -72,13 +72,11 @@ def make_tile(detections: Detections, row: int, label_map: LabelMapFile | None) 
         row: the record; it is an Example.
         label_map: of its shard; None where there is none.
     """
-    example = Example(detections.examples, row)
-    field_mapping, record = detections.mapping, example.record
-    place = Place(example.shard, record.number, record.offset, read_name(example, field_mapping))
-    sample = read_sample(example, place, field_mapping)
+    example, field_mapping = Example(detections.examples, row), detections.mapping
+    sample = read_sample(example, field_mapping)
     if sample.image and sniff_format(sample.image[:16]) is None:
         sample = replace(sample, image=_encoded_pixels(example, sample) or sample.image)
-    ids = _ids(example, field_mapping.class_label)
+    ids = read_ints(example, field_mapping.class_label)
     names, colours = _classes(sample, ids, label_map.label_map if label_map else None)
     sample = replace(sample, classes=names)
     detection, notes = Detection(), list(_notes(sample))
@@ -86,21 +84,15 @@ def make_tile(detections: Detections, row: int, label_map: LabelMapFile | None) 
         detection = detections[row]
     except RecordError as error:
         notes.insert(0, f"{error.feature or ''} {error.cause}".strip())
+    numbers = detection.numerical_masks
     return Tile(
         sample=sample,
         colours=colours,
-        masks=_masks(detection),
+        masks=detection.masks or () if numbers is None else list(numbers),
         keypoints=detection.keypoints,
         labels=_labels(detection, label_map.label_map if label_map else None),
         notes=notes,
     )
-
-
-def _ids(example: Example, key: str | None) -> list[int]:
-    try:
-        return example.ints(key) if key else []
-    except RecordError:
-        return []
 
 
 def _classes(
@@ -123,25 +115,17 @@ def _classes(
 def _notes(sample: Sample) -> Iterator[str]:
     """What is wrong with the boxes, as far as it changes how they are drawn."""
     boxes = sample.boxes
-    no_number = np.isnan(boxes).any(axis=1)
-    with np.errstate(invalid="ignore"):
-        inverted = ~no_number & (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
-        far = ~no_number & ((boxes < -REACH) | (boxes > 1 + REACH)).any(axis=1)
-    drawn = len(boxes) - int(no_number.sum())
+    drawn = boxes[~np.isnan(boxes).any(axis=1)]
+    inverted = (drawn[:, 2:] < drawn[:, :2]).any(axis=1)
+    far = ((drawn < -REACH) | (drawn > 1 + REACH)).any(axis=1)
     for count, what in (
-        (int(no_number.sum()), "not a number, not drawn"),
+        (len(boxes) - len(drawn), "not a number, not drawn"),
         (int(inverted.sum()), "inverted"),
         (int(far.sum()), "far outside the image"),
-        (drawn - MOST_DRAWN, "too many, not drawn"),
+        (len(drawn) - MOST_DRAWN, "too many, not drawn"),
     ):
         if count > 0:
             yield f"{plural(count, 'box')} {what}"
-
-
-def _masks(detection: Detection) -> Sequence[PngMask | np.ndarray | None]:
-    if detection.numerical_masks is not None:
-        return list(detection.numerical_masks)
-    return detection.masks or ()
 
 
 def _labels(detection: Detection, label_map: LabelMap | None) -> list[str]:
@@ -158,7 +142,7 @@ def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
     """Raw pixels as an image, where height, width and channels say that they are that."""
     pixels, area = sample.image or b"", sample.height * sample.width
     channels = len(pixels) // area if area else 0
-    said = {count for key in _CHANNELS for count in _ids(example, key)}
+    said = {count for key in _CHANNELS for count in read_ints(example, key)}
     if channels not in _MODES or area * channels != len(pixels) or not said <= {channels}:
         return None
     from PIL import Image
@@ -182,25 +166,15 @@ def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
 
     layer = None
     for number, mask in enumerate(tile.masks):
-        shape = _mask_shape(mask, size)
-        if shape is None:
+        values = _decoded(mask) if isinstance(mask, PngMask) else mask
+        if values is None:
             continue
         layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
         colour = tile.colours[number] if number < len(tile.colours) else (0, 0, 0)
-        layer.paste((*colour, _MASK_OPACITY), (0, 0), shape)
+        inside = Image.fromarray(np.where(values > 0, 255, 0).astype("u1"))
+        inside = inside.resize(size, Image.Resampling.NEAREST)
+        layer.paste((*colour, _MASK_OPACITY), (0, 0), inside)
     return layer
-
-
-def _mask_shape(mask: PngMask | np.ndarray | None, size: tuple[int, int]) -> Image.Image | None:
-    """Where an object is, as an image of 0 and 255; None where that cannot be had."""
-    from PIL import Image
-
-    if isinstance(mask, PngMask):
-        mask = _decoded(mask)
-    if mask is None:
-        return None
-    found = Image.fromarray(np.where(mask > 0, 255, 0).astype("u1"))
-    return found.resize(size, Image.Resampling.NEAREST)
 
 
 def _decoded(mask: PngMask) -> np.ndarray | None:
