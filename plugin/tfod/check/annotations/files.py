@@ -124,12 +124,8 @@ def _not_compared(source: str, counts: dict[str, int]) -> tuple[str, ...]:
 def _load_voc(source: str, files: Sequence[str]) -> Annotations:
     """Load Pascal VOC.
 
-    An image is called as its ``<filename>`` says, behind the XML's folder within the source
-    unless it begins so already, as by Datumaro and CVAT.
-
-    Args:
-        source: what was asked for: the folder, or the only file.
-        files: the XML files in it.
+    An image is called as its ``<filename>`` says, behind the XML's folder within the source (a
+    folder, or the only file) unless it begins so already, as by Datumaro and CVAT.
 
     Raises:
         TfodError: a file cannot be read or is ill-formed, or none is Pascal VOC.

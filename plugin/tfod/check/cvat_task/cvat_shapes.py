@@ -90,12 +90,7 @@ def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
 
 
 def read_shape(element: Any, label: str | None, name: str) -> CvatShape:
-    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``.
-
-    Args:
-        element: the element.
-        label: its class, which a track's shapes do not name.
-        name: what errors call the document.
+    """Read ``<box>``, ``<polygon>``, ``<mask>`` or ``<ellipse>``; a track's name no class.
 
     Raises:
         TfodError: a number is none, or a mask does not fill its extent; with the line.

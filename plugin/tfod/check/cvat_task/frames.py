@@ -59,11 +59,7 @@ def check_task(
     Linear in rows and frames. Images that no frame has the name of are kept until all rows were
     seen, since the folder that names lack is known only then, and checked after the others.
 
-    Args:
-        task: what is known of the task.
-        rows: the records, in the order of the data.
-        classes: how many boxes have each class.
-        collector: keeps the findings.
+    ``rows`` are in the order of the data, ``classes`` says how many boxes have each class.
     """
     if task.labels is not None:
         for text in sorted(classes):
@@ -170,12 +166,7 @@ class FrameIndex:
 
 
 class Matcher:
-    """Finds frames by the file names of records.
-
-    Args:
-        task: the frames.
-        filenames: of all records; the deepest one tells which folder they may lack.
-    """
+    """Finds frames by the names of records, of which the deepest tells what folder they lack."""
 
     def __init__(self, task: Task, filenames: Iterable[str]) -> None:
         self._index = FrameIndex(task)

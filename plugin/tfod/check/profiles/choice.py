@@ -22,7 +22,6 @@ _EXACTLY = ("keras_coco", "image_classification", "image_label", "slim_classific
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
 _WITHOUT_IMAGES = ("cvat",)
-_MOST_NAMES = 3
 _KNOWN = keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}
 """Keys that a record of detection may have, with or without objects."""
 
@@ -62,7 +61,9 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
         if fit.is_whole:
             return fit.profile, fit.reason(images)
     # Of equally near ones the widest: it asks for the least.
-    nearest = min(reversed(fits), key=lambda fit: (not fit.is_near, fit.lacks))
+    nearest = min(
+        reversed(fits), key=lambda fit: (not fit.is_near, len(fit.missing) + len(fit.against))
+    )
     return (nearest.profile, nearest.shortfall()) if nearest.is_near else None
 
 
@@ -144,12 +145,9 @@ class _Fit:
         features, count = self.profile.features, len(self.required)
         present = sum(any(self._has(one, key) for one in self.samples) for key in features)
         without = "" if self.profile.images else f"{'few' if images else 'no'} images, and "
-        all_of_them = f"all {count} required features"
-        what = _enumerated(self.required) if count <= _MOST_NAMES else all_of_them
-        return (
-            f"best fit: {without}{what} {_are(count)} there, with {present} of its "
-            f"{len(features)} features"
-        )
+        what = f"all {count} required features" if count > 3 else _enumerated(self.required)
+        fit = f"best fit: {without}{what} {_are(count)} there"
+        return f"{fit}, with {present} of its {len(features)} features"
 
     def shortfall(self) -> str:
         """What keeps the nearest profile from fitting, for the report."""

@@ -46,15 +46,10 @@ _DTYPE_NAMES = {kind: name for name, kind in _DTYPES.items()}
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """A ready profile by its name, or one from a file.
-
-    Args:
-        name_or_path: a name of :data:`~tfod.check.profiles.profile.READY`, or the path of a YAML,
-            JSON or Python file.
+    """A ready profile by its name, or one from the YAML, JSON or Python file of this path.
 
     Raises:
-        TfodError: there is no such profile, or the file does not hold one; one line says where and
-            why.
+        TfodError: there is no such profile, or the file holds none; one line says where and why.
     """
     if name_or_path in READY:
         return READY[name_or_path]
@@ -84,11 +79,7 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def profile_of_description(found: Description, source: str) -> Profile:
-    """A profile under which the records that were described are as expected.
-
-    Args:
-        found: what is in the shards.
-        source: what they were found by; the profile gets its name.
+    """A profile, called as the source, under which the records that were described are as expected.
 
     Raises:
         TfodError: no record has a feature.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfod.check.finding import Severity
 from tfod.check.rules.registry import Rule
@@ -65,87 +66,70 @@ class Policy:
         return rule.severity
 
 
-_WITHOUT_IMAGES: Severities = {"IMG001": OFF}
 _NO_NAMES: Severities = {
     **dict.fromkeys(("NAM", "LAB", "BOX", "TSK", "FID", "ZIP014"), OFF),
     "LAB019": Severity.ERROR,  # an import stops at such a record
 }
 
+
+def _ready(name: str, title: str, **more: Any) -> Profile:
+    return Profile(name, title, PROFILES[name], **{"images": True, **more})
+
+
+_ONCE_FOR_EACH_ANNOTATION = ("IMG010", "NAM002", "TSK006", "BOX010")
+_PATH_MAY_BE_WHOLE, _NO_LABEL_MAP = ("NAM005",), ("LAB001", "LAB018", "ZIP014")
+
 READY = {
     profile.name: profile
     for profile in (
-        Profile(
+        _ready(
             "cvat",
             "annotations as CVAT's TFRecord 1.0 has them, ready to upload",
-            PROFILES["cvat"],
-            severities=_WITHOUT_IMAGES,
+            severities={"IMG001": OFF},
             images=None,
         ),
-        Profile(
-            "tf_detection_api",
-            "ready to train with the TF Object Detection API",
-            PROFILES["tf_detection_api"],
-            images=True,
-        ),
-        Profile(
+        _ready("tf_detection_api", "ready to train with the TF Object Detection API"),
+        _ready(
             "roboflow",
             "Roboflow's TFRecord export",
-            PROFILES["roboflow"],
             severities={"NAM007": OFF},
             # What Roboflow never writes. image/key/sha256 is not such a sign: Datumaro adds it.
             speaks_against=(
-                keys.SOURCE_ID,
-                keys.MASK,
-                keys.IMAGE_CLASS_TEXT,
-                keys.IMAGE_CLASS_LABEL,
+                *(keys.SOURCE_ID, keys.MASK, keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL),
                 *(attribute.key for attribute in keys.OBJECT_ATTRIBUTES),
             ),
-            images=True,
         ),
-        Profile(
+        _ready(
             "open_images",
             "Open Images as create_oid_tf_record.py writes it",
-            PROFILES["open_images"],
             speaks_against=(keys.FORMAT, keys.HEIGHT, keys.WIDTH),
-            images=True,
         ),
-        Profile(
+        _ready(
             "keras_coco",
             "COCO as in the Keras guide: one record an annotation, boxes in pixels",
-            PROFILES["keras_coco"],
             field_mapping=field_mapping.KERAS_COCO,
-            # An image comes once for each of its annotations.
-            # The path may be a whole one, and the guide has no label map.
             severities=dict.fromkeys(
-                ("IMG010", "NAM002", "NAM005", "TSK006", "BOX010", "LAB001", "LAB018", "ZIP014"),
-                OFF,
+                (*_ONCE_FOR_EACH_ANNOTATION, *_PATH_MAY_BE_WHOLE, *_NO_LABEL_MAP), OFF
             ),
-            images=True,
         ),
-        Profile(
+        _ready(
             "slim_classification",
             "images with one label, as TF-Slim writes them",
-            PROFILES["slim_classification"],
             field_mapping=field_mapping.SLIM_CLASSIFICATION,
             severities=_NO_NAMES,
             speaks_against=(*keys.BOX, keys.SOURCE_ID),
-            images=True,
         ),
-        Profile(
+        _ready(
             "image_classification",
             "images with one label, as in TensorFlow's tutorial",
-            PROFILES["image_classification"],
             field_mapping=field_mapping.IMAGE_CLASSIFICATION,
             severities=_NO_NAMES,
-            images=True,
         ),
-        Profile(
+        _ready(
             "image_label",
             "images, encoded or raw, with one label",
-            PROFILES["image_label"],
             field_mapping=field_mapping.IMAGE_LABEL,
             severities={**_NO_NAMES, "IMG002": OFF},
-            images=True,
         ),
     )
 }

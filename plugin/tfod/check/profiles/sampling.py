@@ -64,12 +64,8 @@ def profile_of(
     if not first:
         return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
     found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
-    reason = "no profile fits; pass --profile"
-    return (
-        _NO_PROFILE,
-        ChosenProfile(_NO_PROFILE.name, reason),
-        (NoProfile(found_keys), Place(first)),
-    )
+    why = ChosenProfile(_NO_PROFILE.name, "no profile fits; pass --profile")
+    return _NO_PROFILE, why, (NoProfile(found_keys), Place(first))
 
 
 def _are_annotated(samples: Sequence[Sample]) -> bool:

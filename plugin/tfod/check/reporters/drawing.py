@@ -49,11 +49,7 @@ _RED, _BLUE = (227, 0, 27), (127, 212, 255)
 
 
 def drawn_boxes(sample: Sample, reach: float = REACH) -> tuple[np.ndarray, list[int]]:
-    """Boxes of a sample as they are drawn.
-
-    Args:
-        sample: the sample.
-        reach: how far outside the image, as a part of it, a box is drawn; farther ones end there.
+    """Boxes of a sample as they are drawn; those that reach farther outside end at ``reach``.
 
     Returns:
         All boxes, shape (n, 4), normalized, the smaller coordinate first, and the numbers of those
@@ -106,18 +102,14 @@ class Tag:
 
 @dataclass(frozen=True)
 class Card:
-    """A sample as a page shows it.
+    """A sample as a page shows it, in an SVG in which the image is ``0 0 1000 image_height``.
 
     Attributes:
-        sample: what is shown.
         uri: its thumbnail.
-        view_box: of the SVG: the image is ``0 0 1000 image_height`` in it, with a margin around
-            it if boxes are outside.
-        image_height: see above.
+        view_box: with a margin around the image if boxes are outside.
         width, height: of the SVG at most, rem.
         marks: boxes, the offending ones last, on top of the others.
-        tags: the classes of the boxes, unless they are too many.
-        letter: height of the tags, in units of the SVG.
+        tags: the classes of the boxes, unless they are too many; ``letter`` is their height.
         undrawn: boxes that are too many, or not finite.
         link: where a larger image is; empty for none.
         masks: ``data:`` URI of an image of the masks; empty for none.
@@ -267,10 +259,7 @@ def blank_field(size: tuple[int, int], words: str) -> Image.Image:
 def draw_outlines(canvas: Image.Image, outlines: Iterable[Outline], letter: int) -> None:
     """Draw boxes, each a line in the middle of a wider one, and then their names.
 
-    Args:
-        canvas: what to draw into, RGB.
-        outlines: the boxes.
-        letter: height of the names in pixels.
+    ``canvas`` is RGB, and ``letter`` the height of the names in pixels.
     """
     from PIL import ImageDraw
 

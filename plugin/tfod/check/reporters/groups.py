@@ -75,12 +75,7 @@ class Group:
 
 
 def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> list[Group]:
-    """The groups of a report.
-
-    Args:
-        report: the report.
-        rules: where titles, reasons and fixes come from; all rules by default.
-    """
+    """The groups of a report; titles, reasons and fixes are those of ``rules``, or of all rules."""
     known = all_rules() if rules is None else rules
     listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
     for finding in report.findings:
@@ -89,40 +84,29 @@ def group_findings(report: Report, rules: Mapping[str, Rule] | None = None) -> l
     for shard, by_code in report.counts.by_shard.items():
         for code, count in by_code.items():
             shards.setdefault(code, {})[shard] = count
-    groups = [
-        _group(report, code, findings, known.get(code), shards.get(code, {}))
-        for code, findings in listed.items()
-    ]
-    families = [*FAMILIES]
+    order = {family: number for number, family in enumerate(FAMILIES)}
+    groups = []
+    for code, findings in listed.items():
+        rule = known.get(code) or Rule(code, Severity.ERROR, "", "", "", "", object, iter)
+        usual = findings[0].severity if findings else rule.severity
+        fixes = list(dict.fromkeys(one.fix for one in findings))
+        is_usual = code in known and (rule.fix in fixes or len(fixes) != 1)
+        counts = report.counts
+        groups.append(
+            Group(
+                code=code,
+                severity=report.severities.get(code) or usual,
+                title=rule.title,
+                why=rule.why,
+                source=rule.source,
+                fix=rule.fix if is_usual else next(iter(fixes), ""),
+                total=max(counts.by_code.get(code, 0), len(findings)),
+                places=counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
+                findings=findings,
+                by_shard=shards.get(code, {}),
+            )
+        )
     return sorted(
         groups,
-        key=lambda one: (
-            -one.severity.rank,
-            families.index(one.code[:3]) if one.code[:3] in families else len(families),
-            one.code,
-        ),
-    )
-
-
-def _group(
-    report: Report,
-    code: str,
-    findings: list[Finding],
-    rule: Rule | None,
-    by_shard: Mapping[str, int],
-) -> Group:
-    usual = rule.severity if rule else Severity.ERROR
-    fixes = {one.fix: None for one in findings}
-    is_usual = rule and (rule.fix in fixes or len(fixes) != 1)
-    return Group(
-        code=code,
-        severity=report.severities.get(code) or (findings[0].severity if findings else usual),
-        title=rule.title if rule else "",
-        why=rule.why if rule else "",
-        source=rule.source if rule else "",
-        fix=rule.fix if rule and is_usual else next(iter(fixes), ""),
-        total=max(report.counts.by_code.get(code, 0), len(findings)),
-        places=report.counts.places_by_code.get(code, 0) or len({one.shard for one in findings}),
-        findings=findings,
-        by_shard=by_shard,
+        key=lambda one: (-one.severity.rank, order.get(one.code[:3], len(order)), one.code),
     )

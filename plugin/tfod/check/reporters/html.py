@@ -46,11 +46,8 @@ _MOST_ROWS, _MOST_BARS, _MOST_SOURCES, _MOST_IMAGES, _MOST_LINES = 200, 500, 100
 class _Entry:
     """An image, or a file where no image is concerned, with what was found in it.
 
-    Attributes:
-        name: what people know it by.
-        where: file, record and byte.
-        lines: of each rule its first finding, its title and how many there are, severest first.
-        card: the image with its boxes; None where it is not shown.
+    ``lines`` are of each rule its first finding, its title and how many there are, severest first;
+    ``card`` is None where the image is not shown.
     """
 
     name: str
@@ -76,7 +73,7 @@ def render_html(
     Args:
         report: the report.
         samples: images to show.
-        rules: where titles, reasons and fixes come from; all rules by default.
+        rules: where titles, reasons and fixes come from.
         on_page: whether it was made by the service, whose users have no options of a command line.
 
     Raises:
@@ -90,11 +87,7 @@ def render_body(report: Report, samples: Sequence[Sample] = (), links: Sequence[
     """Write a report as a part of another page, whose ``<h1>`` it brings.
 
     That page needs :func:`report_css`, and from its policy only ``img-src data:`` besides.
-
-    Args:
-        report: the report.
-        samples: images to show.
-        links: where larger images of the samples are.
+    ``links`` are where larger images of the samples are.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.

@@ -41,12 +41,7 @@ def render_json(report: Report) -> str:
 
 
 def render_junit(report: Report, *, rules: Mapping[str, Rule] | None = None) -> str:
-    """Write a report as JUnit XML, to be saved as UTF-8.
-
-    Args:
-        report: the report.
-        rules: where titles, reasons and fixes come from; all rules by default.
-    """
+    """Write a report as JUnit XML, to be saved as UTF-8."""
     groups = group_findings(report, rules)
     sources = {one.name: one for one in report.sources}
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")

@@ -78,9 +78,7 @@ class _Repair:
     """What ``tfod repair`` does for a file or folder.
 
     Attributes:
-        name: of the file or folder.
-        total: how many findings in it fail.
-        repaired: how many of them are repaired, by code.
+        total, repaired: how many findings in it fail, and how many are repaired, by code.
         columns: the options of an order of columns, where that is what is to be repaired.
         inverted: whether it has more inverted boxes than a repair takes for slips.
         removes_much: whether a repair refuses without ``--max-dropped``, so much is left out.
@@ -143,10 +141,8 @@ def _repairs(report: Report, failing: Set[str]) -> Iterator[_Repair]:
                 continue
             repaired = {code: count for code, count in counts.items() if code in REPAIRS}
             of = dataset.sources if together else sources
-            inverted = _has_many_inverted(
-                dataset,
-                [one.get("BOX006", 0) for source in of for one in shards.get(source, {}).values()],
-            )
+            parts_of = [part for source in of for part in shards.get(source, {}).values()]
+            inverted = _has_many_inverted(dataset, [one.get("BOX006", 0) for one in parts_of])
             if inverted:
                 repaired.pop("BOX006", None)
             lost = sum(repaired.get(code, 0) for code in _LOST)  # which are not read, nor counted

@@ -29,12 +29,9 @@ _MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small image.
+    """A small image: ``data:`` URI of a JPEG, or of an SVG placeholder where it is not decoded.
 
-    Attributes:
-        uri: ``data:`` URI of a JPEG, or of an SVG placeholder.
-        aspect: width by height at which to show it, neither extremely wide nor tall.
-        decoded: False for a placeholder.
+    ``aspect`` is width by height at which to show it, neither extremely wide nor tall.
     """
 
     uri: str
@@ -86,11 +83,7 @@ def why_no_image(sample: Sample) -> str:
 
 
 def shrunk(sample: Sample, longest: int) -> Shrunk | None:
-    """Decode an image and make it small; None where it is missing, broken or a bomb.
-
-    Args:
-        sample: the sample.
-        longest: pixels of the longer side, at most.
+    """Decode an image, at most ``longest`` pixels a side; None if it is missing, broken or a bomb.
 
     Raises:
         TfodError: Pillow is not installed.

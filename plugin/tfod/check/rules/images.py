@@ -238,9 +238,7 @@ def check_orientation(facts: ImageFacts) -> Iterator[Problem]:
 def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
     """Whether boxes reach outside the image as it is stored, and all fit it turned by a quarter.
 
-    Args:
-        corners: ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
-        header: of the image.
+    ``corners`` are ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
     """
     furthest = corners[:, 2:].max(axis=0, initial=0)
     if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:

@@ -38,9 +38,8 @@ def plain_letters(text: str) -> str:
 class NearNames:
     """Looks up names, each in a time that depends on its own length alone.
 
-    Args:
-        names: of classes; of those that are alike the first is found.
-        folded: takes a name to what all its spellings have in common.
+    Of names that are alike the first is found; ``folded`` takes a name to what all its spellings
+    have in common.
     """
 
     def __init__(self, names: Iterable[str], folded: Callable[[str], str]) -> None:

@@ -103,11 +103,10 @@ _by_subject: dict[type[Any], tuple[Rule, ...]] = {}
 
 def rules_for(subject: type[Any]) -> tuple[Rule, ...]:
     """The rules that check a kind of subject, in the order of their codes."""
-    found = _by_subject.get(subject)
-    if found is None:
-        found = tuple(one for one in all_rules().values() if one.subject is subject)
-        _by_subject[subject] = found
-    return found
+    if subject not in _by_subject:
+        rules = all_rules().values()
+        _by_subject[subject] = tuple(one for one in rules if one.subject is subject)
+    return _by_subject[subject]
 
 
 def problems_of(subject: object) -> Iterator[tuple[Rule, Problem]]:
@@ -128,14 +127,10 @@ def no_such_rule(name: object) -> str:
 
 
 def require_rule_names(names: Iterable[object], where: str) -> None:
-    """Hold that each name is a rule's code or a family.
-
-    Args:
-        names: what was given.
-        where: what to name in the message: a file and the place in it, an option.
+    """Refuse what is neither a rule's code nor a family.
 
     Raises:
-        TfodError: one of them is neither.
+        TfodError: one of the names is neither; it begins with ``where``, an option or a file.
     """
     known = {*FAMILIES, *all_rules()}
     for name in names:

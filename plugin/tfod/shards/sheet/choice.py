@@ -63,7 +63,7 @@ def chosen_tiles(
         choice: which of their records.
         label_map: file or name of a label map for all of them; those beside them otherwise.
         seen: takes the figures of what was passed on the way.
-        profile: which of their keys means what; None to choose the one that fits best.
+        profile: which of their keys means what; None for the one that fits best.
 
     Raises:
         TfodError: the shards hold nothing that can be shown, or nothing of that class.

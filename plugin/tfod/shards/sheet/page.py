@@ -198,11 +198,7 @@ def _second_line(tile: Tile, several: bool) -> tuple[str, Colour] | None:
 
 
 def _write(
-    draw: ImageDraw.ImageDraw,
-    at: tuple[float, float],
-    text: str,
-    colour: Colour,
-    keep_end: bool = False,
+    draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, colour: Colour, keep_end: bool
 ) -> None:
     """Write on a base line; cut to the tile, of a name the end says more than the beginning."""
     text = visible(text[-200:] if keep_end else text[:200])

@@ -43,10 +43,8 @@ class Tile:
     """A record as a sheet shows it.
 
     Attributes:
-        sample: its image and boxes, with the names of their classes.
-        colours: of each box.
+        sample: its image and boxes, with the names of their classes; ``colours`` are the boxes'.
         masks: of each object, a PNG or numbers of shape (height, width); None for none.
-        keypoints: of the objects, normalized.
         labels: classes of the whole image.
         notes: what is odd about it, in a few words each.
     """
@@ -65,13 +63,7 @@ class Tile:
 
 
 def make_tile(detections: Detections, row: int, label_map: LabelMapFile | None) -> Tile:
-    """Find what is to be seen of a record; what cannot be read is left out.
-
-    Args:
-        detections: a batch, read by the field mapping of a profile.
-        row: the record; it is an Example.
-        label_map: of its shard; None where there is none.
-    """
+    """Find what is to be seen of a record, which is an Example; what cannot be read is left out."""
     example, field_mapping = Example(detections.examples, row), detections.mapping
     sample = read_sample(example, field_mapping)
     if sample.image and sniff_format(sample.image[:16]) is None:
@@ -156,12 +148,7 @@ def _encoded_pixels(example: Example, sample: Sample) -> bytes | None:
 
 
 def mask_layer(tile: Tile, size: tuple[int, int]) -> Image.Image | None:
-    """The masks of a tile in the colours of their objects, translucent; None without one.
-
-    Args:
-        tile: the tile.
-        size: width and height of the layer in pixels.
-    """
+    """The masks of a tile in the colours of their objects, translucent; None without one."""
     from PIL import Image
 
     layer = None
