@@ -18,9 +18,8 @@ import pytest
 import tfod
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.annotations.annotations import Annotations, SourceImage
+from tfod.check.annotations.annotations import Annotations, SourceImage, load_annotations
 from tfod.check.annotations.comparison import compare, missing_images
-from tfod.check.annotations.files import load_annotations
 from tfod.check.collector import Collector
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Policy

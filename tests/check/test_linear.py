@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tfod.check.annotations.files import load_annotations
+from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.check.cvat_task.task import load_task
 from tfod.detection.describe import describe

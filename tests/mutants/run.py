@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.annotations.files import load_annotations
+from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.check.cvat_task.task import load_task
 from tfod.check.profiles.file import load_profile

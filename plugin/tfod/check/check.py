@@ -20,8 +20,8 @@ from tfod.check.inputs import (
     hashing,
     inputs_of,
 )
+from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
-from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY, Receiver, receiver_of
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions

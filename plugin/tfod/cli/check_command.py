@@ -177,7 +177,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _annotations(path: str | None) -> Annotations | None:
     if path is None:
         return None
-    from tfod.check.annotations.files import load_annotations  # few checks need it
+    from tfod.check.annotations.annotations import load_annotations  # few checks need it
 
     return load_annotations(path)
 

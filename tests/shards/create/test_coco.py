@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.annotations.files import load_annotations
+from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.convert.coco import read_coco
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS

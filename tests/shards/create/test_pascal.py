@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
-from tfod.check.annotations.files import load_annotations
+from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.detection.label_map import read_label_map
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.profiles.sampling import profile_of
+from tfod.check.profiles.choice import profile_of
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main

@@ -10,11 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.check.annotations.annotations import Annotations, SourceImage
 from tfod.check.rules.fidelity import BoxPair, Comparison, MissingImage, MissingImages, NamedBox
+
+if TYPE_CHECKING:
+    from tfod.check.annotations.annotations import Annotations, SourceImage
 
 _PIXEL = 1.02  # float32, and the two digits of CVAT's XML and Datumaro's boxes, are no movement
 _LEAST_OVERLAP = 0.1

@@ -3,28 +3,13 @@
 Their test cases, which fire and which nearly do, are in ``tests/mutants``, a module a family.
 """
 
-from tfod.check.rules import (
-    archive,
-    boxes,
-    dataset,
-    example,
-    fidelity,
-    framing,
-    images,
-    labels,
-    names,
-    task,
-)
-
-__all__ = [
-    "archive",
-    "boxes",
-    "dataset",
-    "example",
-    "fidelity",
-    "framing",
-    "images",
-    "labels",
-    "names",
-    "task",
-]
+from tfod.check.rules import archive as archive
+from tfod.check.rules import boxes as boxes
+from tfod.check.rules import dataset as dataset
+from tfod.check.rules import example as example
+from tfod.check.rules import fidelity as fidelity
+from tfod.check.rules import framing as framing
+from tfod.check.rules import images as images
+from tfod.check.rules import labels as labels
+from tfod.check.rules import names as names
+from tfod.check.rules import task as task

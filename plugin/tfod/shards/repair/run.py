@@ -12,8 +12,8 @@ from tfod.check.check import Options as CheckOptions
 from tfod.check.check import check
 from tfod.check.collector import Collector
 from tfod.check.finding import Place, Severity, plural
+from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import OFF, Policy, Profile
-from tfod.check.profiles.sampling import profile_of
 from tfod.check.receivers import ANY
 from tfod.check.records.column_order import ColumnOrder
 from tfod.check.report import Report

@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import Profile
-from tfod.check.profiles.sampling import profile_of
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory
