@@ -106,7 +106,7 @@ class Annotations:
 
 
 def load_annotations(path: str) -> Annotations:
-    """Load annotations; what they are is told by their content.
+    """Load annotations; what they are follows from their content.
 
     Args:
         path: a folder of Pascal VOC XML (subfolders count), one such file, CVAT's XML or its zip,

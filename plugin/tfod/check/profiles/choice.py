@@ -39,9 +39,9 @@ _MOST_TRIED = 10_000
 """Records of a shard that are looked at for want of one that can be a sample."""
 _LARGEST_SAMPLE = 64 << 20
 _MOST_UNREACHABLE = 2  # remote shards: each of a dead server takes a whole timeout
-_NOTHING_TO_JUDGE = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
+_NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "FID", "SET003", "EXA008")
 _NO_PROFILE = Profile(
-    "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_JUDGE, OFF)
+    "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )
 
 
@@ -268,6 +268,6 @@ def _read_samples(
             if len(found) >= _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
                 break
     except (OSError, ArchiveDamageError):
-        pass  # found again, and told, when the records are examined
+        pass  # found again, and reported, when the records are examined
     if tried:
         yield name, found[:_SAMPLES_OF_A_SHARD]

@@ -21,7 +21,7 @@ _JOINERS = "\u200c\u200d"  # Persian, Hindi and emoji need them
 class NameFacts(NamedTuple):
     """The names of a record. None is a feature that is not there, or that has no value.
 
-    The keys are None where another rule has told that the feature is missing. ``format`` is that
+    The keys are None where another rule reports that the feature is missing. ``format`` is that
     of the encoded bytes, None where there are none or they are unknown. ``has_objects`` is whether
     the record has any.
     """

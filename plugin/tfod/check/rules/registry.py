@@ -38,7 +38,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule and all that is told about it."""
+    """A rule and all that is said about it."""
 
     code: str
     severity: Severity
