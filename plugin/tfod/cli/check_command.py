@@ -191,10 +191,12 @@ def _task(arguments: argparse.Namespace) -> Task | None:
     described = (arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     numbers = {kind: getattr(arguments, f"cvat_{kind}") for kind in KINDS}
     targets = [Target(kind, number) for kind, number in numbers.items() if number is not None]
-    if not targets:
-        from tfod.check.cvat_task.task import load_task
+    if not targets and any(described):
+        from tfod.check.cvat_task.task import load_task  # few checks need it
 
-        return load_task(*described) if any(described) else None
+        return load_task(*described)
+    if not targets:
+        return None
     if len(targets) > 1 or any(described):
         raise TfodError(
             "--cvat-task, --cvat-job and --cvat-project stand alone: leave out the others, "

@@ -111,9 +111,11 @@ def named_profile(name_or_path: str | None) -> Profile | None:
     Raises:
         TfodError: there is no such profile, or the file does not hold one.
     """
+    if name_or_path is None:
+        return None
     from tfod.check.profiles.file import load_profile
 
-    return None if name_or_path is None else load_profile(name_or_path)
+    return load_profile(name_or_path)
 
 
 # Output

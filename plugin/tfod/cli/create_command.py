@@ -162,16 +162,12 @@ def _run(options: argparse.Namespace) -> int:
                 setattr(options, name, os.path.abspath(getattr(options, name)))
     from tfod.shards.create.output import Options
 
-    policy = Policy(
-        OddBoxes(options.odd_boxes),
-        ExifOrientation(options.exif_orientation),
-        options.skip_missing_images,
-    )
+    boxes, orientation = OddBoxes(options.odd_boxes), ExifOrientation(options.exif_orientation)
     common = Options(
         label_map=options.label_map,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
-        policy=policy,
+        policy=Policy(boxes, orientation, options.skip_missing_images),
         runner=runner,
         verify=verify,
     )
