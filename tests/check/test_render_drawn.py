@@ -21,7 +21,6 @@ def drawn(image: bytes | None, boxes: object = (), **fields: object) -> np.ndarr
     given = {
         "place": Place("a.record", 1, 2, "1.jpg"),
         "codes": ("BOX003",),
-        "messages": ("box 0 is outside",),
         "height": 400,
         "width": 800,
         "classes": ("person", "cat"),

@@ -82,7 +82,6 @@ def sample(image: bytes | None = None, boxes: object = NO_BOXES, **fields: objec
     given = {
         "place": Place("a.record", 1, 2, "1.jpg"),
         "codes": ("BOX903",),
-        "messages": ("box 0 is outside",),
         "height": 320,
         "width": 640,
         "classes": ("person",),
@@ -157,7 +156,6 @@ def test_everything_from_the_shard_is_text() -> None:
             b"x",
             [[0, 0, 1, 1]],
             place=place,
-            messages=(text,) * 5,
             classes=(text,),
             codes=("LAB906",),
         )
@@ -200,7 +198,7 @@ def test_an_image_is_shown_once_with_all_that_was_found_in_it() -> None:
 
 def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
-    made = page(make_report(), sample(encoded(), boxes, codes=(), messages=(), classes=("a", "b")))
+    made = page(make_report(), sample(encoded(), boxes, codes=(), classes=("a", "b")))
     assert "Some of the images" in made.text and "Image by image" not in made.text
     names = [one for one in made.all("text") if (one.get("class") or "").startswith("tag-text")]
     assert len(names) == 2 and " b a 1.jpg a.record, record 1" in made.text
@@ -351,7 +349,7 @@ from tfod.check.reporters.text import render_text
 from tfod.check.reporters.samples import Sample
 report = make_report([found("BOX903", "x")])
 render_text(report, color=False)
-one = Sample(Place(), ("BOX903",), (), b"x", 1, 1, np.zeros((0, 4)), ())
+one = Sample(Place(), ("BOX903",), b"x", 1, 1, np.zeros((0, 4)), ())
 try:
     render_html(report, [one])
 except TfodError as error:

@@ -99,7 +99,7 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
         sets.setdefault(shard.subset, []).append(shard)
         place = Place(shard.name)
         if not shard.records and not shard.has_defects and shard.is_whole:
-            collector.check(EmptyShard(numbered=False), place)
+            collector.check(EmptyShard(), place)
         if shard.label_map is None and not shard.in_archive:
             collector.check(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
         collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)

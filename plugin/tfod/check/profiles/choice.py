@@ -80,9 +80,7 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
         if fit.is_whole:
             return fit.profile, fit.reason(images)
     # Of equally near ones the widest: it asks for the least.
-    nearest = min(
-        reversed(fits), key=lambda fit: (not fit.is_near, len(fit.missing) + len(fit.against))
-    )
+    nearest = min(reversed(fits), key=lambda fit: (not fit.is_near, fit.lacks))
     return (nearest.profile, nearest.shortfall()) if nearest.is_near else None
 
 

@@ -98,7 +98,7 @@ class Examiner:
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than images.
             self.result.is_empty_file = True
-            self._collector.check(EmptyShard(numbered=True), Place(damage.shard))
+            self._collector.check(EmptyShard(), Place(damage.shard))
             return
         self._collector.check(damage, Place(damage.shard, damage.record, damage.offset))
 

@@ -42,7 +42,6 @@ class Sample:
     Attributes:
         place: which record.
         codes: of the rules that fired on it.
-        messages: what they said.
         image: its encoded bytes; None where the record holds none.
         height, width: pixels, as the record says; 0 where it does not.
         boxes: shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; may be outside [0, 1], inverted
@@ -53,7 +52,6 @@ class Sample:
 
     place: Place
     codes: tuple[str, ...]
-    messages: tuple[str, ...]
     image: bytes | None
     height: int
     width: int
@@ -231,7 +229,6 @@ def _sample(example: Example, findings: Sequence[Finding], field_mapping: FieldM
         sample,
         place=Place(first.shard, first.record, first.offset, first.item),
         codes=tuple(dict.fromkeys(one.code for one in findings)),
-        messages=tuple(one.message for one in findings),
         offending=frozenset(number for number in objects if isinstance(number, int)),
     )
 
@@ -258,7 +255,7 @@ def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
     except TfodError:
         pass  # the image alone, then
     place = Place(example.shard, record.number, record.offset, item)
-    return Sample(place, (), (), image, height, width, boxes, tuple(classes))
+    return Sample(place, (), image, height, width, boxes, tuple(classes))
 
 
 def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:

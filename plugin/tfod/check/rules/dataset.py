@@ -44,9 +44,7 @@ class LabelMaps:
 
 @dataclass(frozen=True)
 class EmptyShard:
-    """A shard without a record; ``numbered`` when it is one of a numbered set."""
-
-    numbered: bool
+    """A shard without a record."""
 
 
 @dataclass(frozen=True)
