@@ -33,6 +33,7 @@ _MOST_SOUND = 4
 """Images of a valid report that are shown though nothing was found in them."""
 _FIRST_RECORDS = 40
 """Records of a shard among which images with boxes are looked for."""
+_NEAR = 4 << 20  # bytes; a web server has sent as many before it hears that they are not wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,12 +165,19 @@ def _batches_of_file(
             yield from _batches(stream, location.name)
             return
         size = cast("RemoteStream", stream).size if location.remote else location.size()
-        for record in sorted(wanted):
-            if record in wanted:  # it may have come with the one before
-                start = wanted[record][0].offset or 0
-                stream.seek(start)
-                part = ShardPart(start, size or 0, record)
-                yield from islice(_batches(stream, location.name, part), 1)
+        offsets = {record: wanted[record][0].offset or 0 for record in sorted(wanted)}
+        runs: list[list[int]] = []  # what is near is read in one go
+        for record, offset in offsets.items():
+            if not runs or offset - offsets[runs[-1][-1]] >= _NEAR:
+                runs.append([])
+            runs[-1].append(record)
+        for run in runs:
+            start = offsets[run[0]]
+            stream.seek(start)
+            for records in _batches(stream, location.name, ShardPart(start, size or 0, run[0])):
+                yield records
+                if records.first + len(records) > run[-1]:
+                    break
 
 
 def _sound(
