@@ -13,12 +13,12 @@ import pytest
 from tfod.beam import Runner
 from tfod.cli.main import main
 from tfod.errors import TfodError
-from tfod.shards.create.coco import CocoContent, CocoSet, create_coco
+from tfod.shards.create.coco import CocoSet, create_coco
 from tfod.shards.create.csv import create_from_csv
 from tfod.shards.create.kitti import create_kitti
-from tfod.shards.create.open_images import OpenImagesSource, create_open_images
+from tfod.shards.create.open_images import create_open_images
 from tfod.shards.create.output import Created, Options
-from tfod.shards.create.pascal import PascalSource, create_pascal
+from tfod.shards.create.pascal import create_pascal
 from tfod.shards.create.problems import OddBoxes, Policy, Problems
 
 from tests.beam.conftest import direct
@@ -79,7 +79,7 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
     sets.append(CocoSet("val", str(IMAGES), str(COCO / "instances_val.json")))
     return {
         "pascal": lambda out, runner: create_pascal(
-            PascalSource(str(odd_voc)),
+            str(odd_voc),
             str(out / "p.record"),
             Options(num_shards=3, runner=runner),
             ignore_difficult_instances=True,
@@ -88,15 +88,14 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             sets,
             str(out),
             Options(num_shards=3, runner=runner, policy=Policy(odd_boxes=OddBoxes.DROP)),
-            content=CocoContent(include_masks=True),
+            include_masks=True,
         ),
         "persons": lambda out, runner: create_coco(
             [CocoSet("train", str(IMAGES), str(odd_coco.with_name("people.json")))],
             str(out),
             Options(num_shards=2, runner=runner, policy=Policy(odd_boxes=OddBoxes.DROP)),
-            content=CocoContent(
-                remove_non_person_annotations=True, remove_non_person_images=True
-            ),
+            remove_non_person_annotations=True,
+            remove_non_person_images=True,
         ),
         "kitti": lambda out, runner: create_kitti(
             str(KITTI),
@@ -113,9 +112,11 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             validation_set_size=0,
         ),
         "open_images": lambda out, runner: create_open_images(
-            OpenImagesSource(str(odd_coco.with_name("images")), str(boxes), str(labels)),
+            str(odd_coco.with_name("images")),
+            str(boxes),
             str(out / "oid.tfrecord"),
             Options(str(odd_coco.with_name("one.pbtxt")), num_shards=4, runner=runner),
+            image_label_annotations_csv=str(labels),
         ),
         "csv": lambda out, runner: create_from_csv(
             str(next((EXAMPLES / "shapes_csv").glob("*.csv"))),
@@ -166,7 +167,7 @@ def test_what_is_wrong_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_pa
     for runner in (None, direct(1)):
         with pytest.raises(TfodError) as caught:
             create_pascal(
-                PascalSource(str(voc)),
+                str(voc),
                 str(tmp_path / "out" / "p"),
                 Options(num_shards=3, runner=runner),
             )
@@ -186,7 +187,7 @@ def test_what_is_refused_is_the_same_line_and_leaves_nothing(odd_voc: Path, tmp_
     for runner in (None, direct(2)):
         with pytest.raises(TfodError) as caught:
             create_pascal(
-                PascalSource(str(voc)),
+                str(voc),
                 str(tmp_path / "out" / "p"),
                 Options(num_shards=3, runner=runner),
             )

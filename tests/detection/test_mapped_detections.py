@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod.convert.keras_coco import Annotation, encode_annotations
+from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
 from tfod.detection import field_mapping
 from tfod.detection.detection import ImageLabel
 from tfod.detection.detections import Detections
@@ -219,8 +219,11 @@ class TestRecognition:
 
 class TestWriting:
     def test_keras(self) -> None:
-        two = [Annotation(9, 44, (1.0, 2.0, 17.0, 10.5), 12.5), Annotation(8, 1, (0, 0, 1, 1), 1)]
-        first, second = encode_annotations(PNG, "val/7.png", 7, two)
+        two = [
+            KerasAnnotation(9, 44, (1.0, 2.0, 17.0, 10.5), 12.5),
+            KerasAnnotation(8, 1, (0, 0, 1, 1), 1),
+        ]
+        first, second = encode_keras_annotations(PNG, "val/7.png", 7, two)
         assert first == encode(keras())
         assert Example.from_bytes(second).ints("id") == [8]
 

@@ -188,29 +188,36 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _pascal(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.pascal import YEARS, PascalSource, create_pascal
+    from tfod.shards.create.pascal import YEARS, create_pascal
 
     if given.year is not None and given.year not in YEARS:
         raise TfodError(f"--year must be one of {', '.join(YEARS)}, not {given.year!r}")
-    source = PascalSource(
-        given.data_dir, given.year, given.set, given.annotations_dir, given.image_dir
+    return create_pascal(
+        given.data_dir,
+        given.output_path,
+        options,
+        year=given.year,
+        image_set=given.set,
+        annotations_dir=given.annotations_dir,
+        image_dir=given.image_dir,
+        ignore_difficult_instances=given.ignore_difficult_instances,
     )
-    ignored = given.ignore_difficult_instances
-    return create_pascal(source, given.output_path, options, ignore_difficult_instances=ignored)
 
 
 def _coco(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.coco import CocoContent, create_coco
+    from tfod.shards.create.coco import create_coco
 
     sets = [one for name in ("train", "val", "testdev") if (one := _coco_set(given, name))]
     if not sets:
         raise TfodError("name the files of a set: --train_image_dir and --train_annotations_file")
-    content = CocoContent(
+    return create_coco(
+        sets,
+        given.output_dir,
+        options,
         include_masks=given.include_masks,
         remove_non_person_annotations=given.remove_non_person_annotations,
         remove_non_person_images=given.remove_non_person_images,
     )
-    return create_coco(sets, given.output_dir, options, content=content)
 
 
 def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
@@ -242,14 +249,15 @@ def _kitti(given: argparse.Namespace, options: Options) -> Created:
 
 
 def _open_images(given: argparse.Namespace, options: Options) -> Created:
-    from tfod.shards.create.open_images import OpenImagesSource, create_open_images
+    from tfod.shards.create.open_images import create_open_images
 
-    source = OpenImagesSource(
+    return create_open_images(
         given.input_images_directory,
         given.input_box_annotations_csv,
-        given.input_image_label_annotations_csv,
+        given.output_tf_record_path_prefix,
+        options,
+        image_label_annotations_csv=given.input_image_label_annotations_csv,
     )
-    return create_open_images(source, given.output_tf_record_path_prefix, options)
 
 
 def _csv(given: argparse.Namespace, options: Options) -> Created:

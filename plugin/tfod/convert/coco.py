@@ -1,6 +1,8 @@
-"""COCO's JSON: images, categories and annotations of instances, keypoints or captions.
+"""COCO's JSON: images, categories and annotations of instances, keypoints or captions; and the
+records that the Keras recipe makes of it, one an annotation, the image in each of them.
 
-Source: cocodataset.org/#format-data.
+Sources: cocodataset.org/#format-data; keras.io/examples/keras_recipes/creating_tfrecords (Dimitre
+Oliveira): the features of ``create_example``, and ``n_samples``.
 """
 
 from __future__ import annotations
@@ -9,13 +11,16 @@ import contextlib
 import json
 import math
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tfod.convert.documents import read_json
 from tfod.errors import TfodError
+from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 
+KERAS_RECORDS_A_FILE = 4096
+"""``n_samples`` of the recipe."""
 _LONGEST_REASON = 200
 _LONGEST_QUOTE = 60
 
@@ -147,3 +152,36 @@ def _packed(polygon: Any) -> Any:
         return array("d", polygon)
     except (TypeError, OverflowError):
         return polygon
+
+
+@dataclass(frozen=True)
+class KerasAnnotation:
+    """One object of an image, as the recipe has it; box is x, y, width, height in pixels."""
+
+    id: int
+    category_id: int
+    box: tuple[float, float, float, float]
+    area: float
+
+
+def encode_keras_annotations(
+    encoded: bytes, path: str, image_id: int, annotations: Iterable[KerasAnnotation]
+) -> Iterator[bytes]:
+    """The records of an image, serialized Examples with the recipe's features in its order.
+
+    Raises:
+        OverflowError: a number does not fit into 64 bits.
+    """
+    image = bytes_feature([encoded])
+    for one in annotations:
+        yield encode_example(
+            {
+                "image": image,
+                "path": bytes_feature([path.encode()]),
+                "area": float_feature([one.area]),
+                "bbox": float_feature(one.box),
+                "category_id": int64_feature([one.category_id]),
+                "id": int64_feature([one.id]),
+                "image_id": int64_feature([image_id]),
+            }
+        )

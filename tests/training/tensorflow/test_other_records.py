@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.convert.keras_coco import Annotation, encode_annotations
+from tfod.convert.coco import KerasAnnotation, encode_keras_annotations
 from tfod.detection.encoder import LabelProfile, encode_labelled_image
 from tfod.detection.field_mapping import classification_field_mapping
 from tfod.detection.stream import read_examples
@@ -35,8 +35,10 @@ def example(**features: Any) -> Any:
 
 def test_a_record_of_the_keras_recipe_is_what_tensorflow_writes() -> None:
     """Its seven features: a list of four floats in bbox, one value in each of the others."""
-    one = Annotation(id=1768, category_id=64, box=(473.07, 395.93, 38.65, 28.67), area=702.1057)
-    (payload,) = encode_annotations(JPEG, "val2017/000000289343.jpg", 289343, [one])
+    one = KerasAnnotation(
+        id=1768, category_id=64, box=(473.07, 395.93, 38.65, 28.67), area=702.1057
+    )
+    (payload,) = encode_keras_annotations(JPEG, "val2017/000000289343.jpg", 289343, [one])
     assert tf.train.Example.FromString(payload) == example(
         image=[JPEG],
         path=[b"val2017/000000289343.jpg"],
@@ -51,8 +53,8 @@ def test_a_record_of_the_keras_recipe_is_what_tensorflow_writes() -> None:
 @pytest.mark.parametrize("image", [JPEG, PNG])
 def test_the_recipe_parses_our_files(tmp_path: Path, image: bytes) -> None:
     """Also with a PNG inside: TensorFlow's JPEG decoder reads it."""
-    boxes = [Annotation(n, n + 1, (1.5, 2.5, 3.5, float(n)), 7.25) for n in (1, 2, 3)]
-    payloads = encode_annotations(image, "a.jpg", 9, boxes)
+    boxes = [KerasAnnotation(n, n + 1, (1.5, 2.5, 3.5, float(n)), 7.25) for n in (1, 2, 3)]
+    payloads = encode_keras_annotations(image, "a.jpg", 9, boxes)
     names = file_names("default", [3])
     write_records(tmp_path, "", payloads, name_files=lambda _: names)
     parsed = [

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfod.check.finding import Losses
-from tfod.convert.coco import numbers, read_coco, real_number, sound_coco, whole_number
-from tfod.convert.keras_coco import RECORDS_A_FILE, Annotation, encode_annotations
+from tfod.convert.coco import (
+    KERAS_RECORDS_A_FILE,
+    KerasAnnotation,
+    encode_keras_annotations,
+    numbers,
+    read_coco,
+    real_number,
+    sound_coco,
+    whole_number,
+)
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import (
@@ -101,12 +109,12 @@ class KerasCocoExporter(ShardExporter):
         made: list[ShardSetWriter] = []
 
         def name_files(count: int) -> list[str]:
-            full = [RECORDS_A_FILE] * (count - 1)
+            full = [KERAS_RECORDS_A_FILE] * (count - 1)
             return file_names(subset, [*full, (made[0].count if made else 0) - sum(full)])
 
         made.append(
             ShardSetWriter(
-                self._save_dir, subset, shard_records=RECORDS_A_FILE, name_files=name_files
+                self._save_dir, subset, shard_records=KERAS_RECORDS_A_FILE, name_files=name_files
             )
         )
         return made[0]
@@ -126,16 +134,16 @@ class KerasCocoExporter(ShardExporter):
         if size is not None:
             self._objects.count_outside([one.corners for one in found], size)
         path = self._images.filename(item, media, encoded)
-        return encode_annotations(encoded, path, image_id, annotations)
+        return encode_keras_annotations(encoded, path, image_id, annotations)
 
-    def _annotation(self, one: ExportedObject, subset: str) -> Annotation:
+    def _annotation(self, one: ExportedObject, subset: str) -> KerasAnnotation:
         of_class = None if one.label is None else self._classes.of(one.label)
         box, area = _x_y_width_height(one), _area(one)
         stated = self._stated.get((subset, _object_number(one)))
         if stated is not None and stated.is_still(of_class.text if of_class else None, one.corners):
             box, area = stated.box, stated.area
         label = NO_CLASS if of_class is None else of_class.label
-        return Annotation(self._numbers.of_object(one), label, box, area)
+        return KerasAnnotation(self._numbers.of_object(one), label, box, area)
 
     def _count_losses(self, item: Any, found: list[ExportedObject], image_labels: int) -> None:
         self._losses[_WITHOUT_OBJECTS][""] += not found

@@ -72,21 +72,14 @@ class CocoSet:
     caption_annotations_file: str | None = None
 
 
-@dataclass(frozen=True)
-class CocoContent:
-    """What goes into the records: masks as PNG; only objects of the class ``person``, or images."""
-
-    include_masks: bool = False
-    remove_non_person_annotations: bool = False
-    remove_non_person_images: bool = False
-
-
 def create_coco(
     sets: Sequence[CocoSet],
     output_dir: str,
     options: Options | None = None,
     *,
-    content: CocoContent | None = None,
+    include_masks: bool = False,
+    remove_non_person_annotations: bool = False,
+    remove_non_person_images: bool = False,
 ) -> Created:
     """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
 
@@ -99,12 +92,12 @@ def create_coco(
     Raises:
         TfodError: something is missing, odd or there already.
     """
-    options, content = options or Options(), content or CocoContent()
+    options = options or Options()
     problems = Problems(options.policy)
-    readers = [_Reader(one, content, problems) for one in sets]
+    readers = [_Reader(one, include_masks, remove_non_person_annotations, problems) for one in sets]
     chosen = choose_classes([one.categories for one in readers], options.label_map, problems)
     # Annotations are checked before the first image is read, which takes the time.
-    items = [list(one.items(chosen)) for one in readers]
+    items = [list(one.items(chosen, remove_non_person_images)) for one in readers]
     problems.raise_refusals()
     planned = [
         PlannedSet(
@@ -112,7 +105,7 @@ def create_coco(
             options.num_shards or NUM_SHARDS[one.name],
             one.annotations_file,
             some,
-            functools.partial(_make, one.annotations_file, one.image_dir, content.include_masks),
+            functools.partial(_make, one.annotations_file, one.image_dir, include_masks),
         )
         for one, some in zip(sets, items, strict=True)
     ]
@@ -148,11 +141,13 @@ class _Item:
 class _Reader:
     """Reads what is said of the images of one set."""
 
-    def __init__(self, source: CocoSet, content: CocoContent, problems: Problems) -> None:
+    def __init__(
+        self, source: CocoSet, include_masks: bool, only_persons: bool, problems: Problems
+    ) -> None:
         self._source = source
-        self._content = content
+        self._only_persons = only_persons
         self._problems = problems
-        fields = (*_FIELDS, "segmentation") if content.include_masks else _FIELDS
+        fields = (*_FIELDS, "segmentation") if include_masks else _FIELDS
         without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
         self._file = read_coco(source.annotations_file, fields, without)
         keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
@@ -164,15 +159,13 @@ class _Reader:
         self._without_box: list[str] = []
         self._placed = self._looked_at = 0  # annotations of listed images; those looked at
 
-    def items(self, chosen: ChosenLabelMap) -> Iterator[_Item]:
+    def items(self, chosen: ChosenLabelMap, only_with_person: bool) -> Iterator[_Item]:
         """The images that get a record, in the order of the file's images."""
         for image in self._file.images:
             item = self._item(image, chosen)
             if item is None:
                 continue
-            if self._content.remove_non_person_images and all(
-                one.name != _PERSON for one in item.objects
-            ):
+            if only_with_person and all(one.name != _PERSON for one in item.objects):
                 self._problems.add("images without a person, left out", item.filename)
                 continue
             yield item
@@ -235,7 +228,7 @@ class _Reader:
                     self._without_box.append(where)
                     continue
                 item = self._object(one, chosen, where)
-            if self._content.remove_non_person_annotations and item.name != _PERSON:
+            if self._only_persons and item.name != _PERSON:
                 self._problems.add("annotations of other classes than person, left out", where)
             else:
                 found.append(item)

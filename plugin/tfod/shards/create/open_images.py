@@ -49,19 +49,15 @@ _RowT = TypeVar("_RowT")
 _Line: TypeAlias = "tuple[str, int, list[str]]"  # the image's id, the line's number, the fields
 
 
-@dataclass(frozen=True)
-class OpenImagesSource:
-    """Where one set is: its images, each named by its id, its boxes, and classes of images."""
-
-    images_directory: str
-    box_annotations_csv: str
-    image_label_annotations_csv: str | None = None
-
-
 def create_open_images(
-    source: OpenImagesSource, output_path_prefix: str, options: Options | None = None
+    images_directory: str,
+    box_annotations_csv: str,
+    output_path_prefix: str,
+    options: Options | None = None,
+    *,
+    image_label_annotations_csv: str | None = None,
 ) -> Created:
-    """Write ``<output_path_prefix>-00000-of-00100`` and so on.
+    """Write ``<output_path_prefix>-00000-of-00100`` and so on, from images named by their ids.
 
     A CSV that is sorted by ImageID, as Open Images' own are, is streamed. Of another one the rows
     of the folder's images are held in memory, and a note says so. The names of the label map are
@@ -76,18 +72,17 @@ def create_open_images(
     options = options or Options()
     problems = Problems(options.policy)
     chosen = choose_label_map(options.label_map, output_path_prefix, lambda: named_label_map(_MAP))
-    ids = _image_ids(source.images_directory, problems)
+    ids = _image_ids(images_directory, problems)
     count = _shards_with_images(ids, options.num_shards or NUM_SHARDS)
     planned = PlannedSet(
         output_path_prefix,
         count,
-        source.box_annotations_csv,
-        _items(source, ids, problems),
-        functools.partial(_make, source.images_directory, chosen),
+        box_annotations_csv,
+        _items(box_annotations_csv, image_label_annotations_csv, ids, problems),
+        functools.partial(_make, images_directory, chosen),
         lambda one: _shard_of(one.image_id, count),
     )
-    labels = source.image_label_annotations_csv
-    sources = [source.box_annotations_csv, *([labels] if labels else [])]
+    sources = [path for path in (box_annotations_csv, image_label_annotations_csv) if path]
     return write_sets([planned], chosen, problems, options, sources=sources)
 
 
@@ -118,12 +113,13 @@ class _Item(NamedTuple):
     labels: Sequence[LabelRow]
 
 
-def _items(source: OpenImagesSource, ids: Sequence[str], problems: Problems) -> Iterator[_Item]:
-    boxes = rows_by_image(source.box_annotations_csv, _BOX_COLUMNS, _box_row, ids, problems)
+def _items(
+    box_csv: str, label_csv: str | None, ids: Sequence[str], problems: Problems
+) -> Iterator[_Item]:
+    boxes = rows_by_image(box_csv, _BOX_COLUMNS, _box_row, ids, problems)
     labels: Iterator[Sequence[LabelRow]] = itertools.repeat(())
-    path = source.image_label_annotations_csv
-    if path:
-        labels = rows_by_image(path, ("LabelName",), _label_row, ids, problems)
+    if label_csv:
+        labels = rows_by_image(label_csv, ("LabelName",), _label_row, ids, problems)
     return map(_Item, ids, boxes, labels)
 
 

@@ -45,60 +45,47 @@ _AMBIGUOUS = Refusal(
 )
 
 
-@dataclass(frozen=True)
-class PascalSource:
-    """Where a VOC dataset is.
-
-    Attributes:
-        data_dir: the devkit, with a folder for each year; or one such folder; or any folder that
-            holds the annotations.
-        year: one of :data:`YEARS`; None is VOC2007 where there is one, else ``data_dir`` itself.
-        set: VOC's ``train``, ``val``, ``trainval`` or ``test``, or the name of another list, as
-            CVAT's ``default``; None is ``train`` where there are lists, else every annotation.
-        annotations_dir: of the XML files, relative to the year's folder; None is ``Annotations``
-            where there is one, else ``annotations`` or ``annots``, else the year's folder itself.
-        image_dir: the folder of the images; None is looked for around the annotations.
-    """
-
-    data_dir: str
-    year: str | None = None
-    set: str | None = None
-    annotations_dir: str | None = None
-    image_dir: str | None = None
-
-
 def create_pascal(
-    source: PascalSource,
+    data_dir: str,
     output_path: str,
     options: Options | None = None,
     *,
+    year: str | None = None,
+    image_set: str | None = None,
+    annotations_dir: str | None = None,
+    image_dir: str | None = None,
     ignore_difficult_instances: bool = False,
 ) -> Created:
     """Write the images of one set.
 
     Args:
-        source: the dataset.
+        data_dir: the devkit, with a folder for each year; or one such folder; or any folder that
+            holds the annotations.
         output_path: of the shard; of several the numbered names start with it.
         options: as for all formats. Without a label map the one beside the shards is taken; else
             VOC's own, if it has every class; else one is made of all classes in the annotations,
             in the order of their names.
+        year: one of :data:`YEARS`; None is VOC2007 where there is one, else ``data_dir`` itself.
+        image_set: VOC's ``train``, ``val``, ``trainval`` or ``test``, or the name of another list,
+            as CVAT's ``default``; None is ``train`` where there are lists, else every annotation.
+        annotations_dir: of the XML files, relative to the year's folder; None is ``Annotations``
+            where there is one, else ``annotations`` or ``annots``, else the year's folder itself.
+        image_dir: the folder of the images; None is looked for around the annotations.
         ignore_difficult_instances: leave out objects that are difficult.
 
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    options, years = options or Options(), _years(source)
-    files = [(year, path) for year in years for path in _annotation_files(year, source.set)]
-    folders = [year.annotations for year in years]
+    options, years = options or Options(), _years(data_dir, year, annotations_dir)
+    files = [(one, path) for one in years for path in _annotation_files(one, image_set)]
+    folders = [one.annotations for one in years]
     chosen = choose_label_map(
         options.label_map,
         output_path,
         # All annotations are looked at, not those of one set: every set gets the same map.
         lambda: made_label_map(_class_names(folders), f"made from {folders[0]}", "voc2007"),
     )
-    make = functools.partial(
-        _make, _ImageFinder(source.image_dir), chosen, ignore_difficult_instances
-    )
+    make = functools.partial(_make, _ImageFinder(image_dir), chosen, ignore_difficult_instances)
     planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, make)
     return write_sets([planned], chosen, Problems(options.policy), options)
 
@@ -186,17 +173,17 @@ def _place(path: str, one: VocObject) -> str:
 # The files
 
 
-def _years(source: PascalSource) -> list[_Year]:
+def _years(data_dir: str, year: str | None, annotations_dir: str | None) -> list[_Year]:
     """The folders that hold annotations and images, one a year."""
-    if not os.path.isdir(source.data_dir):
-        raise TfodError(f"{source.data_dir} is not a folder; name that of the dataset")
-    if source.year is None:
-        root = os.path.join(source.data_dir, YEARS[0])
-        roots = [root if os.path.isdir(root) else source.data_dir]
+    if not os.path.isdir(data_dir):
+        raise TfodError(f"{data_dir} is not a folder; name that of the dataset")
+    if year is None:
+        root = os.path.join(data_dir, YEARS[0])
+        roots = [root if os.path.isdir(root) else data_dir]
     else:
-        names = YEARS[:-1] if source.year == YEARS[-1] else (source.year,)
-        roots = [os.path.join(source.data_dir, name) for name in names]
-    return [_Year(root, _annotations_folder(root, source.annotations_dir)) for root in roots]
+        names = YEARS[:-1] if year == YEARS[-1] else (year,)
+        roots = [os.path.join(data_dir, name) for name in names]
+    return [_Year(root, _annotations_folder(root, annotations_dir)) for root in roots]
 
 
 def _annotations_folder(root: str, named: str | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -93,7 +92,7 @@ class Problems:
         self.annotated = 0
         self.furthest = 0.0
         self._counts: Counter[str | Refusal] = Counter()
-        self._places: dict[str | Refusal, Sequence[tuple[_When, str]]] = {}
+        self._places: dict[str | Refusal, list[tuple[_When, str]]] = {}
         self._now: _When = (-1, False, 0)
 
     def begin(self, item: int, is_made: bool = False) -> None:
@@ -114,22 +113,22 @@ class Problems:
             where: file and, where there is one, line.
         """
         self._now = (*self._now[:2], self._now[2] + 1)
-        self._count(what, 1, [(self._now, where)])
+        self._counts[what] += 1
+        places = self._places.setdefault(what, [])
+        if len(places) < _MOST_PLACES:
+            places.append((self._now, where))
 
     def add_missing(self, why: Refusal, where: str) -> None:
         """Count something that belongs to a missing image."""
         self.add(f"{why.what}, left out" if self.policy.skip_missing_images else why, where)
-
-    def _count(self, what: str | Refusal, count: int, places: Sequence[tuple[_When, str]]) -> None:
-        self._counts[what] += count
-        self._places[what] = sorted([*self._places.get(what, ()), *places])[:_MOST_PLACES]
 
     def merge(self, other: Problems) -> None:
         """Add what another process has counted."""
         self.annotated += other.annotated
         self.furthest = max(self.furthest, other.furthest)
         for what, places in other._places.items():
-            self._count(what, other._counts[what], places)
+            self._counts[what] += other._counts[what]
+            self._places[what] = sorted([*self._places.get(what, ()), *places])[:_MOST_PLACES]
 
     def raise_refusals(self) -> None:
         """End here if anything was refused, or no box in pixels reaches beyond 1.
@@ -173,5 +172,5 @@ class Problems:
             if isinstance(what, str)
         ]
 
-    def _in_order(self) -> list[tuple[str | Refusal, Sequence[tuple[_When, str]]]]:
+    def _in_order(self) -> list[tuple[str | Refusal, list[tuple[_When, str]]]]:
         return sorted(self._places.items(), key=lambda one: one[1][0])

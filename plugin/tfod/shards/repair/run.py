@@ -13,12 +13,9 @@ from tfod.check.check import check
 from tfod.check.collector import Collector
 from tfod.check.finding import Place, Severity, plural
 from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.profile import OFF, Policy, Profile
+from tfod.check.profiles.profile import OFF, Policy
 from tfod.check.receivers import ANY
-from tfod.check.records.column_order import ColumnOrder
 from tfod.check.report import Report
-from tfod.check.rules.registry import all_rules
-from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import datasets_of
 from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSource, take_inventory
@@ -27,7 +24,7 @@ from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.changes import Change, Changes
 from tfod.shards.repair.class_fixes import label_map_of
 from tfod.shards.repair.refusals import why_refused
-from tfod.shards.repair.shard import ShardRepair
+from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.shard_parts import INDEX_EXTENSION
 from tfod.tfrecord.shard_search import find_shards, group_shards, require_content
@@ -36,43 +33,6 @@ from tfod.tfrecord.storage.publishing import AtomicFile, publish_together, recov
 _MOST_FINDINGS = 1000
 # About the zip itself, which the result is not.
 _OF_NO_FOLDER = dict.fromkeys(("ZIP014", "ZIP016", "ZIP017"), OFF)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What may be asked of a repair.
-
-    Attributes:
-        profile: the expected feature description; None to choose the one that fits best.
-        label_map: file or name of a label map for all shards; None for those beside them.
-        only: codes or families of the rules to repair; None for all.
-        skip: codes or families not to repair; stronger.
-        max_record_bytes: a larger record ends the repair.
-        overwrite: whether files of the result may replace others.
-        report: a file that is written besides; it must be none of the source or the result.
-        columns: in which order to read the columns of all boxes; None for the usual one.
-        max_dropped: the largest share of the objects or of the records that may be removed.
-    """
-
-    profile: Profile | None = None
-    label_map: str | None = None
-    only: frozenset[str] | None = None
-    skip: frozenset[str] = frozenset()
-    max_record_bytes: int = 256 << 20
-    overwrite: bool = False
-    report: str | None = None
-    columns: ColumnOrder | None = None
-    max_dropped: float = MAX_DROPPED
-
-    def codes(self, policy: Policy) -> frozenset[str]:
-        """The rules whose findings are to be repaired."""
-        found = set(INEVITABLE)
-        for rule in all_rules().values():
-            names = {rule.code, rule.family}
-            asked = self.only is None or names & self.only
-            if rule.code in REPAIRS and asked and not names & self.skip:
-                found |= {rule.code} if policy.severity(rule) is not None else set()
-        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -314,8 +274,7 @@ class _Run:
             rivals,
             self._profile,
             self._codes,
-            self._options.max_record_bytes,
-            self._options.columns,
+            self._options,
             self._changes,
             digests,
         )

@@ -1,4 +1,4 @@
-"""The repair of one shard: its records read, fixed and written."""
+"""The repair of one shard: its records read, fixed and written, as the options have it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.check.finding import JsonValue, Place
-from tfod.check.profiles.profile import Profile
+from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns, ColumnOrder
 from tfod.check.rules.example import Features
-from tfod.check.rules.registry import problems_of
+from tfod.check.rules.registry import all_rules, problems_of
+from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
 from tfod.example.columns import ExampleBatch, Form
@@ -75,6 +76,43 @@ _NO_RECORD = frozenset(  # stray bytes, zeros, and what cannot be unpacked
 _DIGEST_BYTES = 16
 
 
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a repair.
+
+    Attributes:
+        profile: the expected feature description; None to choose the one that fits best.
+        label_map: file or name of a label map for all shards; None for those beside them.
+        only: codes or families of the rules to repair; None for all.
+        skip: codes or families not to repair; stronger.
+        max_record_bytes: a larger record ends the repair.
+        overwrite: whether files of the result may replace others.
+        report: a file that is written besides; it must be none of the source or the result.
+        columns: in which order to read the columns of all boxes; None for the usual one.
+        max_dropped: the largest share of the objects or of the records that may be removed.
+    """
+
+    profile: Profile | None = None
+    label_map: str | None = None
+    only: frozenset[str] | None = None
+    skip: frozenset[str] = frozenset()
+    max_record_bytes: int = 256 << 20
+    overwrite: bool = False
+    report: str | None = None
+    columns: ColumnOrder | None = None
+    max_dropped: float = MAX_DROPPED
+
+    def codes(self, policy: Policy) -> frozenset[str]:
+        """The rules whose findings are to be repaired."""
+        found = set(INEVITABLE)
+        for rule in all_rules().values():
+            names = {rule.code, rule.family}
+            asked = self.only is None or names & self.only
+            if rule.code in REPAIRS and asked and not names & self.skip:
+                found |= {rule.code} if policy.severity(rule) is not None else set()
+        return frozenset(found)
+
+
 def fix_record(record: EditedRecord, codes: frozenset[str]) -> list[Change]:
     """Fix what rules of these codes find in a record; return what was done."""
     done: list[Change] = []
@@ -111,8 +149,7 @@ class ShardRepair:
         rivals: paths of label maps that fit equally well.
         profile: what is expected of the records.
         codes: of the rules whose findings are to be repaired.
-        max_record_bytes: a larger record ends the repair.
-        order: in which order to read the columns of the boxes first; None for the usual one.
+        options: of the whole repair.
         changes: gets what is done.
         digests: of the records of the subset's result so far; added to.
         read, written: how many records were.
@@ -128,8 +165,7 @@ class ShardRepair:
     rivals: Sequence[str]
     profile: Profile
     codes: frozenset[str]
-    max_record_bytes: int
-    order: ColumnOrder | None
+    options: Options
     changes: Changes
     digests: set[bytes]
     read: int = 0
@@ -169,7 +205,7 @@ class ShardRepair:
             self.shard.name,
             self.shard.size,
             on_damage=self._damaged,
-            max_record_bytes=self.max_record_bytes,
+            max_record_bytes=self.options.max_record_bytes,
         )
         expected = Expectation(self.profile).features
         try:
@@ -227,7 +263,8 @@ class ShardRepair:
         record = EditedRecord(Example(examples, row), self.profile, label_map, problems)
         filename = record.text(record.field_mapping.filename) or None
         place = replace(place, item=filename)
-        changes = list(box_fixes.read_columns(record, self.order)) if self.order else []
+        order = self.options.columns
+        changes = list(box_fixes.read_columns(record, order)) if order else []
         if record.objects is not None:  # else none can be removed
             self.objects += len(record.objects.corners)
             self.columns = self.columns.with_boxes(record.objects)
