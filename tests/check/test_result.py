@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.check.collector import Findings
 from tfod.check.finding import Finding, Severity
-from tfod.check.records.examined import Examined
+from tfod.check.records.examined import Examined, ShardSummary
 from tfod.check.records.statistics import Statistics
-from tfod.check.result import Result, ShardSummary, joined_parts
+from tfod.check.result import Result, joined_parts
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.label_map import LabelMap, LabelMapItem
 
@@ -200,24 +200,19 @@ def test_parts_of_a_shard_make_up_the_shard() -> None:
 
 def test_a_shard_is_added_with_what_it_has_shown() -> None:
     result = Result(10)
-    examined = Examined(
-        "a", Findings(10), records=4, images=3, decoded=1, boxes=2, keys={"k"}, seen={7}
+    summary = ShardSummary(
+        *(3, 0, "a", "train", "a.pbtxt"),
+        records=4,
+        images=3,
+        decoded=1,
+        boxes=2,
+        keys=frozenset({"k"}),
     )
+    examined = Examined(summary, Findings(10), seen={7})
     examined.uses["cat", 1] += 2
     examined.findings.keep(finding("TFR901", "a", 1))
-    summary = ShardSummary(3, 0, "a", "train", "a.pbtxt")
-    result.add_shard(summary, examined)
-    assert result.all_shards() == [
-        replace(
-            summary,
-            records=4,
-            images=3,
-            decoded=1,
-            boxes=2,
-            keys=frozenset({"k"}),
-            has_defects=True,
-        )
-    ]
+    result.add_shard(examined)
+    assert result.all_shards() == [replace(summary, has_defects=True)]
     assert result.all_findings().by_code() == {"TFR901": 1}
     assert result.uses == {"a.pbtxt": Counter({("cat", 1): 2})}
     assert result.seen == {7}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,17 +103,13 @@ class Findings:
         Each code gets an equal share of the places; what a code does not need, others get.
         """
         codes = sorted(self.listed, key=lambda code: (-self.severities[code].rank, code))
-        # Filling the smallest needs first gives the rest to those that need more.
-        smallest_first = [(len(self.listed[code]), place) for place, code in enumerate(codes)]
-        heapq.heapify(smallest_first)
         left, waiting = self.most, len(codes)
         shares: dict[str, int] = {}
-        while smallest_first:
-            need, place = heapq.heappop(smallest_first)
+        # Filling the smallest needs first gives the rest to those that need more.
+        for need, place in sorted((len(self.listed[code]), at) for at, code in enumerate(codes)):
             fair, extra = divmod(left, waiting)
-            share = min(need, fair + (1 if place < extra else 0))
-            shares[codes[place]] = share
-            left -= share
+            shares[codes[place]] = min(need, fair + (1 if place < extra else 0))
+            left -= shares[codes[place]]
             waiting -= 1
         return {code: self.listed[code][: shares[code]] for code in codes}
 

@@ -19,9 +19,9 @@ from tfod.check.duplicates.row_blocks import RowFacts, RowPlace
 from tfod.check.finding import Place
 from tfod.check.records.batch import OwnKeys
 from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.examined import Use
+from tfod.check.records.examined import ShardSummary, Use
 from tfod.check.records.hanging_boxes import settle_hanging_boxes
-from tfod.check.result import Result, ShardSummary
+from tfod.check.result import Result
 from tfod.check.rules.boxes import FlatBoxes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
 from tfod.check.rules.images import SameImage, SharedImage

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from tfod.check.collector import Collector
 from tfod.check.duplicates.row_blocks import RowBlock, RowCollector, RowStore
 from tfod.check.finding import Place
-from tfod.check.records.examined import Instructions
+from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
-from tfod.check.result import Result, ShardSummary
+from tfod.check.result import Result
 from tfod.check.rules.framing import CompressedShard, Unreadable
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_parts
 from tfod.check.sources.archive_contents import Archives
@@ -234,7 +234,7 @@ def _examine_shard(
     if part is not None and not is_as_promised:
         stop = max(location.known_size() or 0, part.stop)
         raise UnsoundIndexError(replace(one, part=ShardPart(part.start, stop, part.first_record)))
-    result.add_shard(summary, examiner.finish())
+    result.add_shard(examiner.finish())
     return result
 
 
@@ -278,8 +278,8 @@ def _examine_archive(
                     for _ in read_parts(stream):  # behind a damage there is a checksum, too
                         pass
             except ArchiveDamageError:
-                summary = replace(summary, is_whole=False)  # the collector has it
-            result.add_shard(summary, examiner.finish())
+                summary.is_whole = False  # the collector has it
+            result.add_shard(examiner.finish())
         for entry in archive.entries:
             archive.drain(entry)
     except OSError as error:
@@ -296,7 +296,7 @@ def _examiner(
 ) -> Examiner:
     rows = RowCollector(summary.work, summary.number, summary.subset, keep)
     place = place_of(summary.work) + summary.number
-    return Examiner(instructions, summary.name, label_map, rows, place=place, numbered=numbered)
+    return Examiner(instructions, summary, label_map, rows, place=place, numbered=numbered)
 
 
 def _read(
@@ -307,7 +307,7 @@ def _read(
     part: ShardPart | None = None,
 ) -> bool:
     """Examine all records of a shard; return whether a part is what its index says it is."""
-    source, name = stream, examiner.result.shard
+    source, name = stream, examiner.result.shard.name
     damages: Counter[DamageKind] = Counter()
 
     def damaged(damage: Damage) -> None:
@@ -331,7 +331,7 @@ def _read(
     if part is None or part.records is None:
         return True
     passed = damages[DamageKind.DATA_CRC] + damages[DamageKind.OVERSIZE]
-    return damages.total() == passed and examiner.result.records + passed == part.records
+    return damages.total() == passed and examiner.result.shard.records + passed == part.records
 
 
 def _note_compression(examiner: Examiner, head: bytes, name: str) -> None:

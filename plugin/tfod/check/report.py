@@ -17,8 +17,8 @@ import numpy as np
 
 from tfod.check.collector import Findings
 from tfod.check.finding import Finding, JsonValue, Severity
+from tfod.check.records.examined import ShardSummary
 from tfod.check.records.statistics import Statistics
-from tfod.check.result import ShardSummary
 from tfod.version import __version__
 
 REPORT_VERSION = 2

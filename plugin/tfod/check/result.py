@@ -3,71 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tfod.check.collector import Findings
 from tfod.check.duplicates.compare import Duplicates
 from tfod.check.duplicates.row_blocks import RowBlock, RowFacts, RowPlace
-from tfod.check.records.column_order import BoxColumns
-from tfod.check.records.examined import Examined, Use
+from tfod.check.records.examined import Examined, ShardSummary, Use
 from tfod.check.records.statistics import Statistics, bound
 from tfod.check.rules.labels import LabelMapFile
-from tfod.detection.boxes import BoxCounts
-
-
-@dataclass(frozen=True)
-class ShardSummary:
-    """What is known of a shard, or of a part of it, when its records are forgotten.
-
-    Attributes:
-        work, number: which input of the check, and which of its shards.
-        name: as the report names it.
-        subset: the subset it belongs to.
-        label_map: name of the label map it was checked with.
-        rivals: label maps that fit equally well, when there are several.
-        in_archive: whether it came out of an archive.
-        is_whole: whether the archive's entry could be read to its end.
-        records, images, boxes: what was read.
-        decoded: images that were decoded.
-        keys: the features that its records have.
-        has_defects: whether anything was found in it but infos.
-        box_figures: whether its boxes look like pixels.
-        columns: what its boxes say of their columns.
-        is_empty_file: whether it is a file of 0 bytes in a numbered set.
-    """
-
-    work: int
-    number: int
-    name: str
-    subset: str
-    label_map: str | None = None
-    rivals: Sequence[str] = ()
-    in_archive: bool = False
-    is_whole: bool = True
-    records: int = 0
-    images: int = 0
-    decoded: int = 0
-    boxes: int = 0
-    keys: frozenset[str] = frozenset()
-    has_defects: bool = False
-    box_figures: BoxCounts = field(default_factory=BoxCounts)
-    columns: BoxColumns = field(default_factory=BoxColumns)
-    is_empty_file: bool = False
-
-    def joined(self, following: ShardSummary) -> ShardSummary:
-        """The same with the part of the shard that comes next."""
-        return replace(
-            self,
-            records=self.records + following.records,
-            images=self.images + following.images,
-            decoded=self.decoded + following.decoded,
-            boxes=self.boxes + following.boxes,
-            keys=self.keys | following.keys,
-            has_defects=self.has_defects or following.has_defects,
-            box_figures=self.box_figures + following.box_figures,
-            columns=self.columns + following.columns,
-        )
 
 
 @dataclass
@@ -102,24 +46,14 @@ class Result:
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
-    def add_shard(self, summary: ShardSummary, examined: Examined) -> None:
+    def add_shard(self, examined: Examined) -> None:
         """Add a shard with what its records have shown."""
-        whole = replace(
-            summary,
-            records=examined.records,
-            images=examined.images,
-            decoded=examined.decoded,
-            boxes=examined.boxes,
-            keys=frozenset(examined.keys),
-            has_defects=examined.findings.has_defects,
-            box_figures=examined.box_figures,
-            columns=examined.columns,
-            is_empty_file=examined.is_empty_file,
-        )
-        self.shards.setdefault(summary.work, []).append(whole)
-        self.findings.setdefault(summary.work, Findings(self.most)).merge(examined.findings)
+        shard, findings = examined.shard, examined.findings
+        shard.has_defects = findings.has_defects
+        self.shards.setdefault(shard.work, []).append(shard)
+        self.findings.setdefault(shard.work, Findings(self.most)).merge(findings)
         self.statistics.merge(examined.statistics)
-        self._add_uses(summary.label_map, examined.uses)
+        self._add_uses(shard.label_map, examined.uses)
         self.seen |= examined.seen
 
     def __iadd__(self, other: Result) -> Result:

@@ -24,7 +24,7 @@ from tfod.check.check import Options, check_sources
 from tfod.check.duplicates.row_blocks import RowCollector
 from tfod.check.profiles.profile import READY, Policy, Profile, profile_of_features
 from tfod.check.records.batch import Expectation
-from tfod.check.records.examined import Instructions
+from tfod.check.records.examined import Instructions, ShardSummary
 from tfod.check.records.examiner import Examiner
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.example import encode_example
@@ -56,7 +56,9 @@ def parses(payload: bytes, description: Mapping[str, Any]) -> bool:
 def codes_of(payload: bytes, profile: Profile) -> set[str]:
     """The rules that fire for one record."""
     rows = RowCollector(0, 0, "", lambda _: None)
-    examiner = Examiner(Instructions(profile, Policy(), 100, 1 << 30), "s", None, rows)
+    examiner = Examiner(
+        Instructions(profile, Policy(), 100, 1 << 30), ShardSummary(0, 0, "s", ""), None, rows
+    )
     start, length = np.zeros(1, np.int64), np.array([len(payload)])
     examiner.look_at(RecordBatch("s", 0, 12, bytearray(payload), start, length))
     return set(examiner.finish().findings.by_code())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -75,33 +75,73 @@ class Instructions:
 
 
 @dataclass
-class Examined:
-    """What is known after a shard, or a part of it, was read.
+class ShardSummary:
+    """What is known of a shard, or of a part of it, however many records it has.
 
     Attributes:
-        shard: its name.
-        findings: what is wrong with it.
+        work, number: which input of the check, and which of its shards.
+        name: as the report names it.
+        subset: the subset it belongs to.
+        label_map: name of the label map it was checked with.
+        rivals: label maps that fit equally well, when there are several.
+        in_archive: whether it came out of an archive.
+        is_whole: whether the archive's entry could be read to its end.
         records, images, boxes: what was read.
         decoded: images that were decoded.
-        statistics: what is in the data.
-        uses: how often each pair of class text and id is used.
-        keys: the features that records have.
-        seen: places of the annotations' images that a record has the name of.
-        box_figures: whether the boxes look like pixels.
-        columns: what the boxes say of their columns.
+        keys: the features that its records have.
+        has_defects: whether anything was found in it but infos.
+        box_figures: whether its boxes look like pixels.
+        columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
     """
 
-    shard: str
-    findings: Findings
+    work: int
+    number: int
+    name: str
+    subset: str
+    label_map: str | None = None
+    rivals: Sequence[str] = ()
+    in_archive: bool = False
+    is_whole: bool = True
     records: int = 0
     images: int = 0
     decoded: int = 0
     boxes: int = 0
-    statistics: Statistics = field(default_factory=Statistics)
-    uses: Counter[Use] = field(default_factory=Counter)
-    keys: set[str] = field(default_factory=set)
-    seen: set[int] = field(default_factory=set)
+    keys: frozenset[str] = frozenset()
+    has_defects: bool = False
     box_figures: BoxCounts = field(default_factory=BoxCounts)
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
+
+    def joined(self, following: ShardSummary) -> ShardSummary:
+        """The same with the part of the shard that comes next."""
+        return replace(
+            self,
+            records=self.records + following.records,
+            images=self.images + following.images,
+            decoded=self.decoded + following.decoded,
+            boxes=self.boxes + following.boxes,
+            keys=self.keys | following.keys,
+            has_defects=self.has_defects or following.has_defects,
+            box_figures=self.box_figures + following.box_figures,
+            columns=self.columns + following.columns,
+        )
+
+
+@dataclass
+class Examined:
+    """What is known after a shard, or a part of it, was read.
+
+    Attributes:
+        shard: what its summary says.
+        findings: what is wrong with it.
+        statistics: what is in the data.
+        uses: how often each pair of class text and id is used.
+        seen: places of the annotations' images that a record has the name of.
+    """
+
+    shard: ShardSummary
+    findings: Findings
+    statistics: Statistics = field(default_factory=Statistics)
+    uses: Counter[Use] = field(default_factory=Counter)
+    seen: set[int] = field(default_factory=set)

@@ -20,7 +20,7 @@ from tfod.check.finding import Place, Problem
 from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
-from tfod.check.records.examined import Examined, Instructions, Problems, Use
+from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
 from tfod.check.records.statistics import bound
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.dataset import EmptyShard
@@ -59,7 +59,7 @@ class Examiner:
 
     Args:
         instructions: the same for all shards.
-        shard: its name.
+        shard: gets what its records show.
         label_map: that goes with it, if there is one.
         rows: takes what is to be remembered of each record.
         place: any number that tells its shard from others.
@@ -69,7 +69,7 @@ class Examiner:
     def __init__(
         self,
         instructions: Instructions,
-        shard: str,
+        shard: ShardSummary,
         label_map: LabelMap | None,
         rows: RowCollector,
         *,
@@ -97,7 +97,7 @@ class Examiner:
         """Take note of a damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._numbered:
             # Writers leave such files where there are more shards than images.
-            self.result.is_empty_file = True
+            self.result.shard.is_empty_file = True
             self._collector.check(EmptyShard(), Place(damage.shard))
             return
         self._collector.check(damage, Place(damage.shard, damage.record, damage.offset))
@@ -108,7 +108,7 @@ class Examiner:
 
     def look_at(self, records: RecordBatch) -> None:
         """Check a batch of records, or keep it until there are so many that it is worth while."""
-        self.result.records += len(records)
+        self.result.shard.records += len(records)
         if self._parser is not None:
             self._ask_tensorflow(records)
         examples = ExampleBatch.of(records)
@@ -138,7 +138,7 @@ class Examiner:
     def _look_at_batch(self, batch: Batch) -> None:
         for row in np.flatnonzero(batch.records.lengths == 0).tolist():
             self._check(batch, row, EmptyRecord())
-        self.result.keys |= batch.keys
+        self.result.shard.keys |= batch.keys
         self._keep(batch, batch.features)
         self._look_at_images(batch)
         self._look_at_names(batch)
@@ -162,7 +162,7 @@ class Examiner:
         records = batch.records
         name = batch.filenames[row] if batch.live[row] else None
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
-        return Place(self.result.shard, records.first + row, offset, name or None)
+        return Place(self.result.shard.name, records.first + row, offset, name or None)
 
     def _check(self, batch: Batch, row: int, subject: object) -> None:
         self._collector.add_all(
@@ -175,7 +175,7 @@ class Examiner:
             found = rule.check(subject)
             if isinstance(found, BoxProblems):
                 room = self._collector.findings.room(rule.code)
-                self._collector.count_of(rule, self.result.shard, max(len(found) - room, 0))
+                self._collector.count_of(rule, self.result.shard.name, max(len(found) - room, 0))
                 found = itertools.islice(found, room)
             for one, problem in self._with_own_keys((rule, problem) for problem in found):
                 self._collector.add(one, problem, self._place_of(batch, problem.row or 0))
@@ -218,8 +218,8 @@ class Examiner:
                 self._look_at_image(batch, row, images[row], stated[row])
 
     def _look_at_image(self, batch: Batch, row: int, image: EncodedImage, stated: _Stated) -> None:
-        self.result.images += 1
-        self.result.decoded += image.decoded
+        self.result.shard.images += 1
+        self.result.shard.decoded += image.decoded
         header = image.header
         if header is None:
             facts = ImageFacts(image.length, None, image.looks, *stated[1:])
@@ -296,8 +296,8 @@ class Examiner:
     # Objects
 
     def _look_at_boxes(self, batch: Batch) -> None:
-        result = self.result
-        result.boxes += int(batch.stated_box_counts.sum())
+        shard, statistics = self.result.shard, self.result.statistics
+        shard.boxes += int(batch.stated_box_counts.sum())
         for row, lengths in batch.lengths:
             self._check(batch, row, lengths)
         for problem in batch.detections.problems:
@@ -308,13 +308,13 @@ class Examiner:
                 self._check(batch, row, UnknownSize(int(batch.stated_box_counts[row])))
         if len(boxes.corners):
             self._keep(batch, boxes)
-            result.box_figures += (
+            shard.box_figures += (
                 BoxCounts(len(boxes.corners)) if boxes.are_proper else BoxCounts.of(boxes.corners)
             )
-            result.columns = result.columns.with_boxes(boxes)
+            shard.columns = shard.columns.with_boxes(boxes)
         live = batch.live
-        result.statistics.add_boxes(boxes.corners, boxes.counts[live])
-        result.statistics.add_images(boxes.height[live], boxes.width[live])
+        statistics.add_boxes(boxes.corners, boxes.counts[live])
+        statistics.add_images(boxes.height[live], boxes.width[live])
 
     def _look_at_classes(self, batch: Batch) -> None:
         """Check what names a class once for all objects that have it."""
@@ -377,7 +377,7 @@ class Examiner:
         assert self._parser is not None
         for record in records.records():
             if record.length:
-                place = Place(self.result.shard, record.number, record.offset)
+                place = Place(self.result.shard.name, record.number, record.offset)
                 self._report_refusals(self._parser.add(bytes(record.payload), place))
 
     def _report_refusals(self, refusals: Iterable[tuple[Place, str]]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfod.check.collector import Collector
 from tfod.check.finding import Finding, Severity
-from tfod.check.result import ShardSummary
+from tfod.check.records.examined import ShardSummary
 from tfod.check.rules.boxes import far_outside_message
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import touch_image
