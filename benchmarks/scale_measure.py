@@ -42,10 +42,10 @@ def run_tfod(*arguments: str) -> Cost:
     Raises:
         TaskFailedError: it failed; the message ends with what it said.
     """
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *arguments], stdout=said, stderr=said
+            [sys.executable, "-c", _PROGRAM, *arguments], stdout=output, stderr=output
         )
         peak = _PeakMemory(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
@@ -53,8 +53,8 @@ def run_tfod(*arguments: str) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)  # nobody waits again
         peaks = peak.stop()
         if process.returncode:
-            said.seek(0)
-            raise TaskFailedError(f"{arguments}\n{said.read()[-3000:].decode()}")
+            output.seek(0)
+            raise TaskFailedError(f"{arguments}\n{output.read()[-3000:].decode()}")
     return Cost(seconds, usage.ru_utime + usage.ru_stime, sum(peaks))
 
 

@@ -65,13 +65,13 @@ def run_panlabel(shard: str, records: int) -> Sample:
 
 
 def _run(command: list[str], records: int) -> Sample:
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, stderr=said)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)  # nobody waits again
-        said.seek(0)
-        assert not process.returncode, said.read()[-3000:].decode()
+        output.seek(0)
+        assert not process.returncode, output.read()[-3000:].decode()
     cpu = usage.ru_utime + usage.ru_stime
     return Sample(seconds, records, peak_bytes=usage.ru_maxrss << 10, cpu_seconds=cpu)

@@ -106,6 +106,6 @@ def imported_packages(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_says_what_it_is_for(room: str) -> None:
-    said = ast.get_docstring(ast.parse((PLUGIN / "tfod" / room / "__init__.py").read_bytes()))
-    assert said
-    assert "import" in said  # which rooms it may
+    output = ast.get_docstring(ast.parse((PLUGIN / "tfod" / room / "__init__.py").read_bytes()))
+    assert output
+    assert "import" in output  # which rooms it may

@@ -112,8 +112,8 @@ def test_without_cargo_it_installs_and_says_so_once(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    said = [line.strip() for line in done.stdout.splitlines() if "the kernel is" in line]
-    assert said == ["tfod: the kernel is not compiled (no cargo): slower, same results"]
+    output = [line.strip() for line in done.stdout.splitlines() if "the kernel is" in line]
+    assert output == ["tfod: the kernel is not compiled (no cargo): slower, same results"]
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     tfod = installed(wheel, tmp_path / "environment")

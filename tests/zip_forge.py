@@ -80,24 +80,24 @@ def real_zip(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLA
 def as_zip64(data: bytes, **lies: int) -> bytes:
     """The same archive with a zip64 end record; ``lies`` replace its fields."""
     _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
-    told = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
+    reported = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
     record = struct.pack(
         "<4sQ2H2L4Q",
         *(
             b"PK\6\6",
-            told.get("length", 44),
+            reported.get("length", 44),
             45,
             45,
             0,
             0,
-            told["count"],
-            told["count"],
-            told["size"],
-            told["offset"],
+            reported["count"],
+            reported["count"],
+            reported["size"],
+            reported["offset"],
         ),
     )
-    locator = struct.pack("<4sLQL", b"PK\6\7", 0, told["at"], 1)
-    short = (told.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, reported["at"], 1)
+    short = (reported.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short)
     return data[:-22] + record + locator + end
 

@@ -26,8 +26,8 @@ def test_dashes_that_were_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["check", "a", "--runner", "direct", "--direct_num_workers", "2"])
     assert caught.value.code == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith("--direct_num_workers 2; Beam's own options stand behind --")
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert output.endswith("--direct_num_workers 2; Beam's own options stand behind --")
     with pytest.raises(SystemExit):
         main(["check", "a", "--odd"])
     assert capsys.readouterr().err.splitlines()[-1].endswith("unrecognized arguments: --odd")

@@ -157,13 +157,13 @@ def test_an_empty_file_of_a_set_has_no_records(source: Path, tmp_path: Path) -> 
 def test_an_empty_file_is_the_same_line(tmp_path: Path, shuffle: int | None) -> None:
     write_records(tmp_path / "in", "train", [b"1"], num_shards=1)
     (tmp_path / "in" / "val.tfrecord").touch()
-    said = []
+    output = []
     for runner in (None, direct(1)):
         with pytest.raises(ShardError if runner is None else TfodError) as caught:
             reshard(tmp_path / "in", tmp_path / "out", shuffle=shuffle, runner=runner)
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    assert "val.tfrecord: is empty (0 bytes); delete it" in said[0]
+        output.append(str(caught.value))
+    assert output[0] == output[1]
+    assert "val.tfrecord: is empty (0 bytes); delete it" in output[0]
 
 
 def test_names_need_be_no_utf8(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_a_dead_worker_is_said_and_nothing_is_lost(source: Path, tmp_path: Path)
     )
     wait_until(lambda: len(workers_of(process)) >= 2)
     os.kill(workers_of(process)[0], signal.SIGKILL)
-    said, errors = process.communicate()
+    output, errors = process.communicate()
     assert process.returncode == 0
-    assert said.splitlines()[:2] == ["train: 90 records", "val: 40 records"]
+    assert output.splitlines()[:2] == ["train: 90 records", "val: 40 records"]
     assert errors == (
         "tfod: DirectRunner: a worker process died; all its work is done again (attempt 2 of 3)\n"
     )

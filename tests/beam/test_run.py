@@ -172,11 +172,11 @@ def test_a_result_that_finds_no_room(tmp_path: Path) -> None:
         1,
         lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )
-    _, said = process.communicate()
+    _, output = process.communicate()
     assert re.search(
         r"TfodError: .*/result.pickle: the result cannot be written \(File too large\); make room "
         r"there, or name another folder with --temp_location$",
-        said.rstrip(),
+        output.rstrip(),
     )
 
 
@@ -218,12 +218,12 @@ def test_a_job_server_that_cannot_be_downloaded_is_one_line() -> None:
     """What Beam 2.77 says without a network."""
     jar = "beam-runners-flink-2.2-job-server-2.77.0.jar"
     host = "<urlopen error [Errno -2] Name or service not known>"
-    said = (
+    output = (
         f"RuntimeError: Unable to fetch remote job server jar at https://host/a/{jar}: {host}. "
         f"Also failed to fetch from Google Maven mirror at https://mirror/a/{jar}: {host}. If no "
         f"Internet access at runtime, stage the jar at /root/.apache_beam/cache/jars/{jar}"
     )
-    assert missing_job_server(said) == (
+    assert missing_job_server(output) == (
         "the runner's job server is not here and cannot be downloaded (Name or service not known); "
         f"put {jar} into /root/.apache_beam/cache/jars, or name a job server that runs: "
         "-- --job_endpoint=host:port"

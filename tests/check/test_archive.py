@@ -189,7 +189,7 @@ def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "output"),
     [
         (b"", "it is empty (0 bytes)"),
         (b"hello", "it has no directory of a zip"),
@@ -210,17 +210,17 @@ def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
         (b"\0" + as_zip64(forge())[76 - 20 :], "its zip64 end record is missing"),
     ],
 )
-def test_zip001_the_whole(check: Check, data: bytes, said: str) -> None:
+def test_zip001_the_whole(check: Check, data: bytes, output: str) -> None:
     checked = check(data)
     assert checked.codes == ["ZIP001"]
     (message,) = checked.messages("ZIP001")
-    assert said in message
+    assert output in message
     assert checked.findings[0].shard == "a.zip"
     assert checked.names == []
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "output"),
     [
         (Item("b.tfrecord", b"x", start=5), "no entry begins at byte 5"),
         (Item("b.tfrecord", b"x", start=0xFFFFFFF0), "no entry begins at byte 4294967280"),
@@ -234,11 +234,11 @@ def test_zip001_the_whole(check: Check, data: bytes, said: str) -> None:
         (Item("b.tfrecord", extra=b"\1\0\x08\0x"), "an extra field of its directory record runs"),
     ],
 )
-def test_zip001_one_entry(check: Check, shard: bytes, item: Item, said: str) -> None:
+def test_zip001_one_entry(check: Check, shard: bytes, item: Item, output: str) -> None:
     checked = check(forge(Item("a.tfrecord", shard), item), needs_label_map=False)
     assert checked.codes == ["ZIP001"]
     (message,) = checked.messages("ZIP001")
-    assert said in message
+    assert output in message
     assert checked.findings[0].shard.endswith("b.tfrecord")
     assert checked.names == ["a.tfrecord"]
     assert checked.bytes_read == {"a.tfrecord": shard}
@@ -287,7 +287,7 @@ def test_zip003(check: Check, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "output"),
     [
         (stat.S_IFLNK, "it is a symbolic link"),
         (stat.S_IFIFO, "it is a named pipe"),
@@ -295,10 +295,10 @@ def test_zip003(check: Check, name: str) -> None:
         (stat.S_IFSOCK, "it is a socket"),
     ],
 )
-def test_zip004(check: Check, kind: int, said: str) -> None:
+def test_zip004(check: Check, kind: int, output: str) -> None:
     data = forge(Item("a.record", b"/etc/passwd", mode=kind | 0o777))
     checked = check(data, needs_label_map=False)
-    assert checked.messages("ZIP004") == [said]
+    assert checked.messages("ZIP004") == [output]
     assert checked.codes == ["ZIP004"]  # and not ZIP013: there is a shard, it is not read
     assert checked.names == []
 
@@ -310,7 +310,7 @@ def test_zip004_near(check: Check, shard: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said", "kept"),
+    ("first", "second", "output", "kept"),
     [
         ("a.record", "a.record", "entries 0 and 1 have this name", 1),
         ("a.record", "./a.record", "entries 0 and 1 have this name", 1),
@@ -320,9 +320,11 @@ def test_zip004_near(check: Check, shard: bytes) -> None:
         ("a.record", "a.record/", "entries 0 and 1 have this name", 0),
     ],
 )
-def test_zip005(check: Check, shard: bytes, first: str, second: str, said: str, kept: int) -> None:
+def test_zip005(
+    check: Check, shard: bytes, first: str, second: str, output: str, kept: int
+) -> None:
     checked = check(forge(Item(first, b"old"), Item(second, shard)), needs_label_map=False)
-    assert [said in one for one in checked.messages("ZIP005")] == [True]
+    assert [output in one for one in checked.messages("ZIP005")] == [True]
     assert len(checked.names) == kept
     assert kept != 1 or list(checked.bytes_read.values()) == [shard]
 
@@ -357,12 +359,12 @@ def test_zip010_encrypted(check: Check, shard: bytes, method: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "said"), [(99, "AES encryption"), (9, "Deflate64"), (12, "BZIP2"), (77, "unknown")]
+    ("method", "output"), [(99, "AES encryption"), (9, "Deflate64"), (12, "BZIP2"), (77, "unknown")]
 )
-def test_zip011_unsupported(check: Check, shard: bytes, method: int, said: str) -> None:
+def test_zip011_unsupported(check: Check, shard: bytes, method: int, output: str) -> None:
     checked = check(forge(Item("a.record", shard, method=method)), needs_label_map=False)
     assert checked.codes == ["ZIP011"]
-    assert said in checked.messages("ZIP011")[0]
+    assert output in checked.messages("ZIP011")[0]
     patch = check(forge(Item("a.record", shard, flags=1 << 5)), needs_label_map=False)
     assert patch.messages("ZIP011") == ["it holds patches of a file and not the file"]
 
@@ -420,24 +422,26 @@ def test_zip009_entries(check: Check, shard: bytes) -> None:
 
 @pytest.mark.parametrize("method", [0, 8])
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ({"crc": 7}, "and 00000007 according to the directory"),
         ({"size": 3}, "it holds more than the 3 bytes that it declares"),
         ({"size": 1000}, "of the 1000 bytes it declares"),
     ],
 )
-def test_zip012(check: Check, shard: bytes, method: int, change: dict[str, int], said: str) -> None:
+def test_zip012(
+    check: Check, shard: bytes, method: int, change: dict[str, int], output: str
+) -> None:
     bad = replace(Item("a.record", shard, method=method), **change)
     checked = check(forge(bad, Item("b.record", shard)), needs_label_map=False)
     assert [(one.code, one.shard) for one in checked.findings] == [("ZIP012", "a.zip:a.record")]
-    assert said in checked.messages("ZIP012")[0]
+    assert output in checked.messages("ZIP012")[0]
     assert checked.bytes_read == {"b.record": shard}
 
 
 def test_zip012_damaged_deflate(check: Check, shard: bytes) -> None:
     packed = deflate(shard)
-    for bad, said in (
+    for bad, output in (
         (b"\xff" * 40, "are damaged after 0 bytes"),
         (packed[:-3], "end early"),
         (b"", "end early"),
@@ -445,7 +449,7 @@ def test_zip012_damaged_deflate(check: Check, shard: bytes) -> None:
     ):
         checked = check(forge(Item("a.record", shard, packed=bad)), needs_label_map=False)
         assert checked.codes == ["ZIP012"]
-        assert said in checked.messages("ZIP012")[0]
+        assert output in checked.messages("ZIP012")[0]
 
 
 def test_zip012_is_said_of_images_as_well(check: Check, shard: bytes) -> None:
@@ -483,8 +487,8 @@ def test_zip013(check: Check) -> None:
 def test_zip013_names_other_formats(check: Check, names: list[str], other: str) -> None:
     (found,) = check(real_zip([(name, b"x") for name in names])).findings
     assert found.code == "ZIP013"
-    said = f"this zip holds {other} annotations, not TFRecord"
-    assert (found.message, found.value) == (said, other)
+    output = f"this zip holds {other} annotations, not TFRecord"
+    assert (found.message, found.value) == (output, other)
     assert found.fix == "Export the annotations as TFRecord 1.0 instead."
 
 
@@ -528,7 +532,7 @@ def test_zip015(check: Check, shard: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "output"),
     [
         ("more.zip", b"", "a zip archive"),
         ("more", real_zip([("a", b"")]), "a zip archive"),
@@ -542,10 +546,10 @@ def test_zip015(check: Check, shard: bytes) -> None:
         ("a", b"BZh9", "a bzip2 file"),
     ],
 )
-def test_zip016(check: Check, shard: bytes, name: str, data: bytes, said: str) -> None:
+def test_zip016(check: Check, shard: bytes, name: str, data: bytes, output: str) -> None:
     checked = check(real_zip([("a.record", shard), (name, data)]), needs_label_map=False)
     assert checked.codes == ["ZIP016"]
-    assert checked.messages("ZIP016") == [f"it is {said}, which was not looked into"]
+    assert checked.messages("ZIP016") == [f"it is {output}, which was not looked into"]
 
 
 def test_zip016_near(check: Check, shard: bytes) -> None:

@@ -174,17 +174,17 @@ class TestSeveral:
         assert errors == [0, 1] and report["counts"]["records"] == 4
 
     def test_text_html_and_junit_say_so(self, two: Path, capsys: Any) -> None:
-        said = {}
+        output = {}
         for form in ("text", "html", "junit"):
             assert main(["check", str(two), "--format", form]) == 1
-            said[form] = capsys.readouterr().out
-        lines = " ".join(said["text"].split())
+            output[form] = capsys.readouterr().out
+        lines = " ".join(output["text"].split())
         assert lines.startswith("INVALID: 1 of 2 datasets valid, 1 error, ")
         assert f"VALID {two}/cats: 0 errors, " in lines
         assert f"INVALID {two}/dogs: 1 error, " in lines
-        assert f"<strong>Invalid</strong> <bdi>{two}/dogs</bdi>: 1 error, " in said["html"]
-        assert said["junit"].count(f'<property name="dataset" value="{two}/cats" />') == 2
-        assert said["junit"].count(f'<property name="dataset" value="{two}/dogs" />') == 1
+        assert f"<strong>Invalid</strong> <bdi>{two}/dogs</bdi>: 1 error, " in output["html"]
+        assert output["junit"].count(f'<property name="dataset" value="{two}/cats" />') == 2
+        assert output["junit"].count(f'<property name="dataset" value="{two}/dogs" />') == 1
 
     def test_each_has_its_profile(self, two: Path, check: Check) -> None:
         numbers = encode({"age": 3, "fare": 1.5})

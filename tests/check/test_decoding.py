@@ -53,7 +53,7 @@ class TestByDefault:
         assert "\nDecoded: 2 of 2 images\n" in out
 
     @pytest.mark.parametrize(
-        ("form", "said"),
+        ("form", "output"),
         [
             ("json", '"undecoded": "not asked for"'),
             ("html", "; decoded: 0 of 2 images (not asked for)</summary>"),
@@ -62,11 +62,11 @@ class TestByDefault:
         ],
     )
     def test_every_report_says_so_where_it_is_not(
-        self, tmp_path: Path, run: Run, form: str, said: str
+        self, tmp_path: Path, run: Run, form: str, output: str
     ) -> None:
         shard = write_shard(tmp_path, "train", record(0, "PNG"), damaged_in_the_middle(1))
         code, out = run(shard, "--decode", "none", "--format", form)
-        assert said in out and code == 0
+        assert output in out and code == 0
 
     def test_without_pillow(self, tmp_path: Path) -> None:
         shard = write_shard(tmp_path, "train", damaged_in_the_middle(1))

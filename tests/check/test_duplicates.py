@@ -430,9 +430,9 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FILL, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    number, told = done.stdout.split(" ", 1)
+    number, reported = done.stdout.split(" ", 1)
     assert number == "2"  # one is in memory, one is in the file
-    assert told == (
+    assert reported == (
         f"{tmp_path}: what is remembered of the records cannot be written there (File too large); "
         "make room, or set TMPDIR to another folder\n"
     )
@@ -451,8 +451,8 @@ def test_a_scratch_folder_that_cannot_be_made_is_told(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
-    told = r"absent cannot be written to \(No such file .*TMPDIR"
-    with pytest.raises(TfodError, match=told), scratch_folder():
+    reported = r"absent cannot be written to \(No such file .*TMPDIR"
+    with pytest.raises(TfodError, match=reported), scratch_folder():
         raise AssertionError
 
 

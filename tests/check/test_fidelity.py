@@ -138,7 +138,7 @@ def missing(annotations: Annotations, names: Iterable[str]) -> MissingImages:
     return missing_images(annotations, seen)
 
 
-def said(subject: object) -> list[tuple[str, str]]:
+def output(subject: object) -> list[tuple[str, str]]:
     if subject is None:
         return []
     collector = Collector(Policy(), 1000)
@@ -318,18 +318,18 @@ class TestNames:
         assert found.find("c.jpg") == found.find("") == ()
 
     def test_fid006(self) -> None:
-        assert said(compared(source(CAT), CAT, name="b.jpg")) == [
+        assert output(compared(source(CAT), CAT, name="b.jpg")) == [
             ("FID006", "image 'b.jpg' is not in the source")
         ]
-        assert said(compared(source(CAT), CAT, name=""))[0][0] == "FID006"
+        assert output(compared(source(CAT), CAT, name=""))[0][0] == "FID006"
         twice = Annotations("s", source(CAT, name="x/a.jpg").images * 2)
-        assert said(compared(twice, CAT)) == [
+        assert output(compared(twice, CAT)) == [
             (
                 "FID006",
                 "image 'a.jpg' can be any of 2 images of the source (x/a.jpg, x/a.jpg)",
             )
         ]
-        assert said(missing(twice, ["a.jpg"])) == []
+        assert output(missing(twice, ["a.jpg"])) == []
 
     def test_fid006_near_miss(self) -> None:
         assert compared(source(CAT), CAT, name="elsewhere/a.png") is None
@@ -337,11 +337,11 @@ class TestNames:
     def test_fid005_and_fid008(self) -> None:
         images = [source(CAT, DOG, name="a.jpg"), source(name="b.jpg"), source(CAT, name="c.jpg")]
         all_of_them = Annotations("s", tuple(one.images[0] for one in images))
-        assert said(missing(all_of_them, ["c.jpg"])) == [
+        assert output(missing(all_of_them, ["c.jpg"])) == [
             ("FID005", "image 'a.jpg' of the source, with 2 boxes, is in no shard"),
             ("FID008", "images of the source that have no boxes are in no shard: 1 (b.jpg)"),
         ]
-        assert said(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
+        assert output(missing(all_of_them, ["a.jpg", "x/b.png", "c"])) == []
 
 
 class TestBoxes:
@@ -352,22 +352,22 @@ class TestBoxes:
         assert compared(source(CAT), (None, CAT[1])) is None
 
     def test_fid001(self) -> None:
-        assert said(compared(source(CAT, DOG), DOG)) == [
+        assert output(compared(source(CAT, DOG), DOG)) == [
             ("FID001", "box 0 of the source, 'cat' at (20, 10, 60, 40), is missing in the shard")
         ]
         beyond: tuple[str, Box] = ("cat", (150, 10, 200.5, 40))
-        assert said(compared(source(beyond)))[0][1].endswith(
+        assert output(compared(source(beyond)))[0][1].endswith(
             "it passes the image's edge, and some writers drop such boxes"
         )
 
     def test_fid002(self) -> None:
-        assert said(compared(source(CAT), CAT, DOG)) == [
+        assert output(compared(source(CAT), CAT, DOG)) == [
             ("FID002", "box 1, 'dog' at (100, 50, 180, 90), is not in the source 'a.jpg'")
         ]
-        assert said(compared(source(CAT), CAT, CAT))[0][0] == "FID002"
+        assert output(compared(source(CAT), CAT, CAT))[0][0] == "FID002"
 
     def test_fid003(self) -> None:
-        assert said(compared(source(CAT), ("cat", (23, 10, 63, 38.5)))) == [
+        assert output(compared(source(CAT), ("cat", (23, 10, 63, 38.5)))) == [
             (
                 "FID003",
                 "box 0, 'cat' at (23, 10, 63, 38.5), has moved from (20, 10, 60, 40): "
@@ -382,17 +382,17 @@ class TestBoxes:
         annotations = source(CAT, from_one=True)
         assert compared(annotations, ("cat", (19, 9, 59, 39))) is None
         assert compared(annotations, ("cat", (18, 9, 60, 40))) is None  # a pixel, and the shift
-        assert said(compared(annotations, ("cat", (17.5, 9, 60, 40))))[0][0] == "FID003"
-        assert said(compared(annotations, ("cat", (22, 10, 60, 40))))[0][0] == "FID003"
+        assert output(compared(annotations, ("cat", (17.5, 9, 60, 40))))[0][0] == "FID003"
+        assert output(compared(annotations, ("cat", (22, 10, 60, 40))))[0][0] == "FID003"
 
     def test_fid004(self) -> None:
-        assert said(compared(source(CAT, DOG), ("Cat", CAT[1]), DOG)) == [
+        assert output(compared(source(CAT, DOG), ("Cat", CAT[1]), DOG)) == [
             ("FID004", "box 0 at (20, 10, 60, 40) is 'Cat', in the source it is 'cat'")
         ]
-        assert said(compared(source(CAT), (None, CAT[1]))) == []
+        assert output(compared(source(CAT), (None, CAT[1]))) == []
 
     def test_far_and_other_class_is_missing_and_extra(self) -> None:
-        assert [code for code, _ in said(compared(source(CAT), DOG))] == ["FID001", "FID002"]
+        assert [code for code, _ in output(compared(source(CAT), DOG))] == ["FID001", "FID002"]
 
     @pytest.mark.parametrize("normalized_before", [True, False])
     def test_fid007(self, normalized_before: bool) -> None:
@@ -402,7 +402,7 @@ class TestBoxes:
         if not normalized_before:
             swapped = swapped * [100, 200, 100, 200] / [200, 100, 200, 100]
         found = compare(source(CAT, ("bird", bird)), "a.jpg", 100, 200, swapped, ["cat", "bird"])
-        assert said(found) == [("FID007", "2 boxes fit the source only with x and y exchanged")]
+        assert output(found) == [("FID007", "2 boxes fit the source only with x and y exchanged")]
 
     def test_fid007_near_miss(self) -> None:
         symmetric: tuple[str, Box] = ("cat", (20, 10, 120, 60))
@@ -410,7 +410,7 @@ class TestBoxes:
         # One of three fits the other way round, which may be chance.
         mirrored: Box = (20, 10, 80, 30)
         found = compared(source(CAT, DOG, ("cat", (10, 20, 30, 80))), ("cat", mirrored))
-        assert "FID007" not in dict(said(found))
+        assert "FID007" not in dict(output(found))
 
     def test_resized_image(self) -> None:
         # Drawn on 200x100, resized to 50x50: one of its pixels is four of the source's.
@@ -422,14 +422,14 @@ class TestBoxes:
         image = SourceImage.make("a.jpg", (0, 0), [CAT[1]], ["cat"])
         annotations = Annotations("s", (image,))
         assert compared(annotations, CAT) is None
-        assert said(compared(annotations, DOG)) != []
+        assert output(compared(annotations, DOG)) != []
         assert compared(annotations, DOG, size=(None, None)) is None
 
     def test_strange_numbers(self) -> None:
         nan, inf = float("nan"), float("inf")
         for corner in (nan, inf, -inf, 1e38):
             found = compared(source(CAT), ("cat", (corner, 10, 60, 40)))
-            assert [code for code, _ in said(found)] == ["FID001", "FID002"]
+            assert [code for code, _ in output(found)] == ["FID001", "FID002"]
 
     def test_names_that_do_not_fit_the_boxes(self) -> None:
         corners = np.array([CAT[1]]) / [200, 100, 200, 100]
@@ -491,7 +491,7 @@ def test_a_box_moved_by_k_is_reported_as_moved_by_k(moved: tuple[int, int, int, 
     new[axis + 2] += sign * shift
     found = compared(source(("cat", old), DOG), DOG, ("cat", (new[0], new[1], new[2], new[3])))
     name = "xy"[axis]
-    ((code, message),) = said(found)
+    ((code, message),) = output(found)
     assert code == "FID003"
     assert message.endswith(
         f": {name}min by {sign * shift:+.1f}, {name}max by {sign * shift:+.1f} pixels"
@@ -526,6 +526,6 @@ def test_hyphal_tips_are_what_their_csv_says(corpus: Path, tmp_path: Path, subse
         assert one.filename is not None
         seen.append(one.filename)
         texts = one.class_text or []
-        found += said(compare(annotations, one.filename, one.height, one.width, one.boxes, texts))
+        found += output(compare(annotations, one.filename, one.height, one.width, one.boxes, texts))
     assert found == []
-    assert said(missing(annotations, seen)) == []
+    assert output(missing(annotations, seen)) == []

@@ -43,8 +43,8 @@ def test_each_shard_is_checked_by_all_its_boxes(tmp_path: Path, part_bytes: int)
     )
     assert fractions == {"BOX003": 9, "BOX005": 2}
     assert pixels == {"BOX005": 2}
-    said = [one.message for one in report.findings if one.code == "BOX003"]
-    assert set(said) == {
+    output = [one.message for one in report.findings if one.code == "BOX003"]
+    assert set(output) == {
         "box 0 reaches 1.25 of the image's side outside [0, 1]: "
         "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25"
     }

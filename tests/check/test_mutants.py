@@ -71,12 +71,12 @@ def test_says_what_its_name_says(folder: Path, mutant: Mutant) -> None:
     skip_without_its_needs(mutant)
     report = check_mutant(mutant, folder)
     assert set(report.counts.by_code) == mutant.expected
-    said = [one for one in report.findings if one.code == mutant.code]
-    for finding in said:
+    output = [one for one in report.findings if one.code == mutant.code]
+    for finding in output:
         _is_there(finding.shard, mutant.path(folder), mutant)
     if mutant.fires and mutant.record is not None:
         offset = _offset(Path(mutant.path(folder), mutant.at), mutant)
-        assert (said[0].record, said[0].offset) == (mutant.record, offset)
+        assert (output[0].record, output[0].offset) == (mutant.record, offset)
 
 
 def _is_there(shard: str, path: str, mutant: Mutant) -> None:

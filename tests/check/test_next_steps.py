@@ -50,12 +50,12 @@ def test_the_command_for_permuted_boxes_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    taken, said = MIXED_UP[name]
+    taken, output = MIXED_UP[name]
     boxes = [divided([box[at] for at in taken]) for box in pixel_boxes()]
     write_boxes(tmp_path / "in", boxes)
     (command,) = commands(steps("in"))
     option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
-    assert command == f"tfod repair in/train.tfrecord -o repaired {option}={said}"
+    assert command == f"tfod repair in/train.tfrecord -o repaired {option}={output}"
     assert run(command) == 0
     assert (
         check_sources(["repaired"], Options())
@@ -85,9 +85,9 @@ def test_more_inverted_boxes_than_slips_are_not_proposed(
     write_boxes(tmp_path / "in", [*slips, *true[wrong:]])
     report = check_sources(["in"], Options())
     assert "BOX013" not in report.counts.by_code and report.counts.by_code["BOX006"] == wrong
-    told = commands(next_steps(report))
-    assert told == ["tfod repair in/train.tfrecord -o repaired"] * proposed
-    assert [run(one) for one in told] == [0] * proposed
+    reported = commands(next_steps(report))
+    assert reported == ["tfod repair in/train.tfrecord -o repaired"] * proposed
+    assert [run(one) for one in reported] == [0] * proposed
 
 
 def test_many_inverted_boxes_are_skipped_beside_what_is_repaired(
@@ -110,10 +110,10 @@ def test_two_broken_files_of_a_folder_are_repaired_together(
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two"):
         broken(Path("f"), name)
-    told = steps("f")
-    assert commands(told) == ["tfod repair f -o repaired"]
-    assert "leaves out 2 damaged records" in told[-1].text and "fix" not in told[-1].text
-    assert run(commands(told)[0]) == 0
+    reported = steps("f")
+    assert commands(reported) == ["tfod repair f -o repaired"]
+    assert "leaves out 2 damaged records" in reported[-1].text and "fix" not in reported[-1].text
+    assert run(commands(reported)[0]) == 0
     assert check_sources(["repaired"], Options()).counts.records == 38
 
 
@@ -123,10 +123,10 @@ def test_where_much_is_removed_it_is_looked_at_before(
     monkeypatch.chdir(tmp_path)
     path = Path(write_shard(Path("f"), "one", training("a.jpg"), training("b.jpg")))
     path.write_bytes(path.read_bytes()[:-3])
-    told = steps("f")
-    assert commands(told) == ["tfod repair f/one.tfrecord --dry-run"]
-    assert "leaves out at least 1 damaged record, and says" in told[-1].text
-    assert told[-1].text.endswith("look first at what would be left out.")
+    reported = steps("f")
+    assert commands(reported) == ["tfod repair f/one.tfrecord --dry-run"]
+    assert "leaves out at least 1 damaged record, and says" in reported[-1].text
+    assert reported[-1].text.endswith("look first at what would be left out.")
 
 
 def test_broken_files_of_two_folders_have_a_step_each(
@@ -135,28 +135,30 @@ def test_broken_files_of_two_folders_have_a_step_each(
     monkeypatch.chdir(tmp_path)
     for folder in ("f", "g"):
         broken(Path(folder), "train")
-    told = steps("f", "g")
-    assert commands(told) == [
+    reported = steps("f", "g")
+    assert commands(reported) == [
         "tfod repair f/train.tfrecord -o repaired",
         "tfod repair g/train.tfrecord -o repaired-2",
     ]
-    assert [one.text.partition(":")[0] for one in told if one.command] == [
+    assert [one.text.partition(":")[0] for one in reported if one.command] == [
         "f/train.tfrecord",
         "g/train.tfrecord",
     ]
-    assert [run(one) for one in commands(told)] == [0, 0]
+    assert [run(one) for one in commands(reported)] == [0, 0]
 
 
 def test_no_more_than_three_files_are_named() -> None:
     findings = [_box003(f"{name}.tfrecord") for name in "abcde"]
-    told = next_steps(make_report(findings, sources=[one.shard for one in findings]))
-    assert len(commands(told)) == 3
-    assert told[-1].text.endswith("Likewise for 2 more.")
+    reported = next_steps(make_report(findings, sources=[one.shard for one in findings]))
+    assert len(commands(reported)) == 3
+    assert reported[-1].text.endswith("Likewise for 2 more.")
 
 
 def test_a_name_that_begins_with_another_is_another_file() -> None:
-    told = next_steps(make_report([_box003("a.record.gz")], sources=["a.record", "a.record.gz"]))
-    assert commands(told) == ["tfod repair a.record.gz -o repaired"]
+    reported = next_steps(
+        make_report([_box003("a.record.gz")], sources=["a.record", "a.record.gz"])
+    )
+    assert commands(reported) == ["tfod repair a.record.gz -o repaired"]
 
 
 def _box003(shard: str) -> Finding:

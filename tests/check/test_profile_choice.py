@@ -229,8 +229,8 @@ def test_few_of_many_images_have_objects() -> None:
 
 
 def test_what_a_sample_says() -> None:
-    said = sample({"a": b"", "b": ["", "x"], "c": [], "d": [0.0]})
-    assert said == {
+    output = sample({"a": b"", "b": ["", "x"], "c": [], "d": [0.0]})
+    assert output == {
         "a": (Kind.BYTES, False),
         "b": (Kind.BYTES, True),
         "c": (Kind.INT64, False),

@@ -126,7 +126,7 @@ class TestDocuments:
         assert profile.severities == {"BOX001": OFF} and profile.name == "mine"
 
     @pytest.mark.parametrize(
-        ("change", "said"),
+        ("change", "output"),
         [
             ({"colour": 1}, "the file: there is no field 'colour'; known are $schema, name, "),
             ({"titel": "x"}, "the file: there is no field 'titel'; did you mean title?"),
@@ -212,14 +212,14 @@ class TestDocuments:
             ({"name": "", "title": 1}, "(and 1 more)"),
         ],
     )
-    def test_refused(self, tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    def test_refused(self, tmp_path: Path, change: dict[str, Any], output: str) -> None:
         document = {"features": ONE_FEATURE} | change
         for name in ("p.json", "p.yaml"):
             line = refusal(write(tmp_path, name, document))
-            assert line.startswith(f"{name}: ") and said in line
+            assert line.startswith(f"{name}: ") and output in line
 
     @pytest.mark.parametrize(
-        ("name", "content", "said"),
+        ("name", "content", "output"),
         [
             ("p.yaml", "features: [", "p.yaml:1: not a valid YAML file: "),
             ("p.yaml", "", "p.yaml: the file: expected a profile: an object with features"),
@@ -271,8 +271,10 @@ class TestDocuments:
             ("p.json", "9" * 5000, "p.json: not a valid JSON file: "),
         ],
     )
-    def test_no_document(self, tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
-        assert said in refusal(write(tmp_path, name, content))
+    def test_no_document(
+        self, tmp_path: Path, name: str, content: str | bytes, output: str
+    ) -> None:
+        assert output in refusal(write(tmp_path, name, content))
 
     @pytest.mark.parametrize("module", ["yaml", "jsonschema"])
     def test_without_the_extra(self, tmp_path: Path, module: str) -> None:
@@ -394,7 +396,7 @@ class TestPython:
             assert profile.severities == ready.severities
 
     @pytest.mark.parametrize(
-        ("source", "said"),
+        ("source", "output"),
         [
             (
                 "x = 1",
@@ -555,11 +557,11 @@ class TestPython:
             ("f = {'k': tf.io.VarLenFeature(tf.int64)} | g", "p.py:1: g cannot be read"),
         ],
     )
-    def test_refused(self, tmp_path: Path, source: str | bytes, said: str) -> None:
-        assert said in refusal(write(tmp_path, "p.py", source))
+    def test_refused(self, tmp_path: Path, source: str | bytes, output: str) -> None:
+        assert output in refusal(write(tmp_path, "p.py", source))
 
     @pytest.mark.parametrize(
-        ("source", "said"),
+        ("source", "output"),
         [
             (growing("{0} * {0}", "2"), "p.py:1: a11 * a11 cannot be read without running"),
             (growing("[{0}, {0}]", "[1]"), "p.py:1: a11 cannot be read without running"),
@@ -576,9 +578,9 @@ class TestPython:
             ("S = A0\n" + "".join(f"A{n} = A{n + 1}\n" for n in range(20)), "cannot be read"),
         ],
     )
-    def test_what_would_grow(self, tmp_path: Path, source: str, said: str) -> None:
+    def test_what_would_grow(self, tmp_path: Path, source: str, output: str) -> None:
         feature = "f = {'k': tf.io.FixedLenFeature(S, tf.string, D)}"
-        assert said in refusal(write(tmp_path, "p.py", f"{feature}; {source}"))
+        assert output in refusal(write(tmp_path, "p.py", f"{feature}; {source}"))
 
     def test_dicts_that_would_grow(self, tmp_path: Path) -> None:
         first = "d0 = {'k': tf.io.VarLenFeature(tf.int64)}\n"
@@ -589,8 +591,8 @@ class TestPython:
             f"d{n} = {{**d{n - 1}, 'k{n}': tf.io.VarLenFeature(tf.int64)}}\n"
             for n in range(1, 1000)
         ]
-        said = refusal(write(tmp_path, "p.py", first + "".join(longer)))
-        assert said in (
+        output = refusal(write(tmp_path, "p.py", first + "".join(longer)))
+        assert output in (
             "p.py: is nested too deeply for a profile",
             "p.py:447: has more than 100,000 features up to here",
         )

@@ -143,11 +143,11 @@ def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> 
 
 def test_the_user_then_the_receiver_then_the_profile() -> None:
     rule = all_rules()["BOX003"]
-    said = {"BOX": INFO, "BOX003": WARNING}
+    output = {"BOX": INFO, "BOX003": WARNING}
     assert Policy({"BOX": OFF}).severity(rule) is OFF
     assert Policy({"BOX003": OFF}, {"BOX": INFO}).severity(rule) is INFO
-    assert Policy({"BOX003": OFF}, said).severity(rule) is WARNING
-    assert Policy({"BOX003": OFF}, said, {"BOX": ERROR}).severity(rule) is ERROR
+    assert Policy({"BOX003": OFF}, output).severity(rule) is WARNING
+    assert Policy({"BOX003": OFF}, output, {"BOX": ERROR}).severity(rule) is ERROR
     assert Policy({}, {}, {}).severity(rule) is ERROR
 
 
@@ -214,7 +214,7 @@ def test_how_severe_each_rule_is_to_each_receiver() -> None:
         code: "".join(_letter(rule, receiver, task) for receiver, task in SITUATIONS)
         for code, rule in all_rules().items()
     }
-    assert {code: said for code, said in found.items() if len(set(said)) > 1} == DIFFERENT
+    assert {code: output for code, output in found.items() if len(set(output)) > 1} == DIFFERENT
 
 
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:

@@ -224,9 +224,9 @@ def test_advice_of_the_page_can_be_followed_on_the_page() -> None:
     advice = [one.fix for one in registry.all_rules().values()]
     advice += [one.value for one in calls if isinstance(one, ast.Constant)]
     options = re.compile(r"--(?!symlinks)[a-z]")  # which is zip's
-    told = [text for text in advice if options.search(text)]
-    assert len(told) >= 6
-    assert [text for text in map(page_advice, told) if options.search(text)] == []
+    reported = [text for text in advice if options.search(text)]
+    assert len(reported) >= 6
+    assert [text for text in map(page_advice, reported) if options.search(text)] == []
 
 
 def test_boxes_are_drawn_over_the_image() -> None:
@@ -333,9 +333,9 @@ def test_a_decompression_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("absent", "said"), [("jinja2", "the HTML report needs jinja2"), ("PIL", "need Pillow")]
+    ("absent", "output"), [("jinja2", "the HTML report needs jinja2"), ("PIL", "need Pillow")]
 )
-def test_without_the_extra_it_is_said_in_a_line(absent: str, said: str) -> None:
+def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> None:
     """A fresh process, in which a module cannot be imported."""
     code = f"""
 import sys
@@ -357,7 +357,7 @@ except TfodError as error:
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     advice = "; pip install '.[validator]' in a clone of tfod\n"
-    assert said in run.stdout and run.stdout.endswith(advice)
+    assert output in run.stdout and run.stdout.endswith(advice)
     assert run.stdout.count("\n") == 1
 
 

@@ -68,23 +68,23 @@ def test_profiles_speak_of_rules_that_exist() -> None:
 class TestCommand:
     def test_table(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules"]) == 0
-        said = capsys.readouterr().out
-        assert said.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
-        assert max(map(len, said.splitlines())) <= 80
-        assert re.findall(r"^  ([A-Z]{3}\d{3}) ", said, re.MULTILINE) == list(RULES)
+        output = capsys.readouterr().out
+        assert output.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
+        assert max(map(len, output.splitlines())) <= 80
+        assert re.findall(r"^  ([A-Z]{3}\d{3}) ", output, re.MULTILINE) == list(RULES)
 
     @pytest.mark.parametrize("name", ["IMG001", "img001"])
     def test_one_rule(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", name]) == 0
-        said = " ".join(capsys.readouterr().out.split())
+        output = " ".join(capsys.readouterr().out.split())
         rule = RULES["IMG001"]
-        assert said.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
-        assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in said
+        assert output.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
+        assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in output
 
     def test_a_family(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", "box"]) == 0
-        said = capsys.readouterr().out
-        assert re.findall(r"^([A-Z]{3}\d{3}),", said, re.MULTILINE) == [
+        output = capsys.readouterr().out
+        assert re.findall(r"^([A-Z]{3}\d{3}),", output, re.MULTILINE) == [
             code for code in RULES if code.startswith("BOX")
         ]
 
@@ -94,16 +94,16 @@ class TestCommand:
     )
     def test_unknown(self, name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", name]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"tfod: there is no rule or family {name!r}; {hint}")
-        assert said.count("\n") == 1
+        output = capsys.readouterr().err
+        assert output.startswith(f"tfod: there is no rule or family {name!r}; {hint}")
+        assert output.count("\n") == 1
 
     def test_markdown(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["rules", "--markdown"]) == 0
         assert capsys.readouterr().out.startswith("# The rules of `tfod check`\n")
         assert cli.main(["rules", "TFR003", "--markdown"]) == 0
-        said = capsys.readouterr().out
-        assert re.findall(r"^## (.*)$", said, re.MULTILINE) == ["TFR003"]
+        output = capsys.readouterr().out
+        assert re.findall(r"^## (.*)$", output, re.MULTILINE) == ["TFR003"]
 
     def test_write(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder = tmp_path / "docs" / "rules"

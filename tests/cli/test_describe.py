@@ -24,8 +24,8 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
         image("b.jpg") | {"image/format": "jpg", "odd": []},
     )
     assert cli.main(["describe", shard]) == 0
-    said = capsys.readouterr().out
-    assert said == (
+    output = capsys.readouterr().out
+    assert output == (
         f"1 shard, 2 records, 2 boxes; {os.path.getsize(shard)} bytes, largest record 322 bytes\n"
         "\n"
         "key                       kind        records  values\n"
@@ -90,8 +90,8 @@ def test_errors_are_one_line_and_exit_code_2(
     if content is not None:
         path.write_bytes(content)
     assert cli.main(["describe", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"tfod: {path}: ") and what in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(f"tfod: {path}: ") and what in output and output.count("\n") == 1
 
 
 def test_unreadable_file(
@@ -134,9 +134,9 @@ def test_an_unknown_option_shows_the_usage_of_its_command(
     }
     with pytest.raises(SystemExit) as caught:
         cli.main([*command.split(), *given.get(command, ["x"]), "--wrong"])
-    said = capsys.readouterr().err
-    assert caught.value.code == 2 and said.startswith(f"usage: tfod {command} ")
-    assert said.endswith(f"tfod {command}: error: unrecognized arguments: --wrong\n")
+    output = capsys.readouterr().err
+    assert caught.value.code == 2 and output.startswith(f"usage: tfod {command} ")
+    assert output.endswith(f"tfod {command}: error: unrecognized arguments: --wrong\n")
 
 
 def test_help_into_a_pipe_that_is_closed_is_no_error() -> None:

@@ -100,8 +100,8 @@ class TestReading:
 
     def test_normalized_coordinates_are_suspected(self, tmp_path: Path) -> None:
         text = f"{HEADER}\nr.jpg,640,480,x,0.1,0.1,0.5,1\n"
-        (said,) = read_detection_csv(write(tmp_path, text)).liberties
-        assert "look normalized" in said
+        (output,) = read_detection_csv(write(tmp_path, text)).liberties
+        assert "look normalized" in output
 
     def test_the_corpus(self, corpus: Path) -> None:
         found = read_detection_csv(corpus / "hyphal-tips" / "train_labels.csv")
@@ -137,9 +137,9 @@ class TestBadRows:
         with pytest.raises(CsvError) as raised:
             read_detection_csv(path)
         assert str(raised.value) == f"{path}, row 3: {cause}"
-        said = []
-        found = read_detection_csv(path, lambda error, number: said.append((str(error), number)))
-        assert said == [(str(raised.value), 3)]
+        output = []
+        found = read_detection_csv(path, lambda error, number: output.append((str(error), number)))
+        assert output == [(str(raised.value), 3)]
         assert [len(one.boxes) for one in found.images] == [2]
 
     @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def import_dataset(path: object, name: str = "tf_detection_api", **options: Any)
 def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
     """What tfod has logged as warnings."""
 
-    def said() -> list[str]:
+    def output() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name.startswith("tfod")]
 
-    yield said
+    yield output
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ class TestReading:
     def test_pixels_of_no_size_are_told(self, make_shard, tmp_path, warnings) -> None:
         make_shard("train", {"img_raw": b"x" * 784, "label": 1})
         load(tmp_path)
-        assert [said[:50] for said in warnings()] == [
+        assert [output[:50] for output in warnings()] == [
             "1 record whose encoded image is neither a JPEG, PN"
         ]
 
@@ -110,8 +110,8 @@ class TestReading:
             "flowers": 2,
             "train": 1,
         }
-        (said,) = warnings()
-        assert said.endswith("flowers01-2.tfrec has 1 records where its name says 2")
+        (output,) = warnings()
+        assert output.endswith("flowers01-2.tfrec has 1 records where its name says 2")
 
     def test_no_label(self, make_shard, tmp_path) -> None:
         make_shard(
@@ -120,28 +120,28 @@ class TestReading:
         assert [len(one.annotations) for one in load(tmp_path)] == [1, 0, 0]
 
     @pytest.mark.parametrize(
-        ("record", "said"),
+        ("record", "output"),
         [
             ({"image": JPEG, "label": "x"}, "train.tfrecord, record 1, byte {at}: label is bytes_"),
             ({"image": JPEG, "label": [1, 2], "height": [1, 2]}, "record 1, byte {at}: height hol"),
         ],
     )
     def test_a_bad_record_names_file_record_and_byte(
-        self, make_shard, tmp_path, record, said
+        self, make_shard, tmp_path, record, output
     ) -> None:
         first = {"image": JPEG, "label": 1, "height": 1}
         make_shard("train", first, record)
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
         found = str(error.value.__cause__ or error.value)
-        assert said.format(at=len(encode(first)) + 16) in found
+        assert output.format(at=len(encode(first)) + 16) in found
 
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
         make_shard("train", {"x": 1, "y": 2})
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
-        said = str(error.value.__cause__ or error.value)
-        assert "is not a classification shard: record 0 holds x, y; expected" in said
+        output = str(error.value.__cause__ or error.value)
+        assert "is not a classification shard: record 0 holds x, y; expected" in output
 
 
 class TestWriting:
@@ -200,8 +200,8 @@ class TestWriting:
             item("c"),
         )
         source.export(str(tmp_path), FORMAT)
-        (said,) = warnings()
-        assert said == (
+        (output,) = warnings()
+        assert output == (
             "tf_image_classification: not written, a record has one label: 2 further label, "
             "1 bbox; attributes not written: 1 score, 1 weather (of the image); "
             "without a label, written as -1: 1"
@@ -216,7 +216,7 @@ class TestWriting:
         assert (tmp_path / "default.tfrecord").read_bytes().startswith(b"\x1f\x8b")
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("options", "output"),
         [
             ({"profile": "nix"}, "profile: 'nix' is not one of image_classification, image_label"),
             ({"num_shards": 0}, "num_shards: 0 is not a number from 1"),
@@ -224,8 +224,8 @@ class TestWriting:
             ({"label_map": "nix.txt"}, r"nix.txt cannot be read: No such file"),
         ],
     )
-    def test_options_that_make_no_sense(self, tmp_path, options, said) -> None:
-        with pytest.raises(DatasetExportError, match=said):
+    def test_options_that_make_no_sense(self, tmp_path, options, output) -> None:
+        with pytest.raises(DatasetExportError, match=output):
             dataset(item("a", Label(0))).export(str(tmp_path), FORMAT, **options)
 
     def test_what_cannot_be_written_leaves_the_folder_as_it_was(self, tmp_path) -> None:

@@ -70,8 +70,8 @@ def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path) -> None:
     run(*recipe, "polygons_to_masks", "-p", "proj", "-o", "ptm", folder=tmp_path)
     run(*recipe, "boxes_to_masks", "-p", "ptm", "-o", "btm", folder=tmp_path)
     export = ("datum", "export", "-f", "tf_detection_api")
-    said = run(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
-    (count,) = re.findall(r"box: (\d+) mask \(--save-masks writes their masks too\)", said)
+    output = run(*export, "-p", "btm", "-o", "boxes", "--", "--save-images", folder=tmp_path)
+    (count,) = re.findall(r"box: (\d+) mask \(--save-masks writes their masks too\)", output)
     masks = ("--", "--save-images", "--save-masks")
     assert "box" not in run(*export, "-p", "btm", "-o", "masks", *masks, folder=tmp_path)
     kinds = {
@@ -115,32 +115,32 @@ class TestErrors:
     """One line that says what, where and what to do; exit code 1; no traceback."""
 
     def failed(self, folder: Path, *arguments: str) -> str:
-        said = run("datum", "convert", *arguments, folder=folder, code=1)
-        assert "Traceback" not in said
-        lines = [line for line in said.splitlines() if "ERROR" in line]
-        assert len(lines) == 1 and said.splitlines()[-1] == lines[0], said
+        output = run("datum", "convert", *arguments, folder=folder, code=1)
+        assert "Traceback" not in output
+        lines = [line for line in output.splitlines() if "ERROR" in line]
+        assert len(lines) == 1 and output.splitlines()[-1] == lines[0], output
         return lines[0]
 
     def test_damaged_shard(self, make_shard, tmp_path: Path) -> None:
         shard = Path(make_shard("s", image("a.jpg"), image("b.jpg")))
         shard.write_bytes(shard.read_bytes()[:-1])
-        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "s.tfrecord, record 1, byte " in said and "the file ends inside" in said
+        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "s.tfrecord, record 1, byte " in output and "the file ends inside" in output
 
     def test_inverted_box(self, make_shard, tmp_path: Path) -> None:
         make_shard("s", image() | objects([[0.5, 0, 0.1, 1]], ["x"], [1]))
-        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "record 0, byte 0: image/object/bbox box 0 is inverted" in said
+        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "record 0, byte 0: image/object/bbox box 0 is inverted" in output
 
     def test_nothing_there(self, tmp_path: Path) -> None:
-        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "no shard in this folder" in said
+        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "no shard in this folder" in output
 
     def test_bad_label_map(self, make_shard, tmp_path: Path) -> None:
         make_shard("s", image())
         (tmp_path / "label_map.pbtxt").write_text("<html></html>")
-        said = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
-        assert "is not a label map but an HTML page" in said
+        output = self.failed(tmp_path, "-i", ".", "-if", "tf_detection_api", "-f", "voc", "-o", "o")
+        assert "is not a label map but an HTML page" in output
 
     @pytest.mark.parametrize(
         ("options", "what"),
@@ -151,40 +151,40 @@ class TestErrors:
     )
     def test_bad_options(self, make_shard, tmp_path: Path, options: list[str], what: str) -> None:
         make_shard("s", image())
-        said = self.failed(
+        output = self.failed(
             tmp_path,
             *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
             *("--", *options),
         )
-        assert what in said
+        assert what in output
 
     @pytest.mark.parametrize("options", [["--num-shards", "0"], ["--shard-size", "0.0001"]])
     def test_options_out_of_range_are_refused_by_the_parser(
         self, tmp_path: Path, options: list[str]
     ) -> None:
-        said = run(
+        output = run(
             *("datum", "convert", "-f", "tf_detection_api", "--", *options), folder=tmp_path, code=2
         )
-        assert said.splitlines()[-1].startswith("tf_detection_api: error: argument --")
+        assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
 
     def test_output_that_is_a_file(self, make_shard, tmp_path: Path) -> None:
         make_shard("s", image())
         (tmp_path / "file").touch()
-        said = self.failed(
+        output = self.failed(
             tmp_path,
             *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "file/o"),
         )
-        assert "file" in said and "Not a directory" in said
+        assert "file" in output and "Not a directory" in output
 
     def test_mask_that_is_none(self, make_shard, tmp_path: Path) -> None:
         record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]}
         make_shard("s", record)
-        said = self.failed(
+        output = self.failed(
             tmp_path,
             *("-i", ".", "-if", "tf_detection_api", "-f", "tf_detection_api", "-o", "o"),
             *("--", "--save-masks"),
         )
-        assert "a mask cannot be decoded" in said and "s.tfrecord, byte " in said
+        assert "a mask cannot be decoded" in output and "s.tfrecord, byte " in output
 
 
 @pytest.mark.skipif(is_old_line(), reason="the 0.3 line has its own export command")
@@ -206,8 +206,8 @@ class TestExportCommand:
         (tmp_path / "empty").mkdir()
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "file").touch()
-        said = run("datum", "export", *arguments, folder=tmp_path, code=1)
-        assert what in said and "Traceback" not in said
+        output = run("datum", "export", *arguments, folder=tmp_path, code=1)
+        assert what in output and "Traceback" not in output
 
     def test_one_shard(self, make_shard, tmp_path: Path) -> None:
         shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
@@ -227,5 +227,5 @@ class TestExportCommand:
 
 
 def test_formats_are_listed(tmp_path: Path) -> None:
-    said = run("datum", "convert", "-h", folder=tmp_path)
-    assert said.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in said
+    output = run("datum", "convert", "-h", folder=tmp_path)
+    assert output.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in output

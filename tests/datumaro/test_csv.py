@@ -78,20 +78,20 @@ class TestImport:
         assert warnings() == [f"{FORMAT}: classes that the label map lacks, added: 'emu'"]
 
     @pytest.mark.parametrize(
-        ("files", "said"),
+        ("files", "output"),
         [
             ({"net.pbtxt": "node { name: 'x' }"}, "not used: "),
             ({"a_label_map.pbtxt": "", "b_label_map.pbtxt": ""}, "several label maps, none is"),
         ],
     )
     def test_protobuf_texts_that_are_no_help(
-        self, tmp_path: Path, warnings, files: dict[str, str], said: str
+        self, tmp_path: Path, warnings, files: dict[str, str], output: str
     ) -> None:
         write(tmp_path / "train_labels.csv", row("a.jpg"))
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         assert ids_of(load(tmp_path)) == {"cat": 1}
-        assert len(warnings()) == 1 and said in warnings()[0]
+        assert len(warnings()) == 1 and output in warnings()[0]
 
     def test_a_label_map_that_is_none(self, tmp_path: Path) -> None:
         write(tmp_path / "train_labels.csv", row("a.jpg"))
@@ -157,12 +157,12 @@ class TestImport:
         path = write(tmp_path / "x.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4", row("c.jpg"))
         with pytest.raises(Exception) as raised:
             load(path)
-        said = f"{path}, row 3: xmin 9 is greater than xmax 3"
-        assert said in f"{raised.value} {raised.value.__cause__}"
+        output = f"{path}, row 3: xmin 9 is greater than xmax 3"
+        assert output in f"{raised.value} {raised.value.__cause__}"
         policy = Tolerant()
         dataset = load(path, error_policy=policy)
         assert [item.id for item in dataset] == ["a", "c"]
-        assert [(where, str(error)) for where, error in policy.errors] == [(("row 3", "x"), said)]
+        assert [(where, str(error)) for where, error in policy.errors] == [(("row 3", "x"), output)]
 
     def test_names_that_lead_elsewhere(self, tmp_path: Path) -> None:
         path = write(tmp_path / "x.csv", row("C:\\data\\a.jpg"), row("../../b.jpg"), row("/c.jpg"))
@@ -204,11 +204,11 @@ class TestImport:
 
 
 def _chain(error: BaseException | None) -> str:
-    said = []
+    output = []
     while error is not None:
-        said.append(str(error))
+        output.append(str(error))
         error = error.__cause__ or error.__context__
-    return " | ".join(said)
+    return " | ".join(output)
 
 
 class TestDetection:
@@ -429,11 +429,11 @@ class TestCommands:
 
     def test_one_line_for_a_bad_row(self, tmp_path: Path) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"), "b.jpg,30,20,cat,9,2,3,4")
-        said = run(
+        output = run(
             *("datum", "convert", "-i", ".", "-if", FORMAT, "-f", FORMAT, "-o", "out"),
             folder=tmp_path,
             code=1,
         )
-        errors = [one for one in said.splitlines() if "ERROR" in one]
+        errors = [one for one in output.splitlines() if "ERROR" in one]
         assert len(errors) == 1 and f"{path.name}, row 3: xmin 9 is greater" in errors[0]
-        assert "Traceback" not in said
+        assert "Traceback" not in output

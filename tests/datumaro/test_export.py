@@ -97,14 +97,14 @@ def test_progress_is_reported(tmp_path) -> None:
     from datumaro.components.progress_reporting import NullProgressReporter
 
     class Reporter(NullProgressReporter):
-        told: list[Any] = []  # noqa: RUF012
+        reported: list[Any] = []  # noqa: RUF012
 
         def iter(self, iterable, *, total=None, desc=None):
-            self.told.append((len(iterable), desc))
+            self.reported.append((len(iterable), desc))
             yield from iterable
 
     export(dataset(item("a"), item("b")), tmp_path, progress_reporter=Reporter())
-    assert Reporter.told == [(2, "Writing TFRecords")]
+    assert Reporter.reported == [(2, "Writing TFRecords")]
 
 
 def test_old_option_name_and_both_in_the_parser(tmp_path) -> None:
@@ -316,10 +316,10 @@ class TestObjects:
 
     def test_boxes_that_are_none_go_through_the_error_policy(self, tmp_path) -> None:
         class Tolerant(ExportErrorPolicy):
-            said: list[str] = []  # noqa: RUF012
+            output: list[str] = []  # noqa: RUF012
 
             def _handle_annotation_error(self, error: Any) -> None:
-                self.said.append(str(error.__cause__))
+                self.output.append(str(error.__cause__))
 
         shapes = [Bbox(float("nan"), 0, 1, 1, label=0), Bbox(5, 5, -3, 1), Bbox(0, 0, 9, 9)]
         source = dataset(item("a", *shapes))
@@ -327,7 +327,7 @@ class TestObjects:
             export(source, tmp_path)
         assert "item 'a': a box is inverted or not finite" in str(caught.value.__cause__)
         (found,) = export(source, tmp_path, error_policy=Tolerant())
-        assert len(found.boxes) == 1 and len(Tolerant.said) == 2
+        assert len(found.boxes) == 1 and len(Tolerant.output) == 2
 
     def test_numbers_beyond_a_list_travel_beside_it(self, tmp_path) -> None:
         values = [{"area": 1e300, "n": 10**400}, {"area": 1.5, "n": 0.5}]
@@ -473,8 +473,8 @@ class TestObjects:
             Bbox(-10, 0, 20, 10, label=0),
         ]
         (found,) = export(dataset(item("a", *shapes)), tmp_path)
-        (said,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
-        assert said == (
+        (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
+        assert output == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
             "1 points without a schema; boxes that reach outside the image, "
             "written so: 1"

@@ -116,7 +116,7 @@ class TestClasses:
             "item { id: 1 name: 'car' } item { id: 2 name: 'bus' }"
         )
         assert boxes(load())[0][0] == "car"
-        assert any("'car' with id 2 (1)" in said for said in warnings())
+        assert any("'car' with id 2 (1)" in output for output in warnings())
 
     def test_text_that_the_map_lacks_is_added_and_told(
         self, make_shard, load, tmp_path, warnings
@@ -125,7 +125,7 @@ class TestClasses:
         (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'car' }")
         dataset = load()
         assert labels_of(dataset) == ["car", "dog"] and boxes(dataset)[0][0] == "dog"
-        assert any("'dog' (1)" in said for said in warnings())
+        assert any("'dog' (1)" in output for output in warnings())
 
     def test_records_that_use_display_names(self, make_shard, load, tmp_path) -> None:
         """create_coco writes the category's name, which COCO's label map has as display name."""
@@ -194,7 +194,7 @@ class TestClasses:
         make_shard("s", image() | objects([BOX], None, [1]))
         (tmp_path / "ssd_mobilenet.pbtxt").write_text("node { name: 'x' op: 'Const' }")
         assert labels_of(load()) == ["1"]
-        assert any("ssd_mobilenet.pbtxt is not a label map" in said for said in warnings())
+        assert any("ssd_mobilenet.pbtxt is not a label map" in output for output in warnings())
         (tmp_path / "classes.pbtxt").write_text("item { id: 1 name: 'cat' }")
         assert labels_of(load()) == ["cat"]
 
@@ -203,7 +203,7 @@ class TestClasses:
         for name in ("pet_label_map.pbtxt", "coco_label_map.pbtxt"):
             (tmp_path / name).write_text("item { id: 1 name: 'y' }")
         assert labels_of(load()) == ["x"]
-        assert any("several label maps" in said for said in warnings())
+        assert any("several label maps" in output for output in warnings())
 
 
 class TestKeys:
@@ -320,12 +320,12 @@ class TestKeys:
     def test_texts_that_are_not_utf8(self, make_shard, load, warnings) -> None:
         make_shard("s", image() | objects([BOX], [b"caf\xe9"], [1]))
         assert labels_of(load()) == ["café"]
-        assert any("not UTF-8" in said for said in warnings())
+        assert any("not UTF-8" in output for output in warnings())
 
     def test_features_that_mean_nothing_are_told(self, make_shard, load, warnings) -> None:
         make_shard("s", image() | {"image/mood": "a cat", "weather": [1, 2]})
         load()
-        assert any("image/mood (1), weather (1)" in said for said in warnings())
+        assert any("image/mood (1), weather (1)" in output for output in warnings())
 
 
 class TestObjects:
@@ -528,8 +528,8 @@ class TestDefects:
     def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
         make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
         assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
-        (said,) = [said for said in warnings() if "clamped" in said]
-        assert said == (
+        (output,) = [output for output in warnings() if "clamped" in output]
+        assert output == (
             "2 boxes outside the image clamped to its edge; "
             "1 of them look like pixels, not normalized"
         )
@@ -543,8 +543,8 @@ class TestDefects:
         make_shard("s", image() | objects([hanging] + [BOX] * others))
         make_shard("t", image() | objects([BOX] * 3))
         assert len(boxes(load())) == 4 + others
-        (said,) = [said for said in warnings() if "clamped" in said]
-        assert ("look like pixels" in said) is in_pixels
+        (output,) = [output for output in warnings() if "clamped" in output]
+        assert ("look like pixels" in output) is in_pixels
 
     @pytest.mark.parametrize(
         ("box", "what"),
@@ -616,8 +616,8 @@ class TestDefects:
         make_shard("s", image(), {}, {"age": 3})
         policy = Tolerant()
         assert len(load(error_policy=policy)) == 1
-        said = [str(error) for _, error in policy.errors]
-        assert "the record holds no features" in said[0] and "the record holds age" in said[1]
+        output = [str(error) for _, error in policy.errors]
+        assert "the record holds no features" in output[0] and "the record holds age" in output[1]
 
     def test_a_sequence_example_is_called_so(self, load, tmp_path) -> None:
         sequence = encode(image()) + b"\x12\x00"
@@ -647,7 +647,7 @@ class TestDefects:
         make_shard("s", image())
         (tmp_path / "s.tfrecord").rename(tmp_path / "train.record-00002-of-00004")
         assert list(load().subsets()) == ["train"]
-        assert any("train.record-00000-of-00004" in said for said in warnings())
+        assert any("train.record-00000-of-00004" in output for output in warnings())
 
     def test_other_tables_are_called_so(self, make_shard, load) -> None:
         make_shard("s", {"age": 3, "name": "x"})
@@ -749,17 +749,17 @@ def test_progress_is_reported(make_shard, load) -> None:
     from datumaro.components.progress_reporting import NullProgressReporter
 
     class Reporter(NullProgressReporter):
-        told: list[Any] = []  # noqa: RUF012
+        reported: list[Any] = []  # noqa: RUF012
 
         def start(self, total, *, desc=None):
-            self.told.append((total, desc))
+            self.reported.append((total, desc))
 
         def report_status(self, progress):
-            self.told.append(progress)
+            self.reported.append(progress)
 
     shard = Path(make_shard("s", image()))
     load(progress_reporter=Reporter())
-    assert Reporter.told == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
+    assert Reporter.reported == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
 
 
 def test_import_is_the_same_again(make_shard, load) -> None:

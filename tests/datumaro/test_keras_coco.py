@@ -117,14 +117,14 @@ class TestReading:
     def test_a_file_shorter_than_its_name_says_is_told(self, tmp_path, warnings) -> None:
         write(tmp_path, "file_00-9.tfrec", record(1))
         load(tmp_path)
-        (said,) = warnings()
-        assert said.endswith("file_00-9.tfrec has 1 records where its name says 9")
+        (output,) = warnings()
+        assert output.endswith("file_00-9.tfrec has 1 records where its name says 9")
 
     def test_another_image_of_the_same_number_is_told(self, tmp_path, warnings) -> None:
         write(tmp_path, "file_00-2.tfrec", record(1), record(2, image=7) | {"image": PNG})
         assert len(load(tmp_path)) == 1
-        (said,) = warnings()
-        assert said.startswith("1 record with another image than an earlier")
+        (output,) = warnings()
+        assert output.startswith("1 record with another image than an earlier")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         write(tmp_path, "file_00-1.tfrec", record(1, bbox=[1.0, 1.0, -5.0, 2.0]))
@@ -149,16 +149,16 @@ class TestReading:
         write(tmp_path, "file_00-2.tfrec", record(1), second)
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
-        said = str(error.value.__cause__ or error.value)
+        output = str(error.value.__cause__ or error.value)
         length = len(encode(record(1))) + 16
-        assert f"file_00-2.tfrec, record 1, byte {length}: bbox " in said
+        assert f"file_00-2.tfrec, record 1, byte {length}: bbox " in output
 
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
         make_shard("s", {"x": 1, "y": 2})
         with pytest.raises(DatasetImportError) as error:
             load(tmp_path)
-        said = str(error.value.__cause__ or error.value)
-        assert "its first record holds x, y, but none of area, bbox" in said
+        output = str(error.value.__cause__ or error.value)
+        assert "its first record holds x, y, but none of area, bbox" in output
 
 
 def _lenient() -> Any:
@@ -273,9 +273,9 @@ class TestWriting:
             ),
         )
         source.export(str(tmp_path), FORMAT)
-        (said,) = warnings()
-        assert said.startswith("tf_keras_coco: ")
-        assert set(said.removeprefix("tf_keras_coco: ").split("; ")) == {
+        (output,) = warnings()
+        assert output.startswith("tf_keras_coco: ")
+        assert set(output.removeprefix("tf_keras_coco: ").split("; ")) == {
             "not written, the format has no place for them: 1 points without a schema",
             "boxes that reach outside the image, written so: 1",
             "images without an object, for which there is no record: 1",

@@ -78,19 +78,19 @@ def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "output"),
     [
         ("nix", "nix: there is no such profile; give cvat, tf_detection_api"),
         ("nix.yaml", "nix.yaml: No such file or directory"),
         ("{folder}/bad.yaml", "bad.yaml: the file: there is no field 'x'"),
     ],
 )
-def test_what_is_no_profile(make_shard, load, tmp_path, name, said) -> None:
+def test_what_is_no_profile(make_shard, load, tmp_path, name, output) -> None:
     make_shard("train", own())
     (tmp_path / "bad.yaml").write_text("x: 1")
     with pytest.raises(DatasetImportError) as error:
         load(profile=name.format(folder=tmp_path))
-    assert said in cause(error)
+    assert output in cause(error)
 
 
 def test_records_without_its_keys(make_shard, load, profile) -> None:
@@ -120,10 +120,13 @@ def test_on_the_command_line(make_shard, tmp_path, profile) -> None:
     else:
         command = ("datum", "export", "-f", "voc", "-p", "shards", "-if", "tf_detection_api")
         run(*command, "-o", "out", "--input-args", "--profile mine.yaml", folder=tmp_path)
-        for wrong, said in (("--profile 'x", "ends too early"), ("--profile x", "no such profile")):
+        for wrong, output in (
+            ("--profile 'x", "ends too early"),
+            ("--profile x", "no such profile"),
+        ):
             arguments = ("-o", "no", "--input-args", wrong)
-            assert said in run(*command, *arguments, folder=tmp_path, code=1)
-        said = run(*command[:-1], "nix", "-o", "no", folder=tmp_path, code=1)
-        assert "Importer for format 'nix' is not found" in said
+            assert output in run(*command, *arguments, folder=tmp_path, code=1)
+        output = run(*command[:-1], "nix", "-o", "no", folder=tmp_path, code=1)
+        assert "Importer for format 'nix' is not found" in output
     (found,) = Dataset.import_from(str(tmp_path / "out"), "voc")
     assert len([one for one in found.annotations if one.type.name == "bbox"]) == 2

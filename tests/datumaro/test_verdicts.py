@@ -105,8 +105,8 @@ TAKEN_WHERE: Mapping[str, Callable[[Finding, Path, FieldMapping], bool]] = {
 def refusals(path: Path, profile: str) -> list[str]:
     """What the import says, in each way to read shards of a profile; nothing where it takes it."""
     options = {"profile": profile} if profile in OWN_FORMATS else {}
-    said = [_refusal(path, "tf_detection_api", options)]
-    return said + [_refusal(path, name, {}) for name in OWN_FORMATS.get(profile, ())]
+    output = [_refusal(path, "tf_detection_api", options)]
+    return output + [_refusal(path, name, {}) for name in OWN_FORMATS.get(profile, ())]
 
 
 def _refusal(path: Path, name: str, options: Mapping[str, str]) -> str:
@@ -131,9 +131,9 @@ def assert_one_verdict(path: Path, report: Report) -> None:
         if one.code not in TAKEN
         and not (one.code in TAKEN_WHERE and TAKEN_WHERE[one.code](one, path, field_mapping))
     ]
-    said = "; ".join(filter(None, refusals(path, report.profile.name)))
-    assert errors or not said, said
-    assert said or not counting, [(one.code, one.message) for one in counting]
+    output = "; ".join(filter(None, refusals(path, report.profile.name)))
+    assert errors or not output, output
+    assert output or not counting, [(one.code, one.message) for one in counting]
 
 
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # which is huge

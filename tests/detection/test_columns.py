@@ -216,7 +216,7 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
-def said(detections: Detections, row: int) -> Any:
+def output(detections: Detections, row: int) -> Any:
     """A row, or why there is none."""
     try:
         found = plain(detections[row])
@@ -237,7 +237,7 @@ class TestDetections:
         boxes = []
         for row, record in enumerate(batch.records.records()):
             alone = Detections(ExampleBatch.of(type(batch.records).of(record, "s")), mapping)
-            assert said(together, row) == said(alone, 0)
+            assert output(together, row) == output(alone, 0)
             mine = [(row, one.wrong, one.key, one.cause) for one in alone.problems]
             assert [one for one in problems if one[0] == row] == mine
             for name in ("filenames", "formats", "heights", "headers", "image_ids"):

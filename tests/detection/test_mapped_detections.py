@@ -117,9 +117,11 @@ class TestFieldMapping:
 
     def test_errors_name_the_key_of_the_record(self) -> None:
         how = FieldMapping.only(class_label="ids", box=("a", "b", "c", "d"))
-        with pytest.raises(RecordError) as said:
+        with pytest.raises(RecordError) as output:
             _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)[0]
-        assert str(said.value).startswith("s.tfrecord, record 0, byte 0: ids holds 2 values for 1")
+        assert str(output.value).startswith(
+            "s.tfrecord, record 0, byte 0: ids holds 2 values for 1"
+        )
         with pytest.raises(RecordError, match="record 0, byte 0: ids is float_list, expected int"):
             _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1.5]}, how)[0]
 
@@ -148,7 +150,7 @@ class TestBoxesInPixels:
         assert decode({"image": b"?"}, alone)[0].boxes.shape == (0, 4)
 
     @pytest.mark.parametrize(
-        ("changes", "said"),
+        ("changes", "output"),
         [
             ({"bbox": [1.0, 2.0, 3.0]}, "bbox holds 3 numbers, expected four for each object"),
             ({"image": b"no image"}, "bbox is in pixels, and the image's size is not known"),
@@ -159,10 +161,10 @@ class TestBoxesInPixels:
             ({"path": ["a", "b"]}, "path holds 2 values, expected one"),
         ],
     )
-    def test_what_does_not_fit(self, changes: dict[str, Any], said: str) -> None:
+    def test_what_does_not_fit(self, changes: dict[str, Any], output: str) -> None:
         with pytest.raises(RecordError) as error:
             _ = decode(keras(**changes), KERAS_COCO)[0]
-        assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {said}")
+        assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {output}")
 
     def test_the_image_may_be_numbered_by_a_text(self) -> None:
         assert decode(keras(image_id="n01"), KERAS_COCO).image_ids[0] == "n01"
@@ -281,8 +283,8 @@ class TestLabelsFile:
 
     def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
-        label_map, (said,) = read_labels(tmp_path / "labels.txt")
-        assert label_map.find_id(0).name == "a" and "twice" in said
+        label_map, (output,) = read_labels(tmp_path / "labels.txt")
+        assert label_map.find_id(0).name == "a" and "twice" in output
 
     @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
     def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:

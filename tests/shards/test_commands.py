@@ -52,11 +52,11 @@ def test_reshard_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_merge_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
     assert main(["merge", str(a), str(b), "-o", str(out), "--drop-equal-images"]) == 0
-    said = capsys.readouterr()
-    assert said.out == (
+    output = capsys.readouterr()
+    assert output.out == (
         f"train: 8 records\n1 shard in {out}, 2 classes\n4 records got other class ids\n"
     )
-    assert said.err.splitlines()[:2] == [
+    assert output.err.splitlines()[:2] == [
         "tfod: 4 records written with the image of an earlier record",
         f"tfod: same image: {b}/train.tfrecord, record 0; first in {a}/train.tfrecord, record 0",
     ]
@@ -200,10 +200,10 @@ def test_what_there_is_one_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     first, *_ = write_records(tmp_path / "in", "a", [cat, cat], num_shards=2)
     os.unlink(first)
     assert main(["merge", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr()
-    assert "1 shard in" in said.out and said.out.split("\n")[1].endswith(", 1 class")
+    output = capsys.readouterr()
+    assert "1 shard in" in output.out and output.out.split("\n")[1].endswith(", 1 class")
     missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
-    assert said.err == f"tfod: a: {missing}\n"
+    assert output.err == f"tfod: a: {missing}\n"
 
 
 def test_a_command_loads_what_it_needs_alone(tmp_path: Path) -> None:

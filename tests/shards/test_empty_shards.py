@@ -163,7 +163,7 @@ def test_a_shard_is_named_once(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["train=0.8", "val=0.2"], "name the shards to split, in front of the parts"),
         (["in"], "name the parts behind the shards, for example: train=0.8 val=0.2"),
@@ -172,14 +172,14 @@ def test_a_shard_is_named_once(
 )
 def test_what_split_needs(
     arguments: list[str],
-    said: str,
+    output: str,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder.parent)
     assert main(["split", *arguments, "-o", "out"]) == 2
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["split", "reshard", "merge", "index"])

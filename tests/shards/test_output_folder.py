@@ -185,8 +185,8 @@ def test_no_part_of_an_interrupted_folder_is_read(
     for command in (["check"], ["describe"], ["reshard", "-o", f"{tmp_path}/b"],
                     ["repair", "-o", f"{tmp_path}/c"]):  # fmt: skip
         assert main([command[0], path, *command[1:]]) == 2
-        said, err = capsys.readouterr()
-        assert not said and err.count("\n") == 1
+        output, err = capsys.readouterr()
+        assert not output and err.count("\n") == 1
         assert "a program was killed while the files that it wrote to this folder" in err
     assert sorted(os.listdir(tmp_path)) == ["out"]
 

@@ -326,7 +326,7 @@ def test_what_it_writes_and_says(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["-o", "x.jpg"], "a sheet ends in .png or .html"),
         (["-o", "x.png", "--class", "cow"], "no object is of the class 'cow'; there are 'cat', 'd"),
@@ -336,7 +336,7 @@ def test_what_it_writes_and_says(
 )
 def test_what_cannot_be_shown_is_one_line(
     arguments: list[str],
-    said: str,
+    output: str,
     source: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -344,7 +344,7 @@ def test_what_cannot_be_shown_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(source, *arguments) == 2
-    assert said in (err := capsys.readouterr().err) and err.count("\n") == 1
+    assert output in (err := capsys.readouterr().err) and err.count("\n") == 1
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in"]
 
 

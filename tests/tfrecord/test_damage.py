@@ -45,7 +45,7 @@ def walk(
     return [(one.number, one.offset, bytes(one.payload)) for one in records], damages
 
 
-def told(damages: list[Damage]) -> list[tuple[DamageKind, int | None, int | None, int]]:
+def reported(damages: list[Damage]) -> list[tuple[DamageKind, int | None, int | None, int]]:
     return [(one.kind, one.record, one.offset, one.skipped) for one in damages]
 
 
@@ -55,7 +55,7 @@ def test_wrong_data_costs_one_record(sized: bool, record: int) -> None:
     data = bytearray(frame(*PAYLOADS))
     data[STARTS[record] + 12 + 5] ^= 0x40
     records, damages = walk(bytes(data), sized=sized)
-    assert told(damages) == [(DamageKind.DATA_CRC, record, STARTS[record], 0)]
+    assert reported(damages) == [(DamageKind.DATA_CRC, record, STARTS[record], 0)]
     assert [number for number, _, _ in records] == [n for n in range(6) if n != record]
     assert all(offset == STARTS[number] for number, offset, _ in records)
 
@@ -91,16 +91,18 @@ def test_forged_length(sized: bool) -> None:
     data = frame(*PAYLOADS[:2]) + header(1 << 50) + frame(*PAYLOADS[2:])
     records, damages = walk(data, sized=sized, limit=None if sized else 1 << 20)
     if sized:
-        assert told(damages) == [(DamageKind.FORGED_LENGTH, 2, STARTS[2], 12)]
+        assert reported(damages) == [(DamageKind.FORGED_LENGTH, 2, STARTS[2], 12)]
         assert [payload for _, _, payload in records] == PAYLOADS
     else:  # what cannot be held is passed over, which shows that it is not there
-        assert told(damages) == [(DamageKind.TRUNCATED_RECORD, 2, STARTS[2], len(data) - STARTS[2])]
+        assert reported(damages) == [
+            (DamageKind.TRUNCATED_RECORD, 2, STARTS[2], len(data) - STARTS[2])
+        ]
 
 
 def test_forged_length_within_the_limit_of_a_stream() -> None:
     data = frame(*PAYLOADS[:2]) + header(5000) + frame(*PAYLOADS[2:])
     records, damages = walk(data, sized=False, limit=1 << 20)
-    assert told(damages) == [(DamageKind.FORGED_LENGTH, 2, STARTS[2], 12)]
+    assert reported(damages) == [(DamageKind.FORGED_LENGTH, 2, STARTS[2], 12)]
     assert [payload for _, _, payload in records] == PAYLOADS
 
 
@@ -108,7 +110,7 @@ def test_forged_length_within_the_limit_of_a_stream() -> None:
 def test_zeros_at_the_end(count: int) -> None:
     records, damages = walk(frame(*PAYLOADS) + bytes(count))
     assert len(records) == 6
-    assert told(damages) == [(DamageKind.TRAILING_ZEROS, 6, STARTS[6], count)]
+    assert reported(damages) == [(DamageKind.TRAILING_ZEROS, 6, STARTS[6], count)]
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -135,7 +137,7 @@ def test_record_beyond_the_limit_is_passed_over() -> None:
     records, damages = walk(data, limit=1000)
     assert [payload[:1] for _, _, payload in records] == [b"a", b"c"]
     assert [number for number, _, _ in records] == [0, 2]
-    assert told(damages) == [(DamageKind.OVERSIZE, 1, 66, 5_000_016)]
+    assert reported(damages) == [(DamageKind.OVERSIZE, 1, 66, 5_000_016)]
 
 
 def test_damaged_gzip_is_told_once_and_what_came_before_is_read() -> None:
@@ -232,7 +234,7 @@ def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:
     assert data[:2] == b"\x78\x01"
     data[9] ^= 1
     records, damages = walk(bytes(data))
-    assert told(damages) == [(DamageKind.LENGTH_CRC, 0, 0, 16 + 0x178)]
+    assert reported(damages) == [(DamageKind.LENGTH_CRC, 0, 0, 16 + 0x178)]
     assert [payload for _, _, payload in records] == PAYLOADS
 
 

@@ -155,7 +155,7 @@ def running_service(
         env={**os.environ, **_IN_A_HURRY, **(environment or {})},
     )
     service = Service(process, "", data)
-    told = threading.Event()
+    reported = threading.Event()
 
     def listen() -> None:
         assert process.stderr is not None
@@ -164,13 +164,13 @@ def running_service(
             found = _GREETING.match(line)
             if found:
                 service.url = found[1] or ""
-                told.set()
-        told.set()
+                reported.set()
+        reported.set()
 
     reader = threading.Thread(target=listen)
     reader.start()
     try:
-        assert told.wait(REMOTE_TIMEOUT), service.lines
+        assert reported.wait(REMOTE_TIMEOUT), service.lines
         assert process.poll() is None, service.lines
         if service.url and "--workers" not in options:
             _wait_until_ready(service)

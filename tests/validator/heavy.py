@@ -31,12 +31,12 @@ def slow_shard(records: int = 150_000) -> bytes:
     return record_of() * records
 
 
-def long_body(length: int, told: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
+def long_body(length: int, reported: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
     """A shard of about that length, as a stream of records of 1 MiB."""
     one = record_of((1 << 20) - 350)
     for number in range(length // len(one)):
         yield one
-        told((number + 1) * len(one))
+        reported((number + 1) * len(one))
 
 
 def wait_for(is_so: Callable[[], object], service: Service) -> None:

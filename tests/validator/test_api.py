@@ -151,7 +151,7 @@ def test_a_cvat_task(service: Service, good_zip: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "content", "said"),
+    ("field", "name", "content", "output"),
     [
         ("cvat_xml", "task.xml", b"<annotations", "task.xml"),
         ("cvat_labels", "labels.json", b"{", "labels.json"),
@@ -160,11 +160,11 @@ def test_a_cvat_task(service: Service, good_zip: bytes) -> None:
     ],
 )
 def test_what_cannot_be_used_is_named(
-    service: Service, good_zip: bytes, field: str, name: str, content: bytes, said: str
+    service: Service, good_zip: bytes, field: str, name: str, content: bytes, output: str
 ) -> None:
     found = service.upload({"file": ("a.zip", good_zip), field: (name, content)}).json()
     assert found["state"] == "failed"
-    assert said in found["failure"]["detail"]
+    assert output in found["failure"]["detail"]
     assert str(service.data) not in found["failure"]["detail"]
     assert found["failure"]["status"] == 422
 
@@ -289,7 +289,7 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
 
 
 @pytest.mark.parametrize(
-    ("files", "parameters", "status", "said"),
+    ("files", "parameters", "status", "output"),
     [
         ({"files": ("a.zip", b"x")}, {}, 400, "files is not a field"),
         ({"file": (None, "text")}, {}, 400, "send a file"),
@@ -314,9 +314,9 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
     ],
 )
 def test_requests_that_make_no_sense(
-    service: Service, files: Any, parameters: dict[str, Any], status: int, said: str
+    service: Service, files: Any, parameters: dict[str, Any], status: int, output: str
 ) -> None:
-    assert said in problem(service.upload(files, **parameters), status)["detail"]
+    assert output in problem(service.upload(files, **parameters), status)["detail"]
 
 
 def test_files_of_the_same_name(service: Service, tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("button", "said"),
+    ("button", "output"),
     [
         ("a good zip", "Ready for CVAT: 12 images, 34 boxes"),
         ("a broken one", "Not ready for CVAT: 2 errors in 2 of 12 images"),
@@ -237,13 +237,13 @@ def test_options_are_followed(service: Service, open_page: Any) -> None:
 )
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_page_offers_zips_to_try(
-    service: Service, open_page: Any, button: str, said: str, scripts: bool
+    service: Service, open_page: Any, button: str, output: str, scripts: bool
 ) -> None:
     page = open_page(java_script_enabled=scripts)
     page.goto(service.url)
     page.get_by_role("button", name=button).click()
     page.wait_for_url("**/reports/*")
-    assert verdict(page) == said
+    assert verdict(page) == output
     assert page.locator(".card svg.image image").count() >= 4
 
 
@@ -263,9 +263,9 @@ def test_a_missing_label_map_is_to_be_uploaded(service: Service, open_page: Any)
     upload(page, service.url, ("a.tfrecord", shard(record())))
     verdict(page)
     page.get_by_text("No label map", exact=False).first.click()
-    said = page.locator("main").inner_text()
-    assert "Upload the label map (label_map.pbtxt) together with the shards." in said
-    assert "--label-map" not in said
+    output = page.locator("main").inner_text()
+    assert "Upload the label map (label_map.pbtxt) together with the shards." in output
+    assert "--label-map" not in output
 
 
 def crowd() -> bytes:
@@ -559,12 +559,12 @@ def test_no_page_has_violations_or_scrolls_sideways(
             page.set_viewport_size(DESK)
             check(path + " on a desk")
             page.set_viewport_size(PHONE)
-    said = {
+    output = {
         name: [(one["id"], one["nodes"][0]["html"][:200]) for one in violations]
         for name, violations in found.items()
         if violations
     }
-    assert said == {}
+    assert output == {}
     assert len(found) == (13 if scheme == "light" else 9)
 
 

@@ -35,11 +35,11 @@ def request_of(folder: Path, files: dict[str, Any], **more: Any) -> Request:
 
 
 def check(folder: Path, files: dict[str, Any], limits: Limits | None = None, **more: Any) -> Result:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     request = request_of(folder, files, **more)
-    outcome = run_check(folder, request, limits or Limits(), lambda *done: told.append(done))
-    assert told == sorted(told)
-    assert outcome.failure or told[-1][1] == outcome.records
+    outcome = run_check(folder, request, limits or Limits(), lambda *done: reported.append(done))
+    assert reported == sorted(reported)
+    assert outcome.failure or reported[-1][1] == outcome.records
     return outcome
 
 
@@ -72,8 +72,8 @@ def test_warnings_can_fail(tmp_path: Path) -> None:
 def test_rival_label_maps(tmp_path: Path) -> None:
     files = {"train.record": shard_of(tmp_path), "a.pbtxt": LABEL_MAP, "b.pbtxt": LABEL_MAP}
     report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
-    said = [one for one in report["findings"] if "a.pbtxt" in one["message"]]
-    assert said and "b.pbtxt" in said[0]["message"]
+    output = [one for one in report["findings"] if "a.pbtxt" in one["message"]]
+    assert output and "b.pbtxt" in output[0]["message"]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\xfa", b"item {", b"x" * (5 << 20)])
@@ -157,10 +157,12 @@ def slow_shard(folder: Path) -> bytes:
 
 def test_progress_and_time(tmp_path: Path) -> None:
     request = request_of(tmp_path, {"a.record": slow_shard(tmp_path)})
-    told: list[tuple[int, int]] = []
-    outcome = run_in_sandbox(tmp_path, request, Limits(), lambda *done: told.append(done) or True)
+    reported: list[tuple[int, int]] = []
+    outcome = run_in_sandbox(
+        tmp_path, request, Limits(), lambda *done: reported.append(done) or True
+    )
     assert outcome.records == 60_000
-    assert told == sorted(told) and any(0 < records < 60_000 for _, records in told)
+    assert reported == sorted(reported) and any(0 < records < 60_000 for _, records in reported)
     limits = Limits(max_check_seconds=1)
     big = request_of(tmp_path, {f"{n}.record": slow_shard(tmp_path) for n in range(6)})
     failure = run_in_sandbox(tmp_path, big, limits, lambda *_: True).failure

@@ -162,9 +162,11 @@ class TestQueue:
 
         assert [ask("10.0.0.1").status_code for _ in range(3)] == [202] * 3
         refused = ask("10.0.0.1")
-        said = problem(refused, 429)
-        assert said["limit"] == "max_uploads_per_minute"
-        assert said["detail"].startswith("There were too many uploads (3 in a minute are allowed)")
+        output = problem(refused, 429)
+        assert output["limit"] == "max_uploads_per_minute"
+        assert output["detail"].startswith(
+            "There were too many uploads (3 in a minute are allowed)"
+        )
         assert 0 < int(refused.headers["Retry-After"]) <= 20
         assert ask("10.0.0.2").status_code == 202
 
@@ -292,8 +294,8 @@ class TestChecks:
 
     def test_length_of_a_record(self, strict: Service) -> None:
         found = records_of(strict, record_of() + record_of(3 * _MIB) + record_of())
-        said = [one for one in found["report"]["findings"] if one["code"] == "TFR012"]
-        assert "limit of 1,048,576" in said[0]["message"]
+        output = [one for one in found["report"]["findings"] if one["code"] == "TFR012"]
+        assert "limit of 1,048,576" in output[0]["message"]
 
     def test_findings_are_counted(self, strict: Service) -> None:
         report = records_of(strict, record_of() * 500)["report"]

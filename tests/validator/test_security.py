@@ -165,9 +165,9 @@ class TestCookies:
             assert self.answer.status_code == 403
         for token in ("guess", _TOKEN):  # a right guess is not told either
             self.sign_in(running, token)
-            said = problem(self.answer, 429)
-            assert said["limit"] == "max_sign_ins_per_minute"
-            assert "too many attempts to sign in" in said["detail"]
+            output = problem(self.answer, 429)
+            assert output["limit"] == "max_sign_ins_per_minute"
+            assert "too many attempts to sign in" in output["detail"]
             assert 0 < int(self.answer.headers["Retry-After"]) <= 20
 
 
@@ -244,8 +244,8 @@ class TestAddresses:
         running = start_service("--workers", "0", "--max-queued-per-client", "1")
         assert running.upload(_FILE, wait=0).status_code == 202
         for number in range(3):
-            told = {"X-Forwarded-For": f"10.0.0.{number}", "Forwarded": f"for=10.0.0.{number}"}
-            for headers in (told, bearer(f"new-{number}")):
+            reported = {"X-Forwarded-For": f"10.0.0.{number}", "Forwarded": f"for=10.0.0.{number}"}
+            for headers in (reported, bearer(f"new-{number}")):
                 problem(running.upload(_FILE, headers, wait=0), 429)
 
 

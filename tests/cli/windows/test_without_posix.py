@@ -84,12 +84,12 @@ def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_check(shards: Path, jobs: int, tmp_path: Path) -> None:
-    said = tfod("check", shards, "--jobs", jobs, cwd=tmp_path)
-    assert said.startswith("VALID") and "2 shards, 2 records" in said
+    output = tfod("check", shards, "--jobs", jobs, cwd=tmp_path)
+    assert output.startswith("VALID") and "2 shards, 2 records" in output
     mistyped = record("b.png", encoded=png(), text=["крот", "dog"])
     (shards / "train-00001-of-00002.tfrecord").write_bytes(shard(mistyped))
-    said = tfod("check", shards, "--jobs", jobs, cwd=tmp_path, code=1)
-    assert "LAB006 error" in said and "class 'крот' is not in the label map" in said
+    output = tfod("check", shards, "--jobs", jobs, cwd=tmp_path, code=1)
+    assert "LAB006 error" in output and "class 'крот' is not in the label map" in output
     report = tmp_path / "report.html"
     tfod("check", shards, "--format", "html", "--output", report, cwd=tmp_path, code=1)
     assert "крот" in report.read_text(encoding="utf-8")
@@ -123,11 +123,11 @@ def test_zips(shards: Path, tmp_path: Path) -> None:
 def test_create(tmp_path: Path) -> None:
     voc = ROOT / "examples" / "shapes_voc"
     for _ in range(2):
-        said = tfod(
+        output = tfod(
             "create", "pascal", "--data_dir", voc, "--output_path", "out/p.record", "--overwrite",
             cwd=tmp_path,
         )  # fmt: skip
-        assert "p.record: 8 " in said
+        assert "p.record: 8 " in output
     tfod("check", "out", cwd=tmp_path, code=0)
 
 
@@ -171,10 +171,10 @@ def test_datumaro(shards: Path, tmp_path: Path) -> None:
 
 
 def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
-    said = tfod("serve", cwd=tmp_path, code=2)
-    assert said.startswith("tfod: tfod serve needs Linux or macOS") and said.count("\n") == 1
+    output = tfod("serve", cwd=tmp_path, code=2)
+    assert output.startswith("tfod: tfod serve needs Linux or macOS") and output.count("\n") == 1
 
 
 def test_so_does_beam(shards: Path, tmp_path: Path) -> None:
-    said = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
-    assert said == "tfod: --runner needs Linux or macOS; leave it out\n"
+    output = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
+    assert output == "tfod: --runner needs Linux or macOS; leave it out\n"

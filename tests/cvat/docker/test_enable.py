@@ -71,10 +71,10 @@ def start(script: Path, cvat: Path, **environment: str) -> tuple[dict[str, str],
     )
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
-    said = [line for line in lines if line.startswith("tfod: ")]
-    variables = [line.split("=", 1) for line in lines if line not in said]
+    output = [line for line in lines if line.startswith("tfod: ")]
+    variables = [line.split("=", 1) for line in lines if line not in output]
     assert [name for name, *_ in variables] == ["settings", "base", "path"], lines
-    return dict(variables), said
+    return dict(variables), output
 
 
 def by_compose(volume: Path, folder: Path) -> Path:
@@ -95,14 +95,14 @@ def by_image(volume: Path, folder: Path) -> Path:
 def test_variables_lead_to_the_release(
     way: Callable[[Path, Path], Path], volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
-    variables, said = start(way(volume, tmp_path), cvat, **IMAGE)
+    variables, output = start(way(volume, tmp_path), cvat, **IMAGE)
     release = str((volume / "current").resolve())
     assert variables == {
         "settings": "tfod.cvat.settings",
         "base": "cvat.settings.production",
         "path": release,
     }
-    assert said == [
+    assert output == [
         f"tfod: TFRecord formats of {release}, with the settings cvat.settings.production"
     ]
 
@@ -150,13 +150,13 @@ def test_cvat_starts_as_it_was_when_tfod_is_broken(
 ) -> None:
     script = by_compose(volume, tmp_path)
     reason = damage(volume)
-    variables, (said,) = start(script, cvat, **IMAGE)
+    variables, (output,) = start(script, cvat, **IMAGE)
     assert variables == {
         "settings": "cvat.settings.production",
         "base": "unset",
         "path": "unset",
     }
-    assert said.startswith("tfod: no TFRecord formats: ") and reason in said
+    assert output.startswith("tfod: no TFRecord formats: ") and reason in output
 
 
 def test_cvat_starts_when_the_script_is_damaged(volume: Path, tmp_path: Path) -> None:

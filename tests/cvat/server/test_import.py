@@ -286,8 +286,8 @@ def test_the_log_tells_what_was_left_out(tmp_path: Path, caplog: pytest.LogCaptu
     keys = {"image/object/view": ["Frontal"]}
     data = shard(record("a.jpg", "cat", **keys))
     import_into(make_task(), upload(tmp_path, {"t.tfrecord": data}))
-    said = [one.getMessage() for one in caplog.records if one.name == "tfod.cvat"]
-    assert any("1 view" in line for line in said)
+    output = [one.getMessage() for one in caplog.records if one.name == "tfod.cvat"]
+    assert any("1 view" in line for line in output)
 
 
 def test_captions_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -94,17 +94,17 @@ def assert_one_verdict(
 ) -> None:
     """See that a zip is valid, with its task and without, if and only if the import takes it."""
     report = verdict(path, description)
-    said = is_taken(task, path, temp_root)
+    output = is_taken(task, path, temp_root)
     errors = [one for one in report.findings if one.severity.value == "error"]
-    if report.valid and said and exception:
+    if report.valid and output and exception:
         pytest.xfail(exception)
-    assert report.valid == (said == ""), (said, [(one.code, one.message) for one in errors])
+    assert report.valid == (output == ""), (output, [(one.code, one.message) for one in errors])
     # Without the task its labels, names and sizes are not compared; all else is the same.
     alone = {one.code for one in verdict(path).findings if one.severity.value == "error"}
     assert alone - WHATEVER_THE_TASK == {
         one.code for one in errors if not one.code.startswith("TSK")
     }
-    assert said or not alone
+    assert output or not alone
 
 
 @pytest.mark.parametrize("name", OF_DETECTION)

@@ -17,7 +17,7 @@ NAME = "000001.jpg"
 
 def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
     """Arguments of ``tfod create`` for such a dataset, without those for its output."""
-    said = dict(zip(("width", "height"), size, strict=True)) if size else {}
+    output = dict(zip(("width", "height"), size, strict=True)) if size else {}
     annotations = [
         {
             "id": number,
@@ -31,7 +31,7 @@ def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> li
         for number, (left, top, right, bottom) in enumerate(boxes, 1)
     ]
     found = {
-        "images": [{"id": 1, "file_name": NAME, **said}],
+        "images": [{"id": 1, "file_name": NAME, **output}],
         "categories": [{"id": 1, "name": "cat"}],
         "annotations": annotations,
     }
@@ -44,7 +44,7 @@ def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> li
 
 def pascal(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
     """As :func:`coco`."""
-    said = f"<size><width>{size[0]}</width><height>{size[1]}</height></size>" if size else ""
+    output = f"<size><width>{size[0]}</width><height>{size[1]}</height></size>" if size else ""
     objects = "".join(
         "\n<object><name>cat</name><bndbox>"
         + "".join(
@@ -54,7 +54,7 @@ def pascal(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> 
         + "</bndbox></object>"
         for box in boxes
     )
-    text = f"<annotation><filename>{NAME}</filename>{said}{objects}</annotation>"
+    text = f"<annotation><filename>{NAME}</filename>{output}{objects}</annotation>"
     (folder / "000001.xml").write_text(text)
     return ["pascal", "--data_dir", folder, "--output_path", folder / "out" / "x.record"]
 

@@ -119,10 +119,10 @@ class TestRecords:
             ]
 
         file = edited_json(COCO / "instances_train.json", add, tmp_path / "odd.json")
-        said = created(run, tmp_path, "--num_shards", "1", file=file)
+        output = created(run, tmp_path, "--num_shards", "1", file=file)
         assert len(by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].boxes) == 3
-        assert "1 annotations of images that are not listed, left out" in said
-        assert "1 annotations without bbox, left out" in said
+        assert "1 annotations of images that are not listed, left out" in output
+        assert "1 annotations without bbox, left out" in output
 
     def test_persons_alone(self, run: Run, tmp_path: Path) -> None:
         def rename(found: Mapping[str, Any]) -> None:
@@ -134,10 +134,10 @@ class TestRecords:
             "--remove_non_person_images",
             "--num-shards=1",
         )
-        said = created(run, tmp_path, *options, file=file)
+        output = created(run, tmp_path, *options, file=file)
         found = by_filename(tmp_path / "coco_train.record")
         assert {text for one in found.values() for text in one.class_text or ()} == {"person"}
-        assert len(found) == 5 and "3 images without a person, left out" in said
+        assert len(found) == 5 and "3 images without a person, left out" in output
 
     def test_sizes(self, run: Run, tmp_path: Path) -> None:
         """The file may lack them, and may be wrong."""
@@ -147,12 +147,12 @@ class TestRecords:
             found["images"][1]["width"] *= 2
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "s.json")
-        said = created(run, tmp_path, "--num-shards=1", file=file)
+        output = created(run, tmp_path, "--num-shards=1", file=file)
         found = by_filename(tmp_path / "coco_train.record")
         assert found["shapes_01.jpg"].boxes[0, 0] == np.float32(196.1 / 320)
         assert found["shapes_02.jpg"].boxes[0, 0] == np.float32(71.07 / 480)
         assert found["shapes_02.jpg"].width == 240
-        assert "shapes_02.jpg is 480x320, the file 240x320" in said
+        assert "shapes_02.jpg is 480x320, the file 240x320" in output
         assert "masks would not fit" in refused(run, tmp_path / "m", "--include_masks", file=file)
 
 
@@ -186,31 +186,31 @@ class TestKeypoints:
         }
         (tmp_path / "k.json").write_text(json.dumps(points))
         option = ("--train_keypoint_annotations_file", tmp_path / "k.json")
-        said = created(run, tmp_path, "--num-shards=1", *option)
+        output = created(run, tmp_path, "--num-shards=1", *option)
         found = by_filename(tmp_path / "coco_train.record")["shapes_01.jpg"].keypoints
         assert found is not None and found.names == PERSON_KEYPOINTS
         assert found.xy[2, 1].tolist() == [0.03281249850988388, 0.02916666679084301]
         assert found.xy[2, 16].tolist() == [0.5015624761581421, 0.46666666865348816]
         assert found.visibility[2].tolist() == [i % 3 for i in range(17)]
         assert not found.xy[:2].any() and not found.visibility[:2].any()
-        assert "1 keypoints of no object that is written, left out" in said
-        assert "k.json, annotation 5" in said
+        assert "1 keypoints of no object that is written, left out" in output
+        assert "k.json, annotation 5" in output
 
     def test_too_few_values(self, run: Run, tmp_path: Path) -> None:
         def cut(found: Mapping[str, Any]) -> None:
             found["annotations"][0]["keypoints"].pop()
 
         file = edited_json(COCO / "person_keypoints_train.json", cut, tmp_path / "k.json")
-        said = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
-        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in said
+        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
     def test_numbers_beyond_float32(self, run: Run, tmp_path: Path) -> None:
         def edit(found: Mapping[str, Any]) -> None:
             found["annotations"][0]["keypoints"][0] = 1e300
 
         file = edited_json(COCO / "person_keypoints_train.json", edit, tmp_path / "k.json")
-        said = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
-        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in said
+        output = refused(run, tmp_path / "out", "--train_keypoint_annotations_file", file)
+        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in output
 
 
 class TestRefusals:
@@ -268,8 +268,8 @@ class TestRefusals:
             found["annotations"][0].update(change)
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", "--include_masks", file=file)
-        assert says in said and str(file) in said
+        output = refused(run, tmp_path / "out", "--include_masks", file=file)
+        assert says in output and str(file) in output
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -310,11 +310,11 @@ class TestRefusals:
                 one["image_id"] = str(one["image_id"])
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", file=file)
+        output = refused(run, tmp_path / "out", file=file)
         first = f'{file}, annotation 100000: "1000"; '
         what = "annotations whose image_id is not the id of an image: 21"
-        assert f"nothing is written: {what} ({first}" in said
-        assert "a number and a text are different ids" in said
+        assert f"nothing is written: {what} ({first}" in output
+        assert "a number and a text are different ids" in output
 
     @pytest.mark.parametrize(("unplaced", "code"), [(1, 0), (2, 2)])
     def test_more_than_one_in_twenty_without_image(
@@ -335,9 +335,9 @@ class TestRefusals:
                 one["bbox"] = []
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", file=file)
-        assert "annotations without bbox, and no other annotation of the file has one: 21" in said
-        assert f"({file}, annotation 100000; " in said
+        output = refused(run, tmp_path / "out", file=file)
+        assert "annotations without bbox, and no other annotation of the file has one: 21" in output
+        assert f"({file}, annotation 100000; " in output
 
     def test_without_the_list_of_annotations(self, run: Run, tmp_path: Path) -> None:
         """Only COCO's test images come without; an empty list is of images without objects."""
@@ -346,8 +346,8 @@ class TestRefusals:
             del found["annotations"]
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", file=file)
-        assert f"{file} is not COCO JSON: it lacks" in said
+        output = refused(run, tmp_path / "out", file=file)
+        assert f"{file} is not COCO JSON: it lacks" in output
         testdev = ("--test_image_dir", IMAGES, "--testdev_annotations_file", file)
         ran = run("coco", *testdev, "--output_dir", tmp_path / "out")
         assert ran.code == 0 and "8 images, 0 objects" in ran.out
@@ -358,16 +358,16 @@ class TestRefusals:
             del found["images"][3]["file_name"]
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", file=file)
-        assert "image 1021: 'file_name' is missing" in said
+        output = refused(run, tmp_path / "out", file=file)
+        assert "image 1021: 'file_name' is missing" in output
 
     def test_a_name_that_no_file_can_have(self, run: Run, tmp_path: Path) -> None:
         def edit(found: Mapping[str, Any]) -> None:
             found["images"][0]["file_name"] = "\ud800.jpg"
 
         file = edited_json(COCO / "instances_train.json", edit, tmp_path / "odd.json")
-        said = refused(run, tmp_path / "out", file=file)
-        assert "\\ud800.jpg is not a valid file name" in said
+        output = refused(run, tmp_path / "out", file=file)
+        assert "\\ud800.jpg is not a valid file name" in output
 
 
 def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
@@ -376,9 +376,9 @@ def test_two_images_of_one_file(run: Run, tmp_path: Path) -> None:
         found["images"][1].update(width=320, height=240)
 
     file = edited_json(COCO / "instances_train.json", edit, tmp_path / "twice.json")
-    said = created(run, tmp_path / "out", "--odd_boxes=drop", file=file)
+    output = created(run, tmp_path / "out", "--odd_boxes=drop", file=file)
     what = "1 images whose file_name another image has, too, a record for each"
-    assert f"{what} (the first: {file}, image 1007: shapes_01.jpg)" in said
+    assert f"{what} (the first: {file}, image 1007: shapes_01.jpg)" in output
 
 
 def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Path) -> None:
@@ -386,8 +386,8 @@ def test_an_annotation_without_segmentation_gets_its_box(run: Run, tmp_path: Pat
         found["annotations"][3]["segmentation"] = []
 
     file = edited_json(COCO / "instances_train.json", empty, tmp_path / "e.json")
-    said = created(run, tmp_path, "--include_masks", "--num-shards=1", file=file)
-    assert "1 annotations without segmentation, their mask is their box" in said
+    output = created(run, tmp_path, "--include_masks", "--num-shards=1", file=file)
+    assert "1 annotations without segmentation, their mask is their box" in output
     (mask,) = masks_of(by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"])
     rows, columns = np.nonzero(mask)
     assert (columns.min(), rows.min(), columns.max(), rows.max()) == (71, 188, 148, 265)
@@ -426,8 +426,8 @@ def test_an_annotation_without_area_gets_that_of_its_box(run: Run, tmp_path: Pat
         del found["annotations"][3]["area"]
 
     file = edited_json(COCO / "instances_train.json", cut, tmp_path / "a.json")
-    said = created(run, tmp_path, "--num-shards=1", file=file)
-    assert "1 annotations without area, that of their box is written" in said
+    output = created(run, tmp_path, "--num-shards=1", file=file)
+    assert "1 annotations without area, that of their box is written" in output
     found = by_filename(tmp_path / "coco_train.record")["shapes_02.jpg"]
     assert found.attributes["area"] == float32([78.01 * 78.01])
 
@@ -462,8 +462,8 @@ def test_files_that_are_none(run: Run, tmp_path: Path, text: str, says: str) -> 
 
 def test_captions_of_images_that_are_not_listed(run: Run, tmp_path: Path) -> None:
     option = ("--train_caption_annotations_file", COCO / "captions_val.json")
-    said = created(run, tmp_path, *option)
-    assert "4 captions of images that are not listed, left out" in said
+    output = created(run, tmp_path, *option)
+    assert "4 captions of images that are not listed, left out" in output
     assert all(not one.captions for one in by_filename(tmp_path).values())
 
 

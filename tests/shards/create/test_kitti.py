@@ -67,15 +67,15 @@ def test_records_are_the_scripts(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_counted(run: Run, tmp_path: Path) -> None:
-    said = created(run, KITTI, tmp_path / "k", *SHAPES, "--validation-set-size=0")
-    assert "1 objects that overlap a dontcare region, left out (the first: " in said
-    assert "000001.txt, line 1" in said and "other classes" not in said
+    output = created(run, KITTI, tmp_path / "k", *SHAPES, "--validation-set-size=0")
+    assert "1 objects that overlap a dontcare region, left out (the first: " in output
+    assert "000001.txt, line 1" in output and "other classes" not in output
     assert len(by_filename(tmp_path / "k_train.tfrecord")) == 2
-    said = created(run, KITTI, tmp_path / "n", "--classes_to_use", "étoile", "--overwrite")
+    output = created(run, KITTI, tmp_path / "n", "--classes_to_use", "étoile", "--overwrite")
     found = by_filename(tmp_path / "n_val.tfrecord")
     assert [len(one.boxes) for one in found.values()] == [1, 1]
-    assert "4 objects of other classes, left out" in said
-    assert "n_train.tfrecord holds no image" in said
+    assert "4 objects of other classes, left out" in output
+    assert "n_train.tfrecord holds no image" in output
 
 
 def test_an_object_beside_a_dontcare_region_is_kept(run: Run, data: Path) -> None:
@@ -102,8 +102,8 @@ def test_label_maps(run: Run, data: Path, tmp_path: Path) -> None:
 
 
 def test_classes_of_no_object(run: Run, data: Path) -> None:
-    said = refused(run, data)
-    assert "none of 6 annotated objects is left; 6 objects of other classes, left out" in said
+    output = refused(run, data)
+    assert "none of 6 annotated objects is left; 6 objects of other classes, left out" in output
 
 
 def test_classes_may_be_spelt_as_in_the_files(run: Run, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_scripts_folders(run: Run, data: Path) -> None:
 )
 def test_lines_that_are_none(run: Run, data: Path, line: str, says: str) -> None:
     (data / "training" / "label_2" / "000000.txt").write_text(f"\n{line}\n")
-    said = refused(run, data, "--classes_to_use=square,car", "--label_map_path=kitti")
-    assert "000000.txt" in said and says in said
+    output = refused(run, data, "--classes_to_use=square,car", "--label_map_path=kitti")
+    assert "000000.txt" in output and says in output
 
 
 def test_label_files_without_a_image_are_counted(run: Run, data: Path) -> None:
@@ -141,9 +141,9 @@ def test_label_files_without_a_image_are_counted(run: Run, data: Path) -> None:
     shutil.copy(labels / "000000.txt", labels / "000777.txt")
     image = data / "training" / "image_2" / "000001.png"
     image.rename(image.with_suffix(".ppm"))
-    said = created(run, data, data / "k", *SHAPES)
-    assert "2 label files of images that are not there, left out (the first: " in said
-    assert "000001.txt)" in said
+    output = created(run, data, data / "k", *SHAPES)
+    assert "2 label files of images that are not there, left out (the first: " in output
+    assert "000001.txt)" in output
 
 
 def test_files_that_are_missing(run: Run, data: Path) -> None:

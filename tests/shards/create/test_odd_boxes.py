@@ -119,11 +119,11 @@ def test_normalized_boxes_are_not_pixels(
     dataset = FORMATS[kind](tmp_path, SIZE, [(0.1, 0.2, 0.5, furthest), (0.25, 0, 0.75, 0.5)])
     ran = run(*dataset)
     assert ran.code == code and (tmp_path / "out").exists() is (code == 0)
-    said = (
+    output = (
         "tfod: nothing is written: all boxes lie within 0 to 1: they are normalized, not pixels; "
         "multiply them by the image's size\n"
     )
-    assert ran.err == ("" if code == 0 else said)
+    assert ran.err == ("" if code == 0 else output)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -112,8 +112,8 @@ def test_a_csv_in_any_order_gives_the_same(run: Run, data: Path) -> None:
     header, *rows = (data / BOXES).read_text().splitlines()
     (data / BOXES).write_text("\n".join([header, *rows[1:], rows[0]]) + "\n")
     shuffle(data / LABELS)
-    said = created(run, data, data / "b", "--num_shards=1")
-    assert "2 CSVs that are not sorted by ImageID, held in memory" in said
+    output = created(run, data, data / "b", "--num_shards=1")
+    assert "2 CSVs that are not sorted by ImageID, held in memory" in output
     a, b = (by_filename(data / one) for one in "ab")
     assert list(a) == list(b) == [f"{one}.jpg" for one in (FIRST, SECOND, THIRD)]
     for name, one in a.items():
@@ -129,11 +129,11 @@ def test_images_that_are_not_there(run: Run, data: Path, in_order: bool) -> None
         shuffle(data / BOXES)
         shuffle(data / LABELS)
     what, first = "rows of images that are not in the folder", f"{data / BOXES}, line "
-    said = refused(run, data)
-    assert f"nothing is written: {what}: 7 ({first}" in said
-    assert f": {FIRST}; " in said and "leave them out with --skip_missing_images" in said
-    said = created(run, data, data / "out", "--skip_missing_images")
-    assert f"7 {what}, left out (the first: {first}" in said
+    output = refused(run, data)
+    assert f"nothing is written: {what}: 7 ({first}" in output
+    assert f": {FIRST}; " in output and "leave them out with --skip_missing_images" in output
+    output = created(run, data, data / "out", "--skip_missing_images")
+    assert f"7 {what}, left out (the first: {first}" in output
     (one,) = read_detections(data / "out")
     assert len(one.boxes) == 3 and len(one.image_labels) == 3
 
@@ -141,18 +141,18 @@ def test_images_that_are_not_there(run: Run, data: Path, in_order: bool) -> None
 def test_classes_that_the_map_lacks(run: Run, data: Path) -> None:
     path = data / "label_map.pbtxt"
     path.write_text(path.read_text().replace("/m/0j3gb", "/m/other"))
-    said = created(run, data, data / "out", "--num_shards=1")
+    output = created(run, data, data / "out", "--num_shards=1")
     (_, one, _) = read_detections(data / "out")
     assert one.class_label == [4, 1] and [label.label for label in one.image_labels] == [3, 4]
-    assert "1 boxes that the label map lacks the class of, left out" in said
-    assert "bbox.csv, line 4: /m/0j3gb" in said
-    assert "3 classes of images that the label map lacks the class of, left out" in said
+    assert "1 boxes that the label map lacks the class of, left out" in output
+    assert "bbox.csv, line 4: /m/0j3gb" in output
+    assert "3 classes of images that the label map lacks the class of, left out" in output
 
 
 def test_a_label_map_that_lacks_every_class(run: Run, data: Path) -> None:
-    said = refused(run, data, "--input_label_map", "coco")
-    assert "nothing is written: none of 4 annotated objects is left; " in said
-    assert "4 boxes that the label map lacks the class of, left out (the first: " in said
+    output = refused(run, data, "--input_label_map", "coco")
+    assert "nothing is written: none of 4 annotated objects is left; " in output
+    assert "4 boxes that the label map lacks the class of, left out (the first: " in output
 
 
 def test_without_a_label_map_that_of_open_images(run: Run, data: Path) -> None:
@@ -192,17 +192,17 @@ def test_ids_that_are_no_numbers(run: Run, data: Path) -> None:
 )
 def test_csv(run: Run, data: Path, before: str, after: str, says: str) -> None:
     (data / BOXES).write_text((data / BOXES).read_text().replace(before, after, 1))
-    said = refused(run, data)
-    assert says in said and (BOXES.rpartition("/")[2] in said or FIRST in said)
+    output = refused(run, data)
+    assert says in output and (BOXES.rpartition("/")[2] in output or FIRST in output)
 
 
 def test_images_of_other_names_are_counted(run: Run, data: Path) -> None:
     images = data / "images" / "train"
     for name in ("x.JPG", "y.png", "z.txt"):
         shutil.copy(images / f"{FIRST}.jpg", images / name)
-    said = created(run, data, data / "out", "--num_shards=1", labels=False)
-    assert "2 images whose names do not end in .jpg, left out (the first: " in said
-    assert "x.JPG)" in said and len(by_filename(data / "out")) == 3
+    output = created(run, data, data / "out", "--num_shards=1", labels=False)
+    assert "2 images whose names do not end in .jpg, left out (the first: " in output
+    assert "x.JPG)" in output and len(by_filename(data / "out")) == 3
 
 
 def test_the_csv_is_never_replaced(run: Run, data: Path) -> None:

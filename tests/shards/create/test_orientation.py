@@ -82,7 +82,7 @@ def test_annotated_as_it_is_stored(run: Run, tmp_path: Path, kind: str, orientat
 
 
 @pytest.mark.parametrize(
-    ("kind", "orientation", "size", "said"),
+    ("kind", "orientation", "size", "output"),
     [
         *((kind, 3, STORED, STORED) for kind in FORMATS),  # no size tells of it
         *((kind, 6, (100, 100), (100, 100)) for kind in FORMATS),  # square
@@ -102,16 +102,16 @@ def test_sizes_that_do_not_tell(
     kind: str,
     orientation: int,
     size: tuple[int, int],
-    said: tuple[int, int] | None,
+    output: tuple[int, int] | None,
 ) -> None:
     save(tmp_path, orientation, size)
-    dataset = FORMATS[kind](tmp_path, said, [(10, 20, 40, 80)])
+    dataset = FORMATS[kind](tmp_path, output, [(10, 20, 40, 80)])
     ran = run(*dataset)
     assert ran.code == 2 and ran.err.count("\n") == 1 and not (tmp_path / "out").exists()
     assert "images with an EXIF orientation, and their sizes do not tell" in ran.err
     assert f"orientation {orientation}, {size[0]}x{size[1]}); look at one" in ran.err
     shown = size[::-1] if orientation > 4 else size
-    width, height = said or shown
+    width, height = output or shown
     if kind in ("csv", "kitti"):
         width, height = shown
     box = np.array([[10 / width, 20 / height], [40 / width, 80 / height]])

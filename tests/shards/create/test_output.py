@@ -128,8 +128,8 @@ def test_interrupted(voc: Path, tmp_path: Path) -> None:
         time.sleep(0.01)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130 and said == "tfod: interrupted\n"
+    _, output = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130 and output == "tfod: interrupted\n"
     assert not out.exists()
 
 
@@ -182,8 +182,8 @@ def test_a_label_map_that_is_replaced_is_told(run: Run, tmp_path: Path) -> None:
 def test_options_have_both_spellings(fmt: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["create", fmt, "--help"])
-    said = capsys.readouterr().out
-    words = {word.strip(",[]") for word in said.split()}
+    output = capsys.readouterr().out
+    words = {word.strip(",[]") for word in output.split()}
     long = {word for word in words if word.startswith("--") and "_" in word}
     assert len(long) >= 5 and {word.replace("_", "-") for word in long} <= words
 

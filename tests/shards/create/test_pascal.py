@@ -96,10 +96,10 @@ class TestRecords:
         assert one.format == "png" and one.encoded == (IMAGES / "shapes_03.png").read_bytes()
 
     def test_difficult_objects_can_be_left_out(self, run: Run, tmp_path: Path) -> None:
-        said = created(run, VOC, tmp_path / "p.record", "--ignore_difficult_instances")
+        output = created(run, VOC, tmp_path / "p.record", "--ignore_difficult_instances")
         one = by_filename(tmp_path / "p.record")["shapes_01.jpg"]
         assert one.boxes.tolist() == [FIRST_BOXES[0], FIRST_BOXES[2]]
-        assert re.search(r"\d difficult objects, left out \(the first: .*01.xml, line 26\)", said)
+        assert re.search(r"\d difficult objects, left out \(the first: .*01.xml, line 26\)", output)
         created(run, VOC, tmp_path / "q.record", "--ignore-difficult-instances=false")
         assert len(by_filename(tmp_path / "q.record")["shapes_01.jpg"].boxes) == 3
 
@@ -108,9 +108,9 @@ class TestRecords:
             first.write_text(re.sub(f"<{tag}>.*?</{tag}>", "", first.read_text()))
         edit(first, "<size>.*?</size>", "")
         edit(first, "<bndbox>.*?</bndbox>", "")
-        said = created(run, voc, voc / "p.record")
+        output = created(run, voc, voc / "p.record")
         one = by_filename(voc / "p.record")["shapes_01.jpg"]
-        assert "1 objects without <bndbox>, left out" in said and "line 9" in said
+        assert "1 objects without <bndbox>, left out" in output and "line 9" in output
         assert one.boxes.tolist() == FIRST_BOXES[1:]
         assert one.attributes == {
             "difficult": [0, 0],
@@ -120,9 +120,9 @@ class TestRecords:
 
     def test_a_size_that_is_wrong_is_told(self, run: Run, voc: Path, first: Path) -> None:
         edit(first, "<width>320<", "<width>640<")
-        said = created(run, voc, voc / "p.record")
+        output = created(run, voc, voc / "p.record")
         one = by_filename(voc / "p.record")["shapes_01.jpg"]
-        assert "640x240, the image 320x240" in said
+        assert "640x240, the image 320x240" in output
         assert (one.height, one.width) == (240, 320)
         assert one.boxes[0, 0] == FIRST_BOXES[0][0] / 2
 
@@ -132,9 +132,9 @@ class TestRecords:
         nested = "<attributes><attribute><name>a</name></attribute></attributes>"
         second = voc / "Annotations" / "shapes_02.xml"
         edit(second, "</object>", f"<part><name>x</name></part>{nested}</object>")
-        said = created(run, voc, voc / "p.record")
-        assert "2 objects with fields that are not read (the first: " in said
-        assert "shapes_01.xml, line 13: <score>)" in said
+        output = created(run, voc, voc / "p.record")
+        assert "2 objects with fields that are not read (the first: " in output
+        assert "shapes_01.xml, line 13: <score>)" in output
 
     def test_difficult_is_0_or_1(self, run: Run, voc: Path, first: Path) -> None:
         edit(first, "<difficult>0<", "<difficult>2<")
@@ -192,10 +192,10 @@ class TestPlaces:
         root = tmp_path / "data"
         shutil.copytree(VOC / "Annotations", root / annotations)
         shutil.copytree(IMAGES, root / images, dirs_exist_ok=True)
-        said = created(
+        output = created(
             run, root, tmp_path / "x.record", *(option.format(root) for option in options)
         )
-        assert said == ""
+        assert output == ""
         found = by_filename(tmp_path / "x.record")
         assert list(found) == [path.name for path in sorted(IMAGES.iterdir())]
         assert found["shapes_01.jpg"].boxes.tolist() == FIRST_BOXES
@@ -208,11 +208,11 @@ class TestPlaces:
             (voc / "Annotations" / f"{old}.xml").rename(voc / "Annotations" / f"{new}.xml")
             (voc / "JPEGImages" / f"{old}.jpg").rename(voc / "JPEGImages" / f"{new}.jpg")
         shutil.copy(IMAGES / "shapes_05.jpg", voc / "JPEGImages" / "shapes_01.jpg")
-        said = created(run, voc, voc / "x.record")
+        output = created(run, voc, voc / "x.record")
         found = by_filename(voc / "x.record")
         assert found["shapes_11.jpg"].encoded == (IMAGES / "shapes_01.jpg").read_bytes()
-        assert "2 annotations whose <filename> is not their own; the image that is named" in said
-        assert "shapes_11.xml: shapes_01.jpg)" in said
+        assert "2 annotations whose <filename> is not their own; the image that is named" in output
+        assert "shapes_11.xml: shapes_01.jpg)" in output
 
     def test_several_images_named_as_the_xml(self, run: Run, voc: Path, first: Path) -> None:
         images = voc / "JPEGImages"
@@ -220,9 +220,9 @@ class TestPlaces:
         created(run, voc, voc / "named.record")
         assert by_filename(voc / "named.record")["shapes_01.jpg"].boxes.tolist() == FIRST_BOXES
         edit(first, "shapes_01.jpg", "shapes_01.png")
-        said = refused(run, voc)
+        output = refused(run, voc)
         what = "annotations of which several images have the name: 1"
-        assert f"{what} ({first}: shapes_01.bmp, shapes_01.jpg); write the name" in said
+        assert f"{what} ({first}: shapes_01.bmp, shapes_01.jpg); write the name" in output
         shutil.copy(images / "shapes_01.jpg", images / "shapes_01.bmp")
         created(run, voc, voc / "equal.record")
         one = by_filename(voc / "equal.record")["shapes_01.bmp"]
@@ -320,17 +320,17 @@ class TestLabelMap:
 
 class TestRefusals:
     def test_a_class_that_the_map_lacks(self, run: Run, voc: Path) -> None:
-        said = refused(run, voc, "--label_map_path", "voc2007")
-        assert "shapes_01.xml, line 13: class 'étoile' is not in the label map voc2007" in said
+        output = refused(run, voc, "--label_map_path", "voc2007")
+        assert "shapes_01.xml, line 13: class 'étoile' is not in the label map voc2007" in output
 
     def test_missing_images_are_named_together(self, run: Run, voc: Path) -> None:
         for number in (4, 5):
             (voc / "JPEGImages" / f"shapes_0{number}.jpg").unlink()
         missing = [voc / "JPEGImages" / f"shapes_0{number}.jpg" for number in (4, 5)]
-        said = refused(run, voc)
-        assert f"images that are missing: 2 ({missing[0]}; {missing[1]}); put them there" in said
-        said = created(run, voc, voc / "p.record", "--skip_missing_images")
-        assert f"2 images that are missing, left out (the first: {missing[0]})" in said
+        output = refused(run, voc)
+        assert f"images that are missing: 2 ({missing[0]}; {missing[1]}); put them there" in output
+        output = created(run, voc, voc / "p.record", "--skip_missing_images")
+        assert f"2 images that are missing, left out (the first: {missing[0]})" in output
         assert len(by_filename(voc / "p.record")) == 6
 
     def test_a_image_that_is_none(self, run: Run, voc: Path) -> None:
@@ -355,8 +355,8 @@ class TestRefusals:
     )  # fmt: skip
     def test_xml(self, run: Run, voc: Path, first: Path, pattern: str, to: str, says: str) -> None:
         edit(first, pattern, to)
-        said = refused(run, voc)
-        assert says in said and "shapes_01.xml" in said
+        output = refused(run, voc)
+        assert says in output and "shapes_01.xml" in output
 
     def test_lists_and_folders(self, run: Run, voc: Path) -> None:
         assert "no such list" in refused(run, voc, "--set", "test")

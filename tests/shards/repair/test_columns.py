@@ -67,24 +67,24 @@ MIXED_UP = {
 def test_columns_mixed_up_in_pixels_are_named_and_repaired_when_told(
     name: str, tmp_path: Path, run: Run
 ) -> None:
-    taken, said = MIXED_UP[name]
+    taken, output = MIXED_UP[name]
     true = pixel_boxes()
     source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in true])
     before = (source / "train.tfrecord").read_bytes()
     option = "--columns" if taken == (2, 3, 0, 1) else "--pixel-columns"
     status, out, _ = run("check", source)
     assert status == 1
-    assert f"{option}={said}\n" in out and "\nBOX013 error: " in out
+    assert f"{option}={output}\n" in out and "\nBOX013 error: " in out
 
     status, out, err = run("repair", source, "-o", tmp_path / "untold")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"pass {option}={said}, and look at the result" in err
+    assert f"pass {option}={output}, and look at the result" in err
     assert not (tmp_path / "untold").exists()
     status, out, _ = run("repair", source, "--dry-run")
-    assert status == 2 and "Refused without --dry-run" in out and f"{option}={said}" in out
+    assert status == 2 and "Refused without --dry-run" in out and f"{option}={output}" in out
 
-    told = ["--report", tmp_path / "changes.json", f"{option}={said}"]
-    status, out, _ = run("repair", source, "-o", tmp_path / "out", *told)
+    reported = ["--report", tmp_path / "changes.json", f"{option}={output}"]
+    status, out, _ = run("repair", source, "-o", tmp_path / "out", *reported)
     assert status == 0 and "BOX013 fixed" in out and "(40)" in out
     wanted = np.array([divided(box) for box in true])
     np.testing.assert_allclose(boxes_of(tmp_path / "out"), wanted, atol=1e-6)
@@ -100,26 +100,26 @@ def test_fractions_fit_two_orders_and_both_are_named(tmp_path: Path, run: Run) -
     status, _, err = run("repair", source, "-o", tmp_path / "out")
     assert status == 2
     assert "pass --columns=ymin=xmax,xmax=ymin or --columns=xmin=xmax,ymin=xmin,xmax=ymax," in err
-    told = "--columns=ymin=xmax,xmax=ymin"
-    assert run("repair", source, "-o", tmp_path / "out", told)[0] == 0
+    reported = "--columns=ymin=xmax,xmax=ymin"
+    assert run("repair", source, "-o", tmp_path / "out", reported)[0] == 0
     np.testing.assert_allclose(boxes_of(tmp_path / "out"), true, atol=1e-6)
 
 
 def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
-    taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
+    taken, output = MIXED_UP["xmin, xmax, ymin, ymax"]
     source = write(tmp_path / "in", [divided([box[at] for at in taken]) for box in pixel_boxes(30)])
     assert main(["reshard", str(source), "-o", str(tmp_path / "many"), "--num-shards", "10"]) == 0
     status, out, _ = run("check", tmp_path / "many")
-    assert status == 1 and out.count("BOX013 error") == 1 and f"--pixel-columns={said}" in out
+    assert status == 1 and out.count("BOX013 error") == 1 and f"--pixel-columns={output}" in out
     status, _, err = run("repair", tmp_path / "many", "-o", tmp_path / "out")
     assert status == 2 and "many, train: 28 of 30 boxes" in err
-    assert f"pass --pixel-columns={said}" in err
+    assert f"pass --pixel-columns={output}" in err
 
 
 def test_files_of_one_image_are_checked_as_one(tmp_path: Path, run: Run) -> None:
     """Two boxes in each file, and each file a set of its own, as scripts for one image write."""
-    taken, said = MIXED_UP["xmin, xmax, ymin, ymax"]
+    taken, output = MIXED_UP["xmin, xmax, ymin, ymax"]
     boxes = [divided([box[at] for at in taken]) for box in pixel_boxes(60)]
     source = tmp_path / "in"
     for n in range(30):
@@ -128,7 +128,7 @@ def test_files_of_one_image_are_checked_as_one(tmp_path: Path, run: Run) -> None
     (source / "label_map.pbtxt").write_bytes(LABEL_MAP)
     status, out, err = run("repair", source, "-o", tmp_path / "out")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"{source}: 59 of 60 boxes" in err and f"pass --pixel-columns={said}" in err
+    assert f"{source}: 59 of 60 boxes" in err and f"pass --pixel-columns={output}" in err
     assert not (tmp_path / "out").exists()
 
 
@@ -231,16 +231,16 @@ def test_columns_are_a_permutation(
 @pytest.mark.parametrize("code", ["BOX013", "BOX"])
 def test_columns_are_not_asked_for_and_skipped(code: str, tmp_path: Path, run: Run) -> None:
     source = write(tmp_path / "in", [divided(box) for box in pixel_boxes()])
-    told = ["--columns=xmin=xmax,xmax=xmin", "--skip", code]
-    status, _, err = run("repair", source, "-o", tmp_path / "out", *told)
+    reported = ["--columns=xmin=xmax,xmax=xmin", "--skip", code]
+    status, _, err = run("repair", source, "-o", tmp_path / "out", *reported)
     assert status == 2 and f"--columns asks for what --skip {code} leaves; pass one of them" in err
 
 
 def test_pixels_need_the_size_of_the_image(tmp_path: Path, run: Run) -> None:
     nameless = with_boxes([(0.1, 0.2, 0.3, 0.4)], encoded=None, height=None, width=None)
     write_records(tmp_path, "train", [nameless])
-    told = "--pixel-columns=xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"
-    status, _, err = run("repair", tmp_path, "-o", tmp_path / "out", told)
+    reported = "--pixel-columns=xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"
+    status, _, err = run("repair", tmp_path, "-o", tmp_path / "out", reported)
     assert status == 2 and "the size of the image is not known of a.jpg" in err
 
 

@@ -83,12 +83,12 @@ def test_what_it_says_and_writes(
 ) -> None:
     before, report = files(source), tmp_path / "report.json"
     assert run(source, "-o", tmp_path / "out", "--report", report) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("2 changes made: 1 record changed, 1 dropped\n")
-    assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in said
-    assert "\nTFR004 fixed: checksum of the data is wrong\n" in said
-    assert f"  {source}/train.tfrecord, record 1, byte {len(frame(BAD_SUM))}:\n" in said
-    assert said.endswith("\nNothing is left to decide.\n")
+    output = capsys.readouterr().out
+    assert output.startswith("2 changes made: 1 record changed, 1 dropped\n")
+    assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in output
+    assert "\nTFR004 fixed: checksum of the data is wrong\n" in output
+    assert f"  {source}/train.tfrecord, record 1, byte {len(frame(BAD_SUM))}:\n" in output
+    assert output.endswith("\nNothing is left to decide.\n")
     assert files(source) == before
     assert files(tmp_path / "out") == {
         "label_map.pbtxt": LABEL_MAP,
@@ -107,8 +107,8 @@ def test_a_dry_run_says_the_same_and_writes_nothing(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(source, "--dry-run", "--report", tmp_path / "a.json") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("2 changes would be made: ") and "2 left\n" in said
+    output = capsys.readouterr().out
+    assert output.startswith("2 changes would be made: ") and "2 left\n" in output
     assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
     assert run(source, "-o", tmp_path / "out", "--report", tmp_path / "b.json") == 0
     dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
@@ -121,10 +121,10 @@ def test_what_is_left_is_named_with_status_1(
     odd = record(text=["cat", "bird"], sha256="x")
     source = folder(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
     assert run(source, "-o", tmp_path / "out") == 1
-    said = capsys.readouterr().out
-    assert "IMG008 fixed" in said and "\nLeft for you to decide" in said
-    assert "LAB006 error: class is not in the label map\n" in said
-    assert f"  {tmp_path}/out/a.tfrecord, record 0, byte 0, image/object/class/text" in said
+    output = capsys.readouterr().out
+    assert "IMG008 fixed" in output and "\nLeft for you to decide" in output
+    assert "LAB006 error: class is not in the label map\n" in output
+    assert f"  {tmp_path}/out/a.tfrecord, record 0, byte 0, image/object/class/text" in output
 
 
 def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,9 +155,9 @@ def test_many_changes_are_counted_and_few_are_shown(
     write_records(tmp_path / "in", "a", many)
     folder(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
     run(tmp_path / "in", "-o", tmp_path / "out", "--report", tmp_path / "r.json", "--only", "BOX")
-    said = capsys.readouterr().out
-    assert "BOX004 fixed: box reaches beyond the image (1,200)\n" in said
-    assert said.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in said
+    output = capsys.readouterr().out
+    assert "BOX004 fixed: box reaches beyond the image (1,200)\n" in output
+    assert output.count(" clipped to the image: ") == 3 and "  and 1,197 more\n" in output
     report = json.loads((tmp_path / "r.json").read_text())
     assert len(report["changes"]) == report["counts"]["by_code"]["BOX004"] == 1200
 
@@ -235,7 +235,7 @@ def test_several_zips_are_repaired_one_by_one(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         ([], "with -o, or pass --dry-run"),
         (["-o", "in"], "is a part of the source"),
@@ -250,7 +250,7 @@ def test_several_zips_are_repaired_one_by_one(
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     arguments: list[str],
-    said: str,
+    output: str,
     source: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -263,7 +263,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     before = files(source.parent)
     assert run("in", *arguments) == 2
     printed = capsys.readouterr()
-    assert said in printed.err and printed.err.count("\n") == 1 and not printed.out
+    assert output in printed.err and printed.err.count("\n") == 1 and not printed.out
     assert files(source.parent) == before and not Path("new").exists()
 
 
@@ -324,9 +324,9 @@ def test_on_a_full_disk_nothing_is_left(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
 
     process = start([str(source), "-o", str(tmp_path / "out" / "deep")], preexec_fn=limit)
-    _, said = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2 and "cannot be written (File too large)" in said
-    assert said.count("\n") == 1
+    _, output = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2 and "cannot be written (File too large)" in output
+    assert output.count("\n") == 1
     assert files(source) == before and os.listdir(tmp_path) == ["in"]
 
 
@@ -348,19 +348,19 @@ def test_where_the_report_cannot_be_written_nothing_is_published(tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     process = start(arguments, preexec_fn=limit)
-    said, err = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, said, err.count("\n")) == (2, "", 1)
+    output, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, output, err.count("\n")) == (2, "", 1)
     assert "report.json: cannot be written (File too large)" in err
     assert os.listdir(tmp_path) == ["in"]
 
 
 def test_at_ctrl_c_nothing_is_left(tmp_path: Path) -> None:
     source = large(tmp_path / "in")
-    before, told = files(source), []
+    before, reported = files(source), []
 
     def interrupt(change: str) -> None:
-        told.append(change)
-        if len(told) == 50:  # in the middle of the second shard
+        reported.append(change)
+        if len(reported) == 50:  # in the middle of the second shard
             assert len(list((tmp_path / "out").iterdir())) == 3
             signal.raise_signal(signal.SIGINT)
 

@@ -105,23 +105,23 @@ def the_rest_is_as_it_was(
     source: Path, output: Path, changes: list[dict[str, Any]], outcome: Outcome
 ) -> None:
     """Records are the same, and in the same order, but for what was told."""
-    told: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    reported: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for one in changes:
-        told.setdefault((one["shard"], one["record"]), []).append(one)
+        reported.setdefault((one["shard"], one["record"]), []).append(one)
     read = dropped = 0
     for old, new in zip(shards_of(source), shards_of(output), strict=True):
         written = sound_records(new)
         for number, payload in sound_records(old):
             read += 1
-            said = told.get((old, number), [])
-            if any(one["record_dropped"] for one in said):
+            message = reported.get((old, number), [])
+            if any(one["record_dropped"] for one in message):
                 dropped += 1
                 continue
             _, result = next(written)
-            if not said:
+            if not message:
                 assert result == payload
             else:
-                differ_only_where_told(payload, result, said)
+                differ_only_where_told(payload, result, message)
         assert next(written, None) is None
     assert read == outcome.records and read - dropped == outcome.written
 
@@ -137,13 +137,13 @@ def sound_records(shard: str) -> Iterator[tuple[int, bytes]]:
         yield record.number, bytes(record.payload)
 
 
-def differ_only_where_told(before: bytes, after: bytes, said: list[dict[str, Any]]) -> None:
+def differ_only_where_told(before: bytes, after: bytes, message: list[dict[str, Any]]) -> None:
     """Features that no change names are the same, byte for byte."""
     old, new = Example.from_bytes(before), Example.from_bytes(after)
-    named = {one["feature"] for one in said}
+    named = {one["feature"] for one in message}
     if BOX_PREFIX in named:
         named |= set(keys.BOX)
-    if any(one["objects_dropped"] for one in said):
+    if any(one["objects_dropped"] for one in message):
         named |= {key for key in old if key.startswith("image/object/")}
     for key in {*old, *new} - named:
         assert values(old, key) == values(new, key)

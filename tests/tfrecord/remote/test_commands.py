@@ -221,8 +221,8 @@ def test_numbered_shards_that_are_named_one_by_one_are_a_set(
     signed = [f"{url}{path}?{query}{number}" for number, path in enumerate(server.files)]
     for named, missing in ((signed, 0), (signed[:1], 0), (signed[:2], 1)):
         report = json.loads(run("check", *named, "--profile", "cvat", "--format", "json").stdout)
-        told = [one["shard"] for one in report["findings"] if one["code"] == "SET001"]
-        assert told == [f"{url}/d/train"] * missing
+        reported = [one["shard"] for one in report["findings"] if one["code"] == "SET001"]
+        assert reported == [f"{url}/d/train"] * missing
 
 
 def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, str]) -> None:
@@ -268,9 +268,9 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(bucket: Bucket, apar
     )
     assert done.returncode == 1 and done.stderr == ""
     report = json.loads(done.stdout)
-    told = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
-    assert set(told) == {large, small}
-    assert "no byte came for 5 s: " in told[large]["message"]
+    reported = {one["shard"]: one for one in report["findings"] if one["code"] == "TFR013"}
+    assert set(reported) == {large, small}
+    assert "no byte came for 5 s: " in reported[large]["message"]
     assert report["counts"]["records"] > 10
     assert all(one["sha256"] is None for one in report["sources"])
 
@@ -320,8 +320,8 @@ def test_other_commands_read_from_buckets(
         content = {
             name: data.replace(place.encode(), b"PLACE") for name, data in files_in(out).items()
         }
-        said = done.stdout.replace(place, "PLACE").replace(str(out), "OUT")
-        results.append((content, said, done.stderr))
+        output = done.stdout.replace(place, "PLACE").replace(str(out), "OUT")
+        results.append((content, output, done.stderr))
     assert results[0] == results[1]
     assert len(results[0][0]) == written
 

@@ -189,8 +189,8 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    said = done.stderr.splitlines()[-1]
-    assert "s3://b/a*: needs a package (" in said and "pip install '.[remote]'" in said
+    output = done.stderr.splitlines()[-1]
+    assert "s3://b/a*: needs a package (" in output and "pip install '.[remote]'" in output
 
 
 def test_no_shard_is_one_line(bucket: Bucket) -> None:

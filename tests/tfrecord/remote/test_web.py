@@ -275,8 +275,10 @@ def test_bytes_that_come_again_are_no_progress(web: Served, threads_end: Ended) 
     server.files["/a.tfrecord"] = noise(16 * MIB)
     server.cut_after += [6 * MIB] * 10_000
     set_remote_timeout(2)
-    said = r"no new byte came for 2 s: \d+ of 16777216 bytes came, what follows was tried \d+ times"
-    with pytest.raises(RemoteReadError, match=said):
+    output = (
+        r"no new byte came for 2 s: \d+ of 16777216 bytes came, what follows was tried \d+ times"
+    )
+    with pytest.raises(RemoteReadError, match=output):
         digest_of(f"{url}/a.tfrecord")
     threads_end()
     assert 2 < len(server.requests) < 100
@@ -337,10 +339,10 @@ def test_what_a_look_has_fetched_is_not_fetched_again(web: Served, size: int, ch
 def test_a_redirect_without_end_is_one_line(web: Served) -> None:
     server, url = web
     server.redirect = "/a.tfrecord"
-    said = r"^http://127\S+/a.tfrecord: is redirected again and again; see whether the address is"
-    with pytest.raises(RemoteReadError, match=said):
+    output = r"^http://127\S+/a.tfrecord: is redirected again and again; see whether the address is"
+    with pytest.raises(RemoteReadError, match=output):
         RemoteStream(f"{url}/a.tfrecord")
     asked = len(server.requests)
     assert asked < 20  # it is not tried again
-    with pytest.raises(RemoteError, match=said):
+    with pytest.raises(RemoteError, match=output):
         list_remote(f"{url}/a.tfrecord")

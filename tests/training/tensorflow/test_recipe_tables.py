@@ -115,7 +115,7 @@ def test_datumaros_own_importer_reads_our_roboflow_layout(tmp_path: Path) -> Non
     """With TensorFlow, as it is without tfod; and it reads the same as ours."""
     source = Dataset.import_from(str(EXAMPLES / "shapes_roboflow.zip"), "roboflow_tfrecord")
     source.export(str(tmp_path), "tf_detection_api", save_media=True, layout="roboflow")
-    said = {}
+    output = {}
     for switch in ("0", "1"):
         done = subprocess.run(
             [sys.executable, "-c", THEIRS, str(tmp_path)],
@@ -124,6 +124,6 @@ def test_datumaros_own_importer_reads_our_roboflow_layout(tmp_path: Path) -> Non
             text=True,
             check=True,
         )
-        said[switch] = done.stdout.splitlines()
-    assert said["0"][0] == said["1"][0] and said["0"][0].count("shapes_") == 12
-    assert (said["0"][-1], said["1"][-1]) == ("True", "False")
+        output[switch] = done.stdout.splitlines()
+    assert output["0"][0] == output["1"][0] and output["0"][0].count("shapes_") == 12
+    assert (output["0"][-1], output["1"][-1]) == ("True", "False")

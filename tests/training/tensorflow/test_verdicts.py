@@ -78,10 +78,10 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
     errors = [one for one in report.findings if one.severity.value == "error"]
     torch_input = DetectionsByIndex(path)
     for number, payload in enumerate(payloads):
-        said = _refusals(torch_input, number, payload, decode)
+        output = _refusals(torch_input, number, payload, decode)
         found = [one for one in errors if one.record == number]
-        assert found or not said, (said, payload)
-        assert said or all(_is_taken(one, payload) for one in found), (found, payload)
+        assert found or not output, (output, payload)
+        assert output or all(_is_taken(one, payload) for one in found), (found, payload)
 
 
 def _is_taken(finding: Finding, payload: bytes) -> bool:
@@ -92,16 +92,16 @@ def _is_taken(finding: Finding, payload: bytes) -> bool:
 
 
 def _refusals(torch_input: DetectionsByIndex, number: int, payload: bytes, decode: object) -> str:
-    said = ""
+    output = ""
     try:
         torch_input[number]
     except RecordError as error:
-        said = str(error)
+        output = str(error)
     try:
         decode(payload)
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        said += str(error)[:300]
-    return said
+        output += str(error)[:300]
+    return output
 
 
 def test_mutants(tmp_path: Path, decode: object) -> None:
