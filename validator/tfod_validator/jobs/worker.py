@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -41,8 +42,8 @@ _log = logging.getLogger("tfod.worker")
 def main() -> None:
     """Work until SIGTERM comes, or the process that started this one is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop: SimpleQueue[None] = SimpleQueue()  # unlike an event it takes what a signal puts into it
+    signal.signal(signal.SIGTERM, lambda *_: stop.put(None))
     monitoring.configure_logging()
     monitoring.reserve_space()
     settings = Settings.from_environment()
@@ -54,7 +55,7 @@ def main() -> None:
 
     def give_up() -> None:
         worker.give_up()
-        stop.set()
+        stop.put(None)
 
     follow_parent(give_up)
     worker.run(stop)
@@ -73,8 +74,8 @@ class Worker:
         self._given_up = threading.Event()
         self._busy: set[str] = set()
 
-    def run(self, stop: threading.Event) -> None:
-        """Work until the event is set; checks that run then may go on for a while."""
+    def run(self, stop: SimpleQueue[None]) -> None:
+        """Work until something is put into the queue; checks may then go on for a while."""
         self._database.create_tables()
         prepare()
         threads = [threading.Thread(target=self._work_always) for _ in range(self._settings.checks)]
@@ -92,7 +93,8 @@ class Worker:
                         self._folder.clean()
             except Exception:  # the database may be away for a while
                 _log.exception("the worker cannot report")
-            if stop.wait(_REPORT_EVERY):
+            with suppress(Empty):
+                stop.get(timeout=_REPORT_EVERY)
                 break
         self._stopping.set()
         end = time.monotonic() + DRAIN_SECONDS
