@@ -20,7 +20,7 @@ from annotate_shapes import IMAGES, seen_shapes
 from draw_shapes import CLASSES, Image, all_images
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.writer import RecordWriter
 
 LABEL_MAP = LabelMap.from_names(CLASSES)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
     from tfod.detection.detections import Detections
     from tfod.detection.encoder import encode_detection
-    from tfod.detection.label_map import (
+    from tfod.detection.labels.label_map import (
         LabelMap,
         LabelMapItem,
         load_label_map,
@@ -126,7 +126,7 @@ _NAMES_OF_MODULES = {
         "float_feature",
         "int64_feature",
     ),
-    "tfod.detection.label_map": (
+    "tfod.detection.labels.label_map": (
         "LabelMap",
         "LabelMapItem",
         "load_label_map",

@@ -18,7 +18,7 @@ from tfod.check.records.examined import Examined, ShardSummary
 from tfod.check.records.statistics import Statistics
 from tfod.check.result import Result, joined_parts
 from tfod.check.rules.labels import LabelMapFile
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
 _PART_BITS = 24
 _SEVERITIES = {"TFR901": Severity.ERROR, "BOX902": Severity.WARNING, "NAM903": Severity.INFO}

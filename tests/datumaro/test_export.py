@@ -29,8 +29,8 @@ from datumaro.components.errors import DatasetExportError
 from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
-from tfod.detection.label_map import read_label_map
-from tfod.detection.masks import decode_mask_png
+from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.stream import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
 

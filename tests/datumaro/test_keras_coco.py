@@ -24,7 +24,7 @@ from datumaro.components.environment import Environment
 from datumaro.components.errors import DatasetExportError, DatasetImportError
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.stream import read_examples
 from tfod.tfrecord.writer import write_records
 

@@ -15,7 +15,7 @@ import pytest
 import tfod
 from datumaro.components.dataset import Dataset
 from tfod.datumaro import compat
-from tfod.detection.label_map import EMPTY_SUBSETS
+from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.example.example import Example
 from tfod.tfrecord.reader import read_records
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from datumaro.components.dataset import Dataset
 from PIL import Image
-from tfod.detection.label_map import load_label_map, read_label_map
+from tfod.detection.labels.label_map import load_label_map, read_label_map
 from tfod.detection.stream import read_detections
 
 XML = """<annotation><filename>a.jpg</filename>

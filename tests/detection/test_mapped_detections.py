@@ -20,8 +20,8 @@ from tfod.detection.field_mapping import (
     classification_field_mapping,
     is_keras_coco,
 )
-from tfod.detection.label_map import LabelMapItem
-from tfod.detection.labels_file import labels_text, read_labels
+from tfod.detection.labels.label_map import LabelMapItem
+from tfod.detection.labels.labels_file import labels_text, read_labels
 from tfod.detection.stream import decode_detection
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod import decode_detection, read_detections
-from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, read_label_map
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
 from tfod.example.rewrite import rewrite_example

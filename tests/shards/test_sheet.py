@@ -18,7 +18,7 @@ from tfod.check.reporters.drawing import can_show
 from tfod.check.sources.search import take_inventory
 from tfod.cli.main import main
 from tfod.detection import keys
-from tfod.detection.masks import encode_mask_png
+from tfod.detection.images.masks import encode_mask_png
 from tfod.shards.sheet import Choice, Tile, chosen_tiles, paint_sheet, render_page
 from tfod.shards.sheet.page import HEIGHT, WIDTH
 from tfod.shards.sheet.tile import class_colour, spelled

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tfod
 from tfod.detection.describe import describe
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify

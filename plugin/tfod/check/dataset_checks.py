@@ -29,7 +29,7 @@ from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
 from tfod.check.rules.registry import problems_of
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations

@@ -24,7 +24,7 @@ from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits, read_p
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.datasets import numbered_sets
 from tfod.check.sources.search import Inventory, Location, ShardSource
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, ShardPart, is_record_header

@@ -1,8 +1,8 @@
 """COCO's outlines as masks, through pycocotools: which pixels they are is what it says they are.
 
 Its polygons are drawn at five times the size and rounded in its own way, so that no other
-rasterizer gives the same pixels (:mod:`tfod.detection.masks`, by pixels' centres, differs along
-the edge).
+rasterizer gives the same pixels (:mod:`tfod.detection.images.masks`, by pixels' centres, differs
+along the edge).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from tfod.check.finding import Losses
 from tfod.cvat.masks import decode_runs, draw_shape, pillow
 from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, PngMask
-from tfod.detection.image import format_name, sniff_format
-from tfod.detection.label_map import LabelMap
-from tfod.detection.masks import encode_mask_png
+from tfod.detection.images.image import format_name, sniff_format
+from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import split_extension
 

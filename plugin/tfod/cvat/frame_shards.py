@@ -14,7 +14,7 @@ from tfod.check.cvat_task.cvat_xml import CvatImage
 from tfod.check.finding import plural
 from tfod.cvat.detections import DetectionBuilder
 from tfod.detection.encoder import encode_detection
-from tfod.detection.label_map import LabelMap, comment_on_empty
+from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError
 from tfod.tfrecord.writer import ShardSetWriter
 

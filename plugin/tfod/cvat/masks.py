@@ -9,7 +9,7 @@ import numpy as np
 
 from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_pixels
-from tfod.detection.masks import fill_box, fill_polygon
+from tfod.detection.images.masks import fill_box, fill_polygon
 from tfod.errors import TfodError, how_to_install
 
 

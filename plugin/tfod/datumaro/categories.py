@@ -10,7 +10,7 @@ from typing import Any
 import attr
 
 from tfod.datumaro.compat import AnnotationType, annotation
-from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 
 

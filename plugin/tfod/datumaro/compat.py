@@ -23,7 +23,7 @@ from datumaro.util.image import encode_image as encode_image
 from datumaro.util.image import load_image
 from datumaro.util.mask_tools import mask_to_polygons as mask_to_polygons
 
-from tfod.detection.image import EXTENSION_OF_FORMAT, sniff_format
+from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.tfrecord.image_names import split_extension
 
 

@@ -18,8 +18,8 @@ from tfod.datumaro.masks import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.boxes import PixelBox, enclosing, enclosing_pixels, enclosing_points, overlap
 from tfod.detection.detection import AttributeValue, Detection, ImageLabel, Keypoints, PngMask
-from tfod.detection.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
-from tfod.detection.masks import (
+from tfod.detection.images.image import boxes_turned_back, keypoints_turned_back, mask_turned_back
+from tfod.detection.images.masks import (
     box_outline,
     decode_mask_png,
     ellipse_outline,

@@ -16,9 +16,9 @@ from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, ObjectBuilder
 from tfod.datumaro.images import ImageEncoder
 from tfod.datumaro.options import ExportOptions, add_arguments, check_image_extension
-from tfod.detection.image import DEFAULT_EXTENSION
-from tfod.detection.label_map import LabelMap
-from tfod.detection.labels_file import load_classes
+from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS

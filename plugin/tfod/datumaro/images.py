@@ -13,7 +13,7 @@ import numpy as np
 
 from tfod.datumaro import compat
 from tfod.detection.detections import Detections
-from tfod.detection.image import (
+from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,

@@ -13,10 +13,10 @@ from tfod.datumaro.compat import annotation, make_boxes, round_points
 from tfod.datumaro.masks import BoxedMask, LazyNumericalMask, LazyPngMask, png_size
 from tfod.detection import keys
 from tfod.detection.boxes import BoxCounts, corners_in_pixels
-from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections
-from tfod.detection.masks import is_box_png
+from tfod.detection.images.masks import is_box_png
+from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 

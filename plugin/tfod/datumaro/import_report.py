@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.check.finding import first_of, plural
-from tfod.detection.classes import ClassTable
-from tfod.detection.label_map import EMPTY_SUBSETS
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.label_map import EMPTY_SUBSETS
 from tfod.errors import ShardError
 from tfod.tfrecord.storage.open import open_shard
 

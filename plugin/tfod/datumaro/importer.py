@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.detection import keys
-from tfod.detection.classes import ClassTable
-from tfod.detection.label_map import LabelMap
-from tfod.detection.labels_file import load_classes, read_classes
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
 from tfod.tfrecord.label_files import is_named_label_map

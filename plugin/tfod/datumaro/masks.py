@@ -11,7 +11,7 @@ import numpy as np
 
 from tfod.datumaro.compat import annotation
 from tfod.detection.boxes import PixelBox
-from tfod.detection.masks import decode_mask_png
+from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.stream import decode_detection
 from tfod.errors import ShardError
 from tfod.example.example import Example

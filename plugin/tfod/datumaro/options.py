@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tfod.detection.encoder import LabelProfile
-from tfod.detection.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import OptionError, parse_count, parse_size
 

@@ -19,12 +19,12 @@ from tfod.datumaro.import_annotations import AnnotationBuilder
 from tfod.datumaro.import_report import ImportReport
 from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
-from tfod.detection.classes import ClassTable, LabelScope
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.image import DEFAULT_EXTENSION
-from tfod.detection.label_map import LabelMap, read_label_map
+from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.labels.classes import ClassTable, LabelScope
+from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError, RecordError, ShardError, TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.image import ImageHeader, read_image_header
+from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.example.columns import Column, ExampleBatch, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans, gather_spans

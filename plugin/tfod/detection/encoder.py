@@ -15,7 +15,7 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.attributes import Corrections, encode_attribute
 from tfod.detection.detection import Detection, Keypoints
-from tfod.detection.image import read_image_header
+from tfod.detection.images.image import read_image_header
 from tfod.example.example import (
     bytes_feature,
     encode_example,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.label_map import load_label_map
+from tfod.detection.labels.label_map import load_label_map
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.classes import ClassTable, LabelScope
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.errors import LabelMapError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import int64_feature

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.classes import ClassTable
-from tfod.detection.label_map import LabelMap
-from tfod.detection.labels_file import read_classes
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import ShardError, ShardsNotFoundError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.inputs import missing_shards, one_label_map, sound_batches, sound_examples

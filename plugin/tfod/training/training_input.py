@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.label_files import find_label_map
 from tfod.tfrecord.shard_search import find_all_shards

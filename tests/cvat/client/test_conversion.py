@@ -22,8 +22,7 @@ from tfod.cvat.detections import DetectionBuilder
 from tfod.cvat.masks import decode_runs, encode_runs, run_lengths
 from tfod.detection.boxes import enclosing_points
 from tfod.detection.encoder import encode_detection
-from tfod.detection.label_map import LabelMap
-from tfod.detection.masks import (
+from tfod.detection.images.masks import (
     box_outline,
     decode_mask_png,
     ellipse_outline,
@@ -32,6 +31,7 @@ from tfod.detection.masks import (
     fill_polygon,
     fills_its_box,
 )
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import decode_detection
 from tfod.errors import TfodError
 from tfod.example.example import Example

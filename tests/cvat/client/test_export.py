@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tfod.cvat.client import server
-from tfod.detection.masks import decode_mask_png
+from tfod.detection.images.masks import decode_mask_png
 
 from tests.cvat.client.conftest import Run, add_objects, detections, shape
 from tests.cvat.client.stub_server import PASSWORD, TOKEN, USER, Fault, StubServer

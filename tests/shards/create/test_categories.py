@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Result, Run
 from tests.shards.create.conftest import by_filename

@@ -20,7 +20,7 @@ from tfod.check.check import Options, check_sources
 from tfod.convert.coco import read_coco
 from tfod.convert.coco_keypoints import PERSON_KEYPOINTS
 from tfod.detection.detection import Detection
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
 from tests.shards.create.conftest import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.stream import read_detections
 
 from tests.commands import Run

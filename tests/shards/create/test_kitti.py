@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tfod.check.check import check_sources
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
 from tests.shards.create.conftest import KITTI, by_filename, float32

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 from PIL import Image
 from pycocotools import mask as coco_mask
 from tfod.convert.coco_masks import decode_counts, draw_segmentation
-from tfod.detection.masks import encode_mask_png
+from tfod.detection.images.masks import encode_mask_png
 from tfod.errors import TfodError
 
 SIDES = st.integers(1, 40)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tfod.check.check import check_sources
 from tfod.detection.detection import ImageLabel
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.stream import read_detections
 from tfod.shards.create.open_images import rows_by_image
 from tfod.shards.create.problems import Policy, Problems

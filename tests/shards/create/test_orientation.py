@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from tfod.detection.image import mask_turned_back, turned_back
+from tfod.detection.images.image import mask_turned_back, turned_back
 
 from tests.commands import Run
 from tests.shards.create.conftest import by_filename, float32

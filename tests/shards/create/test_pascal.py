@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run
 from tests.shards.create.conftest import IMAGES, VOC, by_filename, float32

@@ -18,8 +18,8 @@ from tfod.check.rules.repairs import REPAIRS
 from tfod.detection import keys
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
-from tfod.detection.label_map import LabelMap, LabelMapItem
-from tfod.detection.masks import encode_mask_png
+from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.stream import decode_detection
 from tfod.example.example import Example
 from tfod.example.rewrite import rewrite_example

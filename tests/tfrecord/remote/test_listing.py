@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tfod.detection.label_map import load_label_map
-from tfod.detection.labels_file import load_classes
+from tfod.detection.labels.label_map import load_label_map
+from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError
 from tfod.tfrecord.label_files import find_label_map, find_labels
 from tfod.tfrecord.record_index import RecordIndex

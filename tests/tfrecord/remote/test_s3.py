@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tfod.detection.label_map import load_label_map
+from tfod.detection.labels.label_map import load_label_map
 from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.reader import read_record_batches, read_records
 from tfod.tfrecord.storage.open import open_shard, shard_size

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from tfod.check.profiles.file import load_profile
-from tfod.detection.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
 from tfod.detection.schema import IMAGE_LABEL, FeatureSpec
 from tfod.errors import LabelMapError, ShardError, ShardsNotFoundError, TfodError, how_to_install
 from tfod.example.wire import Kind

@@ -11,7 +11,7 @@ import tensorflow as tf
 from PIL import Image
 from tfod.check.rules.images import ImageFacts
 from tfod.check.rules.registry import problems_of
-from tfod.detection.image import read_image_header
+from tfod.detection.images.image import read_image_header
 
 from tests.image_kinds import (
     HEIGHT,

@@ -19,7 +19,7 @@ from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY
 from tfod.check.receivers import TRAINING
 from tfod.check.records.decoding import read_most_decoded
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.schema import TF_DETECTION_API
 from tfod.errors import RecordError
 from tfod.example.example import Example

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfod.detection.boxes import PixelBox, enclosing_pixels, enclosing_points, enclosing_rotated
-from tfod.detection.masks import box_outline, ellipse_outline
+from tfod.detection.images.masks import box_outline, ellipse_outline
 from tfod.errors import TfodError
 
 BOX, POLYGON, MASK, ELLIPSE = "box", "polygon", "mask", "ellipse"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, read_cvat_xml
 from tfod.convert.documents import read_json
-from tfod.detection.image import FORMAT_OF_EXTENSION, image_size
+from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError
 
 _HEAD = 64 << 10

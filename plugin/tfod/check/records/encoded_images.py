@@ -12,7 +12,7 @@ import numpy as np
 from tfod.check.records.decoding import Decoding
 from tfod.check.records.image_bytes import DecodeFailure, decode_failure, looks_like
 from tfod.detection.detections import Detections
-from tfod.detection.image import ImageHeader
+from tfod.detection.images.image import ImageHeader
 from tfod.kernel import hash_spans
 
 

@@ -17,7 +17,7 @@ from tfod.check.records.decoding import NOT_DECODED, Decoding
 from tfod.check.records.statistics import Statistics
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import BoxCounts
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.storage.remote_timeout import remote_timeout
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from tfod.check.rules.names import NameFacts
 from tfod.check.rules.registry import Rule, problems_of, rules_for
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
-from tfod.detection.image import ImageHeader
-from tfod.detection.label_map import LabelMap
+from tfod.detection.images.image import ImageHeader
+from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfod.check.records.tensorflow_images import FORMAT_TITLES
-from tfod.detection.image import sniff_format
-from tfod.detection.image_header import Bytes
+from tfod.detection.images.image import sniff_format
+from tfod.detection.images.image_header import Bytes
 from tfod.errors import TfodError, how_to_install
 
 # What bytes without an image's header are

@@ -16,7 +16,7 @@ from tfod.check.report import Report
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
 from tfod.detection.field_mapping import FieldMapping
-from tfod.detection.image import image_size
+from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfod.check.finding import Place, Problem, first_of
 from tfod.check.rules.registry import rule
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 
 _NAMES = "tensorflow/models: dataset_tools/tf_record_creation_util.py"
 

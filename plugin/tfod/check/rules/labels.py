@@ -15,7 +15,7 @@ from tfod.check.finding import Place, Problem, first_of, plural
 from tfod.check.rules.near_names import folded, names_near_map
 from tfod.check.rules.registry import rule
 from tfod.detection import keys
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.detection.problems import DetectionProblem, Wrong
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfod.check.finding import Place, Problem
 from tfod.check.rules.registry import rule
-from tfod.detection.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.tfrecord.image_names import split_extension
 
 _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"

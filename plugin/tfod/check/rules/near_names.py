@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from tfod.detection.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap
 
 _LONGEST = 32
 """Letters: of longer names a typing error is seldom the matter."""

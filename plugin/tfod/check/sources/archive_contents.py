@@ -21,7 +21,7 @@ from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps,
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.label_maps import label_map_file
-from tfod.detection.label_map import LONGEST_LABEL_MAP, decode_label_map
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.label_files import LabelMapFinder

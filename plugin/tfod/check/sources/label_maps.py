@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfod.check.rules.labels import LabelMapFile
-from tfod.detection.label_map import (
+from tfod.detection.labels.label_map import (
     LONGEST_LABEL_MAP,
     decode_label_map,
     load_label_map,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tfod.check.rules.dataset import EmptySource
 from tfod.check.sources.label_maps import LABEL_MAP_ENDING, LabelMapSearch
-from tfod.detection.label_map import LONGEST_LABEL_MAP
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.framing import ShardPart
 from tfod.tfrecord.label_files import LabelMapFinder

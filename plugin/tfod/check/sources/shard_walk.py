@@ -14,7 +14,7 @@ from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive_contents import Archives, Contents
 from tfod.check.sources.label_maps import label_map_file
 from tfod.check.sources.search import Inventory, Location, ShardStream
-from tfod.detection.label_map import LONGEST_LABEL_MAP, load_label_map
+from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, load_label_map
 from tfod.tfrecord.storage.open import open_shard
 
 _ROOT = os.path.abspath(os.sep)

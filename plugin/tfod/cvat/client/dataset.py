@@ -20,7 +20,7 @@ from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
 from tfod.cvat.masks import decode_runs, run_lengths
 from tfod.detection.detection import Detection
-from tfod.detection.image import EXTENSION_OF_FORMAT, image_size, sniff_format
+from tfod.detection.images.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 

@@ -19,8 +19,8 @@ from tfod.cvat.masks import encode_runs, pillow
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
-from tfod.detection.masks import decode_mask_png, fills_its_box
+from tfod.detection.images.masks import decode_mask_png, fills_its_box
+from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.label_files import LabelMapFinder

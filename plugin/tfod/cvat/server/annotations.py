@@ -14,7 +14,7 @@ from tfod.cvat.server.instance import Instance
 from tfod.datumaro.compat import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask
 from tfod.detection.boxes import enclosing_pixels
-from tfod.detection.masks import fills_its_box
+from tfod.detection.images.masks import fills_its_box
 from tfod.errors import TfodError
 
 # CVAT takes these for its own, and would turn or hide the shape.

@@ -13,7 +13,7 @@ from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.cvat.shapes import convert_frame
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
-from tfod.detection.image import DEFAULT_EXTENSION
+from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 
 _log = logging.getLogger("tfod.cvat")

@@ -18,7 +18,7 @@ from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound
 from tfod.datumaro import compat
 from tfod.datumaro.activation import register
 from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.detection.image import (
+from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,

@@ -28,9 +28,9 @@ from tfod.datumaro.export_annotations import OBJECT_LOSSES, ExportedObject
 from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.images import file_size, media_size
 from tfod.datumaro.importer import ReadDataset, ShardImporter, import_errors, load_classes_of
-from tfod.detection.classes import ClassTable, LabelScope
-from tfod.detection.image import DEFAULT_EXTENSION
-from tfod.detection.label_map import LabelMap
+from tfod.detection.images.image import DEFAULT_EXTENSION
+from tfod.detection.labels.classes import ClassTable, LabelScope
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.image_names import (
     IdMaker,

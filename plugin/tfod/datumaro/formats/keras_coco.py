@@ -41,7 +41,7 @@ from tfod.datumaro.importer import ShardImporter, first_example
 from tfod.datumaro.reader import CountedShardsBase
 from tfod.detection.boxes import PixelBox
 from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, is_keras_coco
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_names import file_names, find_files
 from tfod.tfrecord.writer import ShardSetWriter

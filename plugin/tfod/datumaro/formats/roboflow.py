@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from tfod.datumaro.exporter import EMPTY_VALUES, count_image_attributes
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.label_map import LabelMap, quoted
+from tfod.detection.labels.label_map import LabelMap, quoted
 from tfod.errors import TfodError
 from tfod.example.example import (
     bytes_feature,

@@ -31,8 +31,8 @@ from tfod.convert.coco_keypoints import read_keypoints
 from tfod.convert.coco_masks import draw_segmentation
 from tfod.detection.boxes import PixelBox
 from tfod.detection.detection import AttributeValue, Detection, Keypoints, PngMask
-from tfod.detection.image import keypoints_turned_back, mask_turned_back
-from tfod.detection.masks import encode_mask_png, fill_box
+from tfod.detection.images.image import keypoints_turned_back, mask_turned_back
+from tfod.detection.images.masks import encode_mask_png, fill_box
 from tfod.errors import TfodError
 from tfod.shards.create.coco_classes import choose_classes, read_categories
 from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame_of, read_image

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfod.convert.coco import CocoFile, sound_coco, whole_number
 from tfod.convert.coco_keypoints import KeypointFile
-from tfod.detection.label_map import Keypoint, LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import BACKGROUND, ChosenLabelMap, named_label_map
 from tfod.shards.create.problems import Problems

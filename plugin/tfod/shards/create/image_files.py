@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfod.detection.image import QUARTER, UPRIGHT, read_image_header
+from tfod.detection.images.image import QUARTER, UPRIGHT, read_image_header
 from tfod.errors import TfodError
 from tfod.shards.create.problems import ExifOrientation, Problems, Refusal
 

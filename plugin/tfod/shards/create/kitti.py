@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfod.detection.detection import Detection
-from tfod.detection.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tfod.detection.label_map import LabelMap, load_label_map, read_label_map
+from tfod.detection.labels.label_map import LabelMap, load_label_map, read_label_map
 from tfod.errors import TfodError
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
 

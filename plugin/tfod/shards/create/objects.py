@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfod.detection.detection import AttributeValue, Detection
-from tfod.detection.image import UPRIGHT, boxes_turned_back
+from tfod.detection.images.image import UPRIGHT, boxes_turned_back
 from tfod.shards.create.image_files import AnnotatedSize, ImageFile, Size, by, frame_of
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import OddBoxes, Problems, Refusal

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from tfod.detection.detection import Detection, ImageLabel
-from tfod.detection.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, named_label_map

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.label_map import read_label_map
+from tfod.detection.labels.label_map import read_label_map
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.problems import STRICT, Policy, Problems

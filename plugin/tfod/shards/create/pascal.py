@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tfod.convert.pascal import VOC_ANNOTATIONS, VocImage, VocObject, read_voc
 from tfod.detection.detection import Detection
-from tfod.detection.image import FORMAT_OF_EXTENSION
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tfod.check.records.statistics import MOST_KINDS
 from tfod.check.rules.near_names import folded
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.example.example import int64_feature, text_feature
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.record import EditedRecord

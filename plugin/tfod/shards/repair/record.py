@@ -12,9 +12,9 @@ from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.column_order import ROUNDING
 from tfod.check.rules.images import ImageFacts, check_size
-from tfod.detection.image import read_image_header
-from tfod.detection.image_header import ImageHeader
-from tfod.detection.label_map import LabelMap
+from tfod.detection.images.image import read_image_header
+from tfod.detection.images.image_header import ImageHeader
+from tfod.detection.labels.label_map import LabelMap
 from tfod.example.example import (
     Example,
     bytes_feature,

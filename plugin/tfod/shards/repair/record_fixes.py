@@ -10,7 +10,7 @@ import numpy as np
 
 from tfod.check.rules.images import check_format, check_positive_size, check_raw, check_size
 from tfod.detection import keys
-from tfod.detection.image import QUARTER
+from tfod.detection.images.image import QUARTER
 from tfod.detection.schema import FeatureSpec
 from tfod.example.example import bytes_feature, float_feature, int64_feature
 from tfod.example.wire import Kind

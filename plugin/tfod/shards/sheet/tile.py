@@ -21,8 +21,8 @@ from tfod.check.reporters.thumbnails import fits_into_memory
 from tfod.check.rules.labels import LabelMapFile
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.detections import Detections
-from tfod.detection.image import sniff_format
-from tfod.detection.label_map import LabelMap
+from tfod.detection.images.image import sniff_format
+from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError
 from tfod.example.example import Example
 

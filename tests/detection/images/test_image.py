@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
-from tfod.detection.image import (
+from tfod.detection.images.image import (
     EXTENSION_OF_FORMAT,
     FORMAT_OF_EXTENSION,
     ImageHeader,

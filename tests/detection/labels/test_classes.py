@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.detection.classes import ClassTable
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
 PEOPLE = LabelMap((LabelMapItem(3, "/m/1", "person"), LabelMapItem(1, "/m/2", "dog")))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.detection.label_map import (
+from tfod.detection.labels.label_map import (
     Keypoint,
     LabelMap,
     LabelMapItem,

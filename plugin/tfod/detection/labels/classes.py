@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tfod.detection.label_map import LabelMap, LabelMapItem
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
 _MAX_ID = (1 << 31) - 1  # a label map's id is an int32
 

@@ -35,8 +35,8 @@ LONGEST_LABEL_MAP = 4 << 20
 """Bytes; that of 20,000 classes of Open Images has 1.5 million."""
 _STEP = 1 << 20
 _NO_IDS: frozenset[int] = frozenset()
-_PACKAGED = Path(__file__).parents[1] / "label_maps"
-_CHECKOUT = Path(__file__).parents[3] / "label_maps"
+_PACKAGED = Path(__file__).parents[2] / "label_maps"
+_CHECKOUT = Path(__file__).parents[4] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 # Datumaro's reader takes items without the word "item" in front; so do we. Blanks are looked at
 # from their first one alone, or a million of them would be looked at a million times.

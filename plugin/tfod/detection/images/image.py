@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tfod.detection.detection import Keypoints
-from tfod.detection.image_header import (
+from tfod.detection.images.image_header import (
     LEAST_BYTES,
     Bytes,
     ImageHeader,

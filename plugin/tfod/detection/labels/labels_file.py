@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from tfod.detection.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.storage.open import open_shard, shard_size
 
