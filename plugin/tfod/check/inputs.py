@@ -362,6 +362,9 @@ def hashing(files: Sequence[HashInput]) -> Iterator[Callable[[], dict[str, str]]
     """
     stop = threading.Event()
     digests: dict[str, str] = {}
+    if not files:
+        yield lambda: digests
+        return
 
     def hash_all() -> None:
         for one in files:
