@@ -60,10 +60,9 @@ lint: $(VENV)/test.installed
 fuzz-kernel: $(VENV)/test.installed
 	tests/kernel/fuzz 15
 
-# Everything, with Datumaro 1.x and TensorFlow as the oracle. A third of the time the tests of servers
-# wait, so there is a process more than two cores need.
+# Everything, with Datumaro 1.x and TensorFlow as the oracle.
 test-new: $(VENV)/test.installed
-	$(BIN)/python $(PYTEST) -n 3 --dist worksteal tests
+	$(BIN)/python $(PYTEST) -n auto --dist worksteal tests
 
 # The other lines, bounds and Pythons, two at a time, with a few examples of each property; what each
 # has printed comes at its end.

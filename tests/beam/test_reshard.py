@@ -247,7 +247,7 @@ def test_nothing_is_left_after_ctrl_c(source: Path, tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path / "deep" / "out")) == 1
     process.send_signal(signal.SIGINT)
     assert (process.communicate()[1], process.returncode) == ("tfod: interrupted\n", 130)
-    assert not any(map(command_of, started))
+    wait_until(lambda: not any(map(command_of, started)))
     assert os.listdir(tmp_path) == []
 
 
