@@ -518,8 +518,8 @@ def test_zip014(check: Check, shard: bytes) -> None:
 
 def test_zip015(check: Check, shard: bytes) -> None:
     shards = [("a.record", shard), ("b.record", shard)]
-    rivals = [("cat_label_map.pbtxt", LABEL_MAP), ("dog_label_map.pbtxt", LABEL_MAP)]
-    checked = check(real_zip([*shards, *rivals]))
+    candidates = [("cat_label_map.pbtxt", LABEL_MAP), ("dog_label_map.pbtxt", LABEL_MAP)]
+    checked = check(real_zip([*shards, *candidates]))
     assert checked.messages("ZIP015") == [
         "cat_label_map.pbtxt, dog_label_map.pbtxt fit it equally well, and 1 more shard; "
         "none was used"

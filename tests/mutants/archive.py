@@ -165,12 +165,12 @@ def no_label_map() -> Iterator[Mutant]:
 
 
 @mutants_of("ZIP015")
-def rival_label_maps() -> Iterator[Mutant]:
+def equal_label_maps() -> Iterator[Mutant]:
     def archive(*names: str) -> bytes:
         return forge(Item(NAME, sound()), *(Item(name, LABEL_MAP) for name in names))
 
-    rivals = archive("cats_label_map.pbtxt", "dogs_label_map.pbtxt")
-    yield fail("two-that-fit-equally", rivals, at=NAME, **HOW)
+    candidates = archive("cats_label_map.pbtxt", "dogs_label_map.pbtxt")
+    yield fail("two-that-fit-equally", candidates, at=NAME, **HOW)
     one = archive("default_label_map.pbtxt", "dogs_label_map.pbtxt")
     yield near("one-named-like-the-shard", one, **HOW)
 

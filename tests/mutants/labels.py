@@ -34,8 +34,8 @@ def numbered(label: list[int], label_map: bytes = LABEL_MAP) -> dict:
 def no_label_map() -> Iterator[Mutant]:
     alone = folder(record(), other(), label_map=None)
     yield fail("nothing-beside", alone, at=SHARD, options=TF)
-    rivals = {"cats_label_map.pbtxt": LABEL_MAP, "dogs_label_map.pbtxt": LABEL_MAP}
-    yield fail("two-that-fit-equally", {**alone, **rivals}, at=SHARD, options=TF)
+    candidates = {"cats_label_map.pbtxt": LABEL_MAP, "dogs_label_map.pbtxt": LABEL_MAP}
+    yield fail("two-that-fit-equally", {**alone, **candidates}, at=SHARD, options=TF)
     yield near("one-of-any-name", {**alone, "objects.pbtxt": LABEL_MAP}, options=TF)
     below = {"data": alone, "label_map.pbtxt": LABEL_MAP}
     yield near("one-folder-up", below, options=TF)

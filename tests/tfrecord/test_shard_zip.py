@@ -57,8 +57,8 @@ class TestReading:
         assert list(index) == TRAIN and index[-1] == TRAIN[-1]
         assert describe(path).records == 4
         assert describe(path).file_bytes == len(frame(*TRAIN)) + len(frame(*VALID))
-        found, rivals = find_label_map(train.paths[0])
-        assert not rivals and found is not None
+        found, candidates = find_label_map(train.paths[0])
+        assert not candidates and found is not None
         assert read_label_map(found)[0].items[0].display_name == "bowl"
         assert find_label_map(valid.paths[0]) == (None, [])
 

@@ -151,13 +151,13 @@ def test_best_label_map_wins_and_a_tie_is_none(tmp_path: Path) -> None:
         "train/Objects_label_map.pbtxt",
     ):
         place(name)
-        found, rivals = find_label_map(shard)
-        assert (found, rivals) == (str(tmp_path / "data" / name), [])
+        found, candidates = find_label_map(shard)
+        assert (found, candidates) == (str(tmp_path / "data" / name), [])
     (tmp_path / "data/train/Objects_label_map.pbtxt").unlink()
     (tmp_path / "data/train/labelmap.pbtxt").unlink()
     place("train/another.pbtxt")
-    found, rivals = find_label_map(shard)
-    assert found is None and len(rivals) == 2
+    found, candidates = find_label_map(shard)
+    assert found is None and len(candidates) == 2
 
 
 def test_other_protobuf_texts_are_no_label_maps(tmp_path: Path) -> None:

@@ -227,11 +227,12 @@ def postgresql(postgresql_server: str) -> str:
 
 def new_database(server: str) -> str:
     """URL of a new database of a PostgreSQL server."""
-    import psycopg  # of the extra 'scale'
+    import psycopg.sql  # of the extra 'scale'
 
     name = f"tfod{next(_COUNTER)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type, unused-ignore]
+        identifier = psycopg.sql.Identifier(name)
+        connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(identifier))
     return f"{server.rpartition('/')[0]}/{name}"
 
 

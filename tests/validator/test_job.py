@@ -69,7 +69,7 @@ def test_warnings_can_fail(tmp_path: Path) -> None:
     assert check(tmp_path, {"a.record": shard}, fail_on="warning").valid is False
 
 
-def test_rival_label_maps(tmp_path: Path) -> None:
+def test_equal_label_maps(tmp_path: Path) -> None:
     files = {"train.record": shard_of(tmp_path), "a.pbtxt": LABEL_MAP, "b.pbtxt": LABEL_MAP}
     report = json.loads(check(tmp_path, files).documents[REPORTS["json"]])
     output = [one for one in report["findings"] if "a.pbtxt" in one["message"]]

@@ -101,7 +101,7 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
         if not shard.records and not shard.has_defects and shard.is_whole:
             collector.check(EmptyShard(), place)
         if shard.label_map is None and not shard.in_archive:
-            collector.check(NoLabelMap(shard.boxes, tuple(shard.rivals)), place)
+            collector.check(NoLabelMap(shard.boxes, tuple(shard.candidates)), place)
         collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)
         collector.add_all(own_keys.with_own_keys(problems_of(shard.columns)), place)
     for members in sets.values():

@@ -217,7 +217,7 @@ def _examine_shard(
         result.blocks.append(store.keep(block))
 
     summary = ShardSummary(
-        one.number, 0, location.name, shard.subset, one.label_map, tuple(shard.rivals)
+        one.number, 0, location.name, shard.subset, one.label_map, tuple(shard.candidates)
     )
     label_map = instructions.label_maps.get(one.label_map or "")
     examiner = _examiner(summary, label_map, shard.numbered, instructions, keep)

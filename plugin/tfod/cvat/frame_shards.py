@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from tfod.check.cvat_task.cvat_xml import CvatImage
 from tfod.check.finding import plural
@@ -107,8 +108,13 @@ class FrameShards:
         self._stack.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._stack.__exit__(*error)  # type: ignore[arg-type]
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
         """Write a frame.

@@ -75,10 +75,10 @@ class ImportReport:
             )
         yield from self.odd_lengths
         yield from self.label_map_liberties
-        for rivals in sorted(self.ambiguous_label_maps):
+        for candidates in sorted(self.ambiguous_label_maps):
             yield (
-                f"several label maps, none is used: {first_of(rivals, _SHOWN)}; classes come from "
-                "the records; choose one with the option label_map"
+                f"several label maps, none is used: {first_of(candidates, _SHOWN)}; classes come "
+                "from the records; choose one with the option label_map"
             )
         if builder.clamped_boxes:
             hint = ""

@@ -129,11 +129,11 @@ class TfDetectionApiBase(ReadDataset):
         for path in paths:
             source: str | None = wanted
             if wanted is None:
-                source, rivals = self._find_label_map(path, finder)
-                if rivals:
-                    if id(rivals) not in chosen:
-                        chosen[id(rivals)] = self._choose(rivals)
-                    source = chosen[id(rivals)]
+                source, candidates = self._find_label_map(path, finder)
+                if candidates:
+                    if id(candidates) not in chosen:
+                        chosen[id(candidates)] = self._choose(candidates)
+                    source = chosen[id(candidates)]
             if source not in maps:
                 maps[source] = self._classes.add_label_map(self._load(source, wanted))
             found[path] = maps[source]
@@ -144,12 +144,12 @@ class TfDetectionApiBase(ReadDataset):
     ) -> tuple[str | None, Sequence[str]]:
         return finder.find(shard)
 
-    def _choose(self, rivals: Sequence[str]) -> str | None:
+    def _choose(self, candidates: Sequence[str]) -> str | None:
         """Of several files that could be the label map take the only one that is one."""
-        readable = [one for one in rivals if _is_label_map(one)]
+        readable = [one for one in candidates if _is_label_map(one)]
         if len(readable) == 1:
             return readable[0]
-        self._report.ambiguous_label_maps.add(tuple(rivals))
+        self._report.ambiguous_label_maps.add(tuple(candidates))
         return None
 
     def _load(self, source: str | None, wanted: str | None) -> LabelMap | None:

@@ -81,9 +81,9 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
     labels_for = functools.cache(labels_for_folder)
     found: dict[str, None] = {}
     for path in paths:
-        label_map, rivals = finder.find(path)
-        if rivals:
-            notes.append(several_label_maps(path, rivals))
+        label_map, candidates = finder.find(path)
+        if candidates:
+            notes.append(several_label_maps(path, candidates))
             continue
         classes = label_map or labels_for(folder_of(path))
         if classes is not None:
@@ -98,9 +98,9 @@ def one_label_map(paths: Iterable[str], notes: list[str]) -> FoundLabelMap | Non
     return next((FoundLabelMap(path, content) for content, path in contents.items()), None)
 
 
-def several_label_maps(path: str, rivals: Sequence[str]) -> str:
+def several_label_maps(path: str, candidates: Sequence[str]) -> str:
     """A sentence for a shard beside which any of several files could be its label map."""
-    return f"{path}: several label maps are there, none was used: {', '.join(rivals)}"
+    return f"{path}: several label maps are there, none was used: {', '.join(candidates)}"
 
 
 def missing_shards(sets: Sequence[ShardSet]) -> list[str]:

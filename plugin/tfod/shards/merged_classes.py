@@ -44,9 +44,9 @@ class MergedClasses:
         self._new_ids: list[int] = []
         finder = LabelMapFinder()
         for path in paths:
-            source, rivals = finder.find(path)
-            if rivals:
-                self.notes.append(several_label_maps(path, rivals))
+            source, candidates = finder.find(path)
+            if candidates:
+                self.notes.append(several_label_maps(path, candidates))
             if source not in self._scopes:
                 label_map, liberties = read_label_map(source) if source else (None, [])
                 self.notes += liberties

@@ -72,7 +72,7 @@ class PeekedStream:
         return count
 
     def close(self) -> None:
-        pass  # whoever has opened the stream closes it
+        pass  # closed by the caller, who opened it
 
 
 class InflatingStream(io.RawIOBase):

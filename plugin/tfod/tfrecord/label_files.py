@@ -34,8 +34,8 @@ def protobuf_texts_in(folder: str) -> list[str]:
 
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
     """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
-    found, rivals = LabelMapFinder().find(shard)
-    return found, list(rivals)
+    found, candidates = LabelMapFinder().find(shard)
+    return found, list(candidates)
 
 
 class LabelMapFinder:

@@ -83,7 +83,7 @@ class ShardSummary:
         name: as the report names it.
         subset: the subset it belongs to.
         label_map: name of the label map it was checked with.
-        rivals: label maps that fit equally well, when there are several.
+        candidates: label maps that fit equally well, when there are several.
         in_archive: whether it came out of an archive.
         is_whole: whether the archive's entry could be read to its end.
         records, images, boxes: what was read.
@@ -100,7 +100,7 @@ class ShardSummary:
     name: str
     subset: str
     label_map: str | None = None
-    rivals: Sequence[str] = ()
+    candidates: Sequence[str] = ()
     in_archive: bool = False
     is_whole: bool = True
     records: int = 0

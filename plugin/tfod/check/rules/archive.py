@@ -107,7 +107,7 @@ class Composition:
 
 
 @dataclass(frozen=True)
-class RivalLabelMaps:
+class EqualLabelMaps:
     """Label maps that fit equally well, and how many shards they fit."""
 
     names: tuple[str, ...]
@@ -338,11 +338,11 @@ def no_label_map(composition: Composition) -> Iterator[Problem]:
     fix="Keep one; or name it <shard>_label_map.pbtxt, or label_map.pbtxt.",
     source="tfod.tfrecord.label_files.find_label_map",
 )
-def rival_label_maps(rivals: RivalLabelMaps) -> Iterator[Problem]:
+def equal_label_maps(candidates: EqualLabelMaps) -> Iterator[Problem]:
     """One label map fits a shard better than the others."""
-    more = rivals.shards - 1
+    more = candidates.shards - 1
     also = f", and {plural(more, 'more shard')}" if more else ""
-    yield Problem(f"{_listed(rivals.names)} fit it equally well{also}; none was used")
+    yield Problem(f"{_listed(candidates.names)} fit it equally well{also}; none was used")
 
 
 @rule(

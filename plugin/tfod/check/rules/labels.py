@@ -21,7 +21,7 @@ from tfod.detection.problems import DetectionProblem, Wrong
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
 _BACKGROUND = "background"
-_MOST_RIVALS, _MOST_CLASSES = 8, 6
+_MOST_CANDIDATES, _MOST_CLASSES = 8, 6
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class LabelMapFile:
 
 @dataclass(frozen=True)
 class NoLabelMap:
-    """A shard without a label map; ``rivals`` are several that fit equally well."""
+    """A shard without a label map; ``candidates`` are several that fit equally well."""
 
     boxes: int
-    rivals: Sequence[str] = ()
+    candidates: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class ClassesOfShards:
 )
 def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
     """Shards with boxes have no label map beside them."""
-    if shards.rivals:
-        names = first_of(shards.rivals, _MOST_RIVALS)
+    if shards.candidates:
+        names = first_of(shards.candidates, _MOST_CANDIDATES)
         fix = "Pass the right one with --label-map."
         yield Problem(f"several label maps fit equally well: {names}", fix=fix)
     elif shards.boxes:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from tfod.check.collector import Collector
 from tfod.check.finding import Place
-from tfod.check.rules.archive import Composition, NestedArchive, RivalLabelMaps, StrayFiles
+from tfod.check.rules.archive import Composition, EqualLabelMaps, NestedArchive, StrayFiles
 from tfod.check.rules.labels import LabelMapFile
 from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.label_maps import label_map_file
@@ -302,22 +302,22 @@ def _match_label_maps(
     for path in sorted(texts):
         by_folder[os.path.dirname(path)].append(path)
     found: dict[str, Entry | None] = {}
-    rivalries: dict[int, tuple[Sequence[str], list[str]]] = {}
+    undecided: dict[int, tuple[Sequence[str], list[str]]] = {}
     mapped = 0
     finder = LabelMapFinder(lambda folder: by_folder.get(folder, ()))
     for shard in shards:
-        best, rivals = finder.find(shard)
-        if rivals:  # of a folder always the same tuple, which may be long
-            rivalries.setdefault(id(rivals), (rivals, []))[1].append(shard)
+        best, candidates = finder.find(shard)
+        if candidates:  # of a folder always the same tuple, which may be long
+            undecided.setdefault(id(candidates), (candidates, []))[1].append(shard)
         found[shard] = texts[best] if best else None
-        mapped += bool(best or rivals)
-    for names, claimants in rivalries.values():
+        mapped += bool(best or candidates)
+    for names, claimants in undecided.values():
         readable = [texts[name] for name in names if _is_label_map(archive, texts[name])]
         if len(readable) == 1:  # the others are other protobuf texts, as OpenCV's graphs
             found.update(dict.fromkeys(claimants, readable[0]))
             continue
-        rivals_found = RivalLabelMaps(tuple(texts[name].path for name in names), len(claimants))
-        problems.append((rivals_found, archive.place(shards[claimants[0]])))
+        equal = EqualLabelMaps(tuple(texts[name].path for name in names), len(claimants))
+        problems.append((equal, archive.place(shards[claimants[0]])))
     return found, mapped
 
 

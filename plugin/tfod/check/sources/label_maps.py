@@ -71,9 +71,11 @@ class LabelMapSearch:
         found = {}
         for shard in shards:
             for where in _up_to(top, folder_of(shard)):
-                best, rivals = _called_as(shard, *finder.find(os.path.join(where, name_of(shard))))
-                if best or rivals:
-                    found[shard] = (best,) if best else rivals
+                best, candidates = _called_as(
+                    shard, *finder.find(os.path.join(where, name_of(shard)))
+                )
+                if best or candidates:
+                    found[shard] = (best,) if best else candidates
                     break
         return found
 
@@ -91,12 +93,12 @@ def _up_to(top: str, folder: str) -> list[str]:
 
 
 def _called_as(
-    shard: str, found: str | None, rivals: Sequence[str]
+    shard: str, found: str | None, candidates: Sequence[str]
 ) -> tuple[str | None, tuple[str, ...]]:
     """Paths that are relative where the shard's is."""
     if is_url(shard) or os.path.isabs(shard):
-        return found, tuple(rivals)
-    return found and os.path.relpath(found), tuple(map(os.path.relpath, rivals))
+        return found, tuple(candidates)
+    return found and os.path.relpath(found), tuple(map(os.path.relpath, candidates))
 
 
 def label_map_file(data: bytes, name: str) -> LabelMapFile:

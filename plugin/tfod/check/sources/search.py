@@ -97,13 +97,13 @@ class ShardSource:
         location: its file.
         subset: the subset it belongs to.
         label_map: path of the label map that goes with it; None where there is none.
-        rivals: label maps that fit equally well, when there are several.
+        candidates: label maps that fit equally well, when there are several.
     """
 
     location: Location
     subset: str
     label_map: str | None = None
-    rivals: Sequence[str] = ()
+    candidates: Sequence[str] = ()
 
     @property
     def numbered(self) -> bool:
@@ -227,8 +227,8 @@ class _Search:
         name = parse_shard_name(location.name)
         subset = name.stem if name else os.path.splitext(os.path.basename(location.name))[0]
         local = not location.remote and location.name == location.path
-        found, rivals = self._label_maps.of(location.path) if local else (None, ())
-        shard = ShardSource(location, subset, found or self._label_maps.for_all, rivals)
+        found, candidates = self._label_maps.of(location.path) if local else (None, ())
+        shard = ShardSource(location, subset, found or self._label_maps.for_all, candidates)
         self.groups.append(ShardGroup(subset, [shard], ()))
 
     def _add_found(self, source: str) -> None:
@@ -267,7 +267,7 @@ class _Search:
         """The same with label maps that lie elsewhere in the folder, for shards that have none."""
         shards = [shard for group in groups for shard in group.shards]
         found: Mapping[str, tuple[str, ...]] = {}
-        if os.path.isdir(root) and not all(one.label_map or one.rivals for one in shards):
+        if os.path.isdir(root) and not all(one.label_map or one.candidates for one in shards):
             found = self._label_maps.within(root, [one.location.path for one in shards])
         for group in groups:
             yield replace(group, shards=[_with_any(one, found) for one in group.shards])
@@ -297,11 +297,11 @@ class _Search:
 def _with_any(shard: ShardSource, found: Mapping[str, tuple[str, ...]]) -> ShardSource:
     """A shard with the label map that was found for it, if it has none."""
     fitting = found.get(shard.location.path, ())
-    if shard.label_map or shard.rivals or not fitting:
+    if shard.label_map or shard.candidates or not fitting:
         return shard
     if len(fitting) == 1:
         return replace(shard, label_map=fitting[0])
-    return replace(shard, rivals=fitting)
+    return replace(shard, candidates=fitting)
 
 
 def _holds_shards(path: str) -> bool:
@@ -335,9 +335,9 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
     for one in group_shards(shards, _FOLDER):
         sources = []
         for path in one.paths:
-            found, rivals = finder.find(path)
+            found, candidates = finder.find(path)
             label_map = by_path[found].name if found else None
-            names = tuple(by_path[rival].name for rival in rivals)
+            names = tuple(by_path[candidate].name for candidate in candidates)
             sources.append(ShardSource(by_path[path], one.subset, label_map, names))
         groups.append(ShardGroup(one.subset, sources, one.missing))
     label_maps = {}

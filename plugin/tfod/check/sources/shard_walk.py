@@ -33,7 +33,7 @@ class WalkedShard:
         label_map: the label map that goes with it, under its own path; None where there is none.
         label_map_data: what is in that file; empty where it was named for all shards, or cannot
             be read.
-        rivals: label maps that fit equally well, when there are several.
+        candidates: label maps that fit equally well, when there are several.
         size: its length in bytes, where that is known.
         open: opens it for reading.
         archive: the zip it is in, if it is in one.
@@ -45,7 +45,7 @@ class WalkedShard:
     numbered: bool
     label_map: LabelMapFile | None
     label_map_data: bytes
-    rivals: Sequence[str]
+    candidates: Sequence[str]
     size: int | None
     open: Callable[[], AbstractContextManager[ShardStream | BinaryIO]]
     archive: Location | None = None
@@ -82,7 +82,7 @@ def walk_shards(
             numbered=shard.numbered,
             label_map=named or beside,
             label_map_data=data,
-            rivals=() if named else shard.rivals,
+            candidates=() if named else shard.candidates,
             size=location.size(),
             open=location.open,
         )
@@ -108,7 +108,7 @@ def _walk_archive(
             numbered=shard.numbered,
             label_map=named or beside,
             label_map_data=data,
-            rivals=(),
+            candidates=(),
             size=None,
             open=functools.partial(contents.archive.open, shard.entry),
             archive=location,

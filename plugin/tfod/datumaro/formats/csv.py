@@ -184,9 +184,9 @@ class TfDetectionCsvBase(ReadDataset):
 
 
 def _label_map_beside(path: str) -> str | None:
-    source, rivals = find_label_map(path)
-    if rivals:
-        _log.warning("several label maps, none is used: %s", ", ".join(rivals))
+    source, candidates = find_label_map(path)
+    if candidates:
+        _log.warning("several label maps, none is used: %s", ", ".join(candidates))
     return source
 
 

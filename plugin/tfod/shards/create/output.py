@@ -21,7 +21,7 @@ from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.shard_names import numbered_file_names
 from tfod.tfrecord.writer import ShardLayout
 
-_AROUND = 12  # characters of a text that is no text, before and behind
+_AROUND = 12  # characters before and behind the bytes that are not text
 
 
 class CompleteShard(NamedTuple):

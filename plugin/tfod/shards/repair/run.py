@@ -179,11 +179,11 @@ class _Run:
         sources = {os.path.realpath(one.path) for one in self._inventory.locations}
         for shard in walk_shards(self._inventory, self._options.label_map):
             beside = [shard.label_map.name] if shard.label_map else []
-            sources |= set(map(os.path.realpath, (*beside, *shard.rivals)))
+            sources |= set(map(os.path.realpath, (*beside, *shard.candidates)))
             self._require_not_report(sources)
             results.append(self._path(shard))
             paths = [results[-1], self._label_map_path(shard)]
-            paths += [self._path(shard, rival) for rival in shard.rivals]
+            paths += [self._path(shard, candidate) for candidate in shard.candidates]
             paths.append(results[-1] + INDEX_EXTENSION)  # of a shard that goes
             for path in filter(None, paths):
                 if os.path.realpath(path) in sources:
@@ -262,16 +262,16 @@ class _Run:
         map_path = self._label_map_path(shard)
         if map_path is not None and map_path not in self._label_maps:
             self._copy_label_map(shard, map_path)
-        rivals = [self._path(shard, rival) for rival in shard.rivals]
-        for source, rival in zip(shard.rivals, rivals, strict=True):
-            if rival not in self._files:  # which one is meant is left to a person
+        candidates = [self._path(shard, candidate) for candidate in shard.candidates]
+        for source, candidate in zip(shard.candidates, candidates, strict=True):
+            if candidate not in self._files:  # which one is meant is left to a person
                 with open(source, "rb") as stream:
-                    self._write(rival, stream.read())
+                    self._write(candidate, stream.read())
         repair = ShardRepair(
             shard,
             self._path(shard),
             map_path,
-            rivals,
+            candidates,
             self._profile,
             self._codes,
             self._options,
@@ -340,7 +340,7 @@ class _Run:
                     Location(self._name(path), self._files[path].aside),
                     group.subset,
                     self._name(one.label_map) if one.label_map else None,
-                    tuple(map(self._name, one.rivals)),
+                    tuple(map(self._name, one.candidates)),
                 )
                 for path in group.paths
                 for one in (results[path],)

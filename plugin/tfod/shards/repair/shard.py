@@ -146,7 +146,7 @@ class ShardRepair:
         shard: which.
         output: path of the result.
         label_map: path of its label map; None where there is none.
-        rivals: paths of label maps that fit equally well.
+        candidates: paths of label maps that fit equally well.
         profile: what is expected of the records.
         codes: of the rules whose findings are to be repaired.
         options: of the whole repair.
@@ -162,7 +162,7 @@ class ShardRepair:
     shard: WalkedShard
     output: str
     label_map: str | None
-    rivals: Sequence[str]
+    candidates: Sequence[str]
     profile: Profile
     codes: frozenset[str]
     options: Options
@@ -284,7 +284,7 @@ class ShardRepair:
 
     def _note_classes(self, record: EditedRecord) -> None:
         """Note what would be in a label map, for a shard that has none."""
-        has_map = self.shard.label_map or self.shard.rivals
+        has_map = self.shard.label_map or self.shard.candidates
         too_many = len(self.classes) > class_fixes.MOST_CLASSES
         if record.objects is None or has_map or too_many:
             return

@@ -36,7 +36,7 @@ _TRIES_TO_OPEN = 3  # what is open is tried again as long as the timeout lasts
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; doubled after each try
 _MOST_KEPT = 2 << 20  # of the bytes that a look has fetched
 _MOST_STARTS = 4
-_LONGEST_KEPT = 30.0  # seconds: whoever changes a small object and reads it again finds the new one
+_LONGEST_KEPT = 30.0  # seconds: after that a small object that was changed is read anew
 _LOST = (
     "was removed while it was read, or may not be read any longer",
     "see whether it is there, and whether your credentials or its signature are still valid",
