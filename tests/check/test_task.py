@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from PIL import Image
 from tfod.check.collector import Collector
-from tfod.check.cvat_task.cvat_xml import read_cvat_xml
 from tfod.check.cvat_task.frames import ImageRow, check_task
 from tfod.check.cvat_task.task import Frame, Task, load_task
 from tfod.check.finding import Place
 from tfod.check.profiles.profile import Policy
 from tfod.check.rules.near_names import names_near_labels
+from tfod.convert.cvat_xml.reader import read_cvat_xml
 from tfod.errors import TfodError
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tfod.check.cvat_task.cvat_xml import CvatImage
 from tfod.check.finding import plural
-from tfod.cvat.detections import DetectionBuilder
+from tfod.convert.cvat_xml.detections import DetectionBuilder
+from tfod.convert.cvat_xml.reader import CvatImage
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.label_map import LabelMap, comment_on_empty
 from tfod.errors import TfodError

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfod.check.cvat_task.cvat_shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
-from tfod.check.cvat_task.cvat_xml import CvatImage, CvatTag
+from tfod.convert.cvat_xml.reader import CvatImage, CvatTag
+from tfod.convert.cvat_xml.shapes import BOX, ELLIPSE, MASK, POLYGON, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_points
 
 KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.finding import Losses
+from tfod.convert.losses import Losses
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.datumaro.masks import BoxedMask

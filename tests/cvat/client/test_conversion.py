@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
-from tfod.check.cvat_task.cvat_xml import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.convert.cvat_xml.detections import DetectionBuilder
+from tfod.convert.cvat_xml.document import DocumentWriter
+from tfod.convert.cvat_xml.masks import decode_runs, encode_runs, run_lengths
+from tfod.convert.cvat_xml.reader import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
 from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
 from tfod.cvat.client.changes import Changes, shapes_by_frame
 from tfod.cvat.client.dataset import compressed_runs
-from tfod.cvat.client.document import DocumentWriter
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import Label
-from tfod.cvat.detections import DetectionBuilder
-from tfod.cvat.masks import decode_runs, encode_runs, run_lengths
 from tfod.detection.boxes import enclosing_points
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.masks import (

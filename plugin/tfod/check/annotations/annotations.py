@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.cvat_task.cvat_shapes import CvatShape
-from tfod.check.cvat_task.cvat_xml import CvatMeta, CvatTrack, read_cvat_xml, require_fewer
 from tfod.convert.coco import CocoFile, numbers, quoted, read_coco, real_number, scalar, sound_coco
+from tfod.convert.cvat_xml.reader import CvatMeta, CvatTrack, read_cvat_xml, require_fewer
+from tfod.convert.cvat_xml.shapes import CvatShape
 from tfod.convert.documents import is_zip, read_head, root_tag
 from tfod.convert.pascal import VOC_ANNOTATIONS, VocImage, read_voc
 from tfod.errors import TfodError

@@ -1,5 +1,5 @@
 """The CVAT task that shards are meant for: its XML or its frames go in, what does not fit
 comes out.
 
-It may import ``detection`` and what is below it, and the findings and rules of the check.
+It may import ``convert`` and what is below it, and the findings and rules of the check.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfod.check.cvat_task.cvat_xml import CvatImage, CvatMeta, read_cvat_xml
+from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_xml
 from tfod.convert.documents import read_json
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, image_size
 from tfod.errors import TfodError

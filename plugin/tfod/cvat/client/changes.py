@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.cvat_task.cvat_shapes import CvatShape
-from tfod.check.finding import listed
+from tfod.convert.cvat_xml.shapes import CvatShape
+from tfod.convert.losses import listed
 from tfod.cvat.shapes import KINDS, make_shape
 from tfod.detection.boxes import PixelBox
 

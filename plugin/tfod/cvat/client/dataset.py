@@ -15,10 +15,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.check.cvat_task.cvat_shapes import MASK, CvatShape
+from tfod.convert.cvat_xml.masks import decode_runs, run_lengths
+from tfod.convert.cvat_xml.shapes import MASK, CvatShape
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
-from tfod.cvat.masks import decode_runs, run_lengths
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import EXTENSION_OF_FORMAT, image_size, sniff_format
 from tfod.errors import TfodError

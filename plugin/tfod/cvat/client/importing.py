@@ -16,10 +16,10 @@ from tfod.check.receivers import CVAT
 from tfod.check.report import Report
 from tfod.check.reporters.text import render_text
 from tfod.check.sources.search import take_inventory
+from tfod.convert.cvat_xml.document import DocumentWriter
 from tfod.convert.documents import MEMBER
 from tfod.cvat.client.changes import Changes, key_of, key_of_tag, shapes_by_frame
 from tfod.cvat.client.dataset import write_dataset
-from tfod.cvat.client.document import DocumentWriter
 from tfod.cvat.client.requests import (
     ANNOTATION_FORMAT,
     DATASET_FORMAT,

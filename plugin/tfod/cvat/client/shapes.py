@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
-from tfod.check.cvat_task.cvat_xml import CvatTag
-from tfod.check.finding import listed
+from tfod.convert.cvat_xml.detections import GROUP, OCCLUDED
+from tfod.convert.cvat_xml.masks import encode_runs, pillow
+from tfod.convert.cvat_xml.reader import CvatTag
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
+from tfod.convert.losses import listed
 from tfod.cvat.attributes import fit_value, text_of
 from tfod.cvat.client.task import Label
-from tfod.cvat.detections import GROUP, OCCLUDED
-from tfod.cvat.masks import encode_runs, pillow
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.finding import Losses
+from tfod.convert.cvat_xml.detections import GROUP
+from tfod.convert.losses import Losses
 from tfod.cvat.attributes import AttributeSpec, fit_value, storable
-from tfod.cvat.detections import GROUP
 from tfod.cvat.server.instance import Instance
 from tfod.datumaro.compat import annotation, mask_to_polygons
 from tfod.datumaro.masks import BoxedMask

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfod.check.cvat_task.frames import Matcher
-from tfod.check.finding import listed
 from tfod.check.sources.archive_contents import unpack_shards
+from tfod.convert.losses import listed
 from tfod.cvat.server.annotations import AnnotationConverter
 from tfod.cvat.server.instance import Instance, describe_instance, shapes_lost
 from tfod.cvat.server.refusal import LONGEST_CAUSE, RefusedError, require_sound

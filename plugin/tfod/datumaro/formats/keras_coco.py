@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfod.check.finding import Losses
 from tfod.convert.coco import (
     KERAS_RECORDS_A_FILE,
     KerasAnnotation,
@@ -20,6 +19,7 @@ from tfod.convert.coco import (
     sound_coco,
     whole_number,
 )
+from tfod.convert.losses import Losses
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_pixels
 from tfod.detection.images.masks import fill_box, fill_polygon
 from tfod.errors import TfodError, how_to_install

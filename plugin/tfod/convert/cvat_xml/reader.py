@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.cvat_task.cvat_shapes import (
+from tfod.convert.cvat_xml.shapes import (
     AREA_KINDS,
     BOX,
     CvatShape,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
 
-from tfod.check.cvat_task.cvat_shapes import BOX, MASK, CvatShape
-from tfod.check.cvat_task.cvat_xml import CvatTag
+from tfod.convert.cvat_xml.reader import CvatTag
+from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Control characters and halves of surrogate pairs, which XML cannot hold at all."""
