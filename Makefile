@@ -17,7 +17,7 @@ PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 STAGES = environments check test-new test-others
 
 .PHONY: serve demo test test-all environments check lint fuzz-kernel test-new test-others test-cvat-2.15 \
-	test-old-datumaro test-old-cvat coverage test-lowest test-spark benchmarks docs clean
+	test-receivers test-old-datumaro test-old-cvat coverage test-lowest test-spark benchmarks docs clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -42,7 +42,7 @@ test-all:
 # All that the tests are run in.
 environments:
 	$(MAKE) --no-print-directory -k -j2 $(VENV)/test.installed .venv-datumaro-0.3/installed .venv-lowest/installed \
-		$(PYTHONS:%=.venv-py%/installed)
+		.venv-receivers/installed $(PYTHONS:%=.venv-py%/installed)
 
 check:
 	$(MAKE) --no-print-directory -k -j2 -O lint fuzz-kernel
@@ -69,7 +69,7 @@ test-new: $(VENV)/test.installed
 test-others: export HYPOTHESIS_PROFILE = few
 test-others: export PYTEST_ADDOPTS = -p no:cacheprovider
 test-others:
-	$(MAKE) --no-print-directory -k -j2 -O test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest \
+	$(MAKE) --no-print-directory -k -j2 -O test-receivers test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest \
 		$(PYTHONS:%=test-python-%)
 
 # CVAT's servers between the lines.
@@ -82,6 +82,12 @@ test-old-datumaro: .venv-datumaro-0.3/installed
 
 test-old-cvat: .venv-datumaro-0.3/installed
 	.venv-datumaro-0.3/bin/python $(PYTEST) tests/cvat/server
+
+# What the receivers' own code reads in our shards. The OD API's protobuf code is of 2022, which only
+# the implementation in Python loads.
+test-receivers: export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION = python
+test-receivers: .venv-receivers/installed
+	.venv-receivers/bin/python $(PYTEST) tests/receivers
 
 # A Spark cluster on this machine, which needs Java; not a part of `make test`, since it is large.
 test-spark: .venv-spark/installed
@@ -139,6 +145,14 @@ $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	.venv-datumaro-0.3/bin/python $(PIP) -r tests/datumaro-0.3.txt
 	.venv-datumaro-0.3/bin/python $(PIP) --no-deps --force-reinstall opencv-python-headless
 	.venv-datumaro-0.3/bin/python $(PIP) -e .
+	touch $@
+
+# On top of the packages of $(VENV).
+.venv-receivers/installed: $(VENV)/test.installed tests/receivers.txt
+	$(BIN)/python -m venv .venv-receivers
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+		> $$(.venv-receivers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/test.pth
+	.venv-receivers/bin/python $(PIP) --no-deps -r tests/receivers.txt
 	touch $@
 
 # The runner asks for Beam 2.48 and runs with newer ones.

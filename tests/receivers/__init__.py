@@ -1,0 +1,1 @@
+"""Shards of ours in the code that reads them elsewhere: ``make test-receivers``."""
