@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfod.detection.source_ids import LARGEST_FLOAT32
 from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
 from tfod.tfrecord.writer import RecordWriter, write_records
 
@@ -45,6 +47,11 @@ def objects(
 def image(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
     """The features of an image without its bytes."""
     return {"image/filename": name, "image/height": height, "image/width": width}
+
+
+def source_id_of(name: str) -> str:
+    """A number of its own for each image name, as most receivers want source ids."""
+    return str(zlib.crc32(name.encode()) % LARGEST_FLOAT32)
 
 
 def frame(*payloads: bytes) -> bytes:

@@ -27,7 +27,7 @@ from tfod.tfrecord.storage.zip_directory import Directory, read_directory
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
-from tests.records import encode, image, objects, write_shard
+from tests.records import encode, image, objects, source_id_of, write_shard
 
 Check = Callable[..., tuple[int, str, str]]
 
@@ -44,7 +44,7 @@ def training(name: str = "a.jpg", boxes: Any = ((0.1, 0.1, 0.9, 0.9),), **more: 
         **image(name, 20, 40),
         "image/encoded": jpeg(colour=f"#{zlib.crc32(name.encode()) % 0xFFFFFF:06x}"),
         "image/format": "jpeg",
-        "image/source_id": name,
+        "image/source_id": source_id_of(name),
         **objects(boxes, ["cat"] * len(boxes), [1] * len(boxes)),
         **more,
     }

@@ -12,7 +12,7 @@ import pytest
 from tfod.check.cvat_task.task import Frame, Task
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Policy, profile_of_features
-from tfod.check.receivers import ANY, CVAT, TRAINING, Receiver, receiver_of
+from tfod.check.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, receiver_of
 from tfod.check.rules.registry import Rule, all_rules
 
 from tests.check.test_check import training
@@ -34,7 +34,7 @@ def outside(tmp_path: Path) -> str:
     [
         ((), "any", "INVALID: 1 error,", ERROR),
         (("--for", "any"), "any", "INVALID: 1 error,", ERROR),
-        (("--for", "training"), "training", "INVALID for training: ", ERROR),
+        (("--for", "od-api"), "od-api", "INVALID for the OD API's trainer: ", ERROR),
         (("--for", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
         (("--profile", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
         (("--profile", "cvat", "--for", "any"), "any", "INVALID: 1 error,", ERROR),
@@ -63,8 +63,8 @@ def test_html_and_junit_say_for_whom(run: Run, outside: str) -> None:
     assert "<title>Ready for CVAT: " in page
     _, page, _ = run("check", outside, "--format", "html")
     assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
-    _, document, _ = run("check", outside, "--for", "training", "--format", "junit")
-    assert '<property name="receiver" value="training" />' in document
+    _, document, _ = run("check", outside, "--for", "od-api", "--format", "junit")
+    assert '<property name="receiver" value="od-api" />' in document
 
 
 OWN = profile_of_features("cvat", "of the same name", {})
@@ -83,7 +83,7 @@ LABELS = Task(labels=frozenset(("cat",)))
         (CVAT, READY["roboflow"], None, CVAT),
         (ANY, READY["cvat"], LABELS, ANY),
         (ANY, None, LABELS, ANY),
-        (TRAINING, None, None, TRAINING),
+        (OD_API, None, None, OD_API),
     ],
 )
 def test_what_is_not_named_follows_from_what_is(
@@ -114,14 +114,14 @@ def test_records_of_another_kind_are_not_for_cvat(
 TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
 
 
-@pytest.mark.parametrize("receiver", ["cvat", "training", "any"])
+@pytest.mark.parametrize("receiver", ["cvat", "od-api", "any"])
 def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: str) -> None:
     shard = write_shard(tmp_path, "x", encode(TABLE))
     code, text, _ = run("check", shard, "--for", receiver, "--format", "json")
     (finding,) = json.loads(text)["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
     own = finding["fix"].startswith("Pass --profile with a profile of your own")
-    title = {"cvat": "CVAT", "training": "training"}.get(receiver)
+    title = {"cvat": "CVAT", "od-api": "the OD API's trainer"}.get(receiver)
     other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
     assert own if title is None else finding["fix"] == other
     keys = list(TABLE)
@@ -134,7 +134,7 @@ def test_a_table_is_to_be_another_dataset(run: Run, tmp_path: Path, receiver: st
 def test_a_few_records_of_detection_beside_a_table(run: Run, tmp_path: Path) -> None:
     write_shard(tmp_path, "some", training("a.jpg"), training("b.jpg"))
     write_shard(tmp_path, "table", *[encode(TABLE)] * 5)
-    for receiver in ("cvat", "training", "any"):
+    for receiver in ("cvat", "od-api", "any"):
         code, text, _ = run("check", str(tmp_path), "--for", receiver, "--format", "json")
         report = json.loads(text)
         assert (code, report["profile"]["name"]) == (1, "none")
@@ -153,7 +153,7 @@ def test_the_user_then_the_receiver_then_the_profile() -> None:
 
 SITUATIONS = (
     (ANY, None),
-    (TRAINING, None),
+    (OD_API, None),
     (CVAT, None),
     (CVAT, Task(frames=(Frame("a.jpg", 0, 20, 40),))),
     (CVAT, Task(new_tasks=True)),
@@ -200,6 +200,9 @@ DIFFERENT = {
     "NAM002": "WWEWW",
     "NAM009": "IIEII",
     "NAM006": "EWEEE",
+    # Numbers are what others want, see below.
+    "NAM010": "I----",
+    "NAM011": "I----",
     "TSK001": "EWEEE",
     "TSK002": "EWEEE",
     "TSK003": "WWEEW",
@@ -217,12 +220,31 @@ def test_how_severe_each_rule_is_to_each_receiver() -> None:
     assert {code: output for code, output in found.items() if len(set(output)) > 1} == DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("source_id", "receivers"),
+    [
+        ("a.jpg", {"tf-vision", "model-maker", "efficientdet"}),
+        ("16777217", {"efficientdet"}),
+        ("16777216", set()),
+    ],
+)
+def test_source_ids_are_numbers_to_some(
+    run: Run, tmp_path: Path, source_id: str, receivers: set[str]
+) -> None:
+    record = training("a.jpg", **{"image/source_id": source_id})
+    shard = write_shard(tmp_path, "x", record)
+    readers = RECEIVERS.keys() - {"keras", "tfds", "cvat"}
+    refused = {name for name in readers if run("check", shard, "--for", name)[0]}
+    assert refused == receivers
+    assert ("is not a number" in run("check", shard)[1]) is (source_id == "a.jpg")
+
+
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
     severity = Policy(receiver=receiver.severities(task)).severity(rule)
     return severity.value[0].upper() if severity else "-"
 
 
-@pytest.mark.parametrize("receiver", ["training", "any"])
+@pytest.mark.parametrize("receiver", ["od-api", "any"])
 @pytest.mark.parametrize(
     ("changes", "label_map", "valid"),
     [
@@ -263,13 +285,13 @@ def test_the_trainer_reads_no_compressed_shard(run: Run, tmp_path: Path) -> None
     packed.write_bytes(gzip.compress(shard.read_bytes()))
     shard.unlink()
     assert run("check", str(packed))[0] == 0
-    code, text, _ = run("check", str(packed), "--for", "training")
+    code, text, _ = run("check", str(packed), "--for", "od-api")
     assert (code, "TFR014 error" in text) == (1, True)
 
 
 def test_the_trainer_needs_no_size_and_no_name(run: Run, tmp_path: Path) -> None:
     changes = {"image/height": 99, "image/width": 0, "image/filename": ""}
     shard = write_shard(tmp_path, "train", training(**changes))
-    assert run("check", shard, "--for", "training")[0] == 0
+    assert run("check", shard, "--for", "od-api")[0] == 0
     _, text, _ = run("check", shard)
     assert {"IMG006 error", "IMG012 error", "NAM001 error"} <= set(re.findall(r"\w+ error", text))

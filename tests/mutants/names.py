@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
-from tests.mutants.sound import TF, first, jpeg, record, second, shard
+from tests.mutants.sound import TF, features, first, jpeg, record, second, shard
 
 HOW = {"record": 0, "options": TF}
 NO_OBJECTS = dict.fromkeys(("xmin", "ymin", "xmax", "ymax", "text", "label"))
@@ -99,5 +99,20 @@ def no_source_id() -> Iterator[Mutant]:
 
 @mutants_of("NAM008")
 def duplicate_source_id() -> Iterator[Mutant]:
-    yield fail("same-id", two(source_id="a.jpg"), record=1, options=TF)
-    yield near("blank-behind", two(source_id="a.jpg "), options=TF)
+    yield fail("same-id", two(source_id=features()["image/source_id"]), record=1, options=TF)
+    yield near("blank-behind", two(source_id=features()["image/source_id"] + " "), options=TF)
+
+
+@mutants_of("NAM010")
+def not_a_number() -> Iterator[Mutant]:
+    cases = {"name": "a.jpg", "decimal": "1.0", "64-bits": str(1 << 63), "wide-digit": "\uff11"}
+    for case, text in cases.items():
+        yield fail(case, first(record(source_id=text)), **HOW)
+    yield near("leading-zero-and-blanks", first(record(source_id=" 007 ")), options=TF)
+    yield near("negative", first(record(source_id="-1")), options=TF)
+
+
+@mutants_of("NAM011")
+def large_number() -> Iterator[Mutant]:
+    yield fail("17-million", first(record(source_id="16777217")), **HOW)
+    yield near("float32", first(record(source_id="16777216")), options=TF)

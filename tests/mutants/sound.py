@@ -17,7 +17,7 @@ from tfod.example.example import (
 from tfod.tfrecord.framing import masked_crc32c
 
 from tests.image_kinds import saved
-from tests.records import encode, objects
+from tests.records import encode, objects, source_id_of
 
 WIDTH, HEIGHT = 40, 20
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
@@ -49,7 +49,7 @@ def features(name: str = "a.jpg", **changes: Any) -> dict[str, Any]:
         "image/format": "png" if (encoded or b"").startswith(b"\x89PNG") else "jpeg",
         "image/filename": name,
         "image/key/sha256": hashlib.sha256(encoded or b"").hexdigest(),
-        "image/source_id": name,
+        "image/source_id": source_id_of(name),
         "image/height": HEIGHT,
         "image/width": WIDTH,
         **objects([CAT_BOX, DOG_BOX], ["cat", "dog"], [1, 2]),

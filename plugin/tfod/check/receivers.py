@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfod.check.finding import Severity
 from tfod.check.profiles.profile import OFF, READY, Profile, Severities
+from tfod.detection.source_ids import LARGEST_FLOAT32, LARGEST_INT64
 
 if TYPE_CHECKING:
     from tfod.check.cvat_task.task import Task
@@ -28,17 +29,22 @@ class Receiver:
         severities: of rules that it checks otherwise than by default, for what is known of the CVAT
             task that the shards are meant for (None: nothing).
         profile: the ready profile of what it reads; None for the one that fits best.
+        largest_source_id: the largest that it reads, where ``image/source_id`` has to be a number.
     """
 
     name: str
     title: str
     severities: Callable[[Task | None], Severities]
     profile: str | None = None
+    largest_source_id: int | None = None
 
+
+_NUMBERS_DO_NOT_MATTER: Severities = {"NAM010": OFF, "NAM011": OFF}  # any text is a source id
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
 _CVAT: Severities = {
+    **_NUMBERS_DO_NOT_MATTER,
     **dict.fromkeys(("LAB", "EXA003", "BOX003", "BOX012", "NAM001", "SET004"), Severity.WARNING),
     **dict.fromkeys(("LAB002", "LAB019"), Severity.ERROR),
     "LAB013": Severity.INFO,
@@ -87,7 +93,8 @@ def _is_numbered_alike(task: Task) -> bool:
 
 
 # The OD API's trainer, by its own code; each rule's source says where.
-_TRAINING: Severities = {
+_OD_API: Severities = {
+    **_NUMBERS_DO_NOT_MATTER,
     # It opens shards without a compression_type.
     **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
     # CVAT's layout has no images, and the trainer's decoder stops at the first record.
@@ -98,11 +105,36 @@ _TRAINING: Severities = {
     **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
 }
 
+# official/vision/dataloaders: tf_example_decoder.py; utils.py, process_source_id. MediaPipe Model
+# Maker uses them, too (object_detector/dataset.py, preprocessor.py).
+_TF_VISION: Severities = {**_OD_API, "NAM010": Severity.ERROR}
+# google/automl: efficientdet/dataloader.py, which parses source ids to float32.
+_EFFICIENTDET: Severities = {**_TF_VISION, "NAM011": Severity.ERROR}
+
+
+def _reads_od_api(name: str, title: str, severities: Severities, largest: int | None) -> Receiver:
+    return Receiver(name, title, lambda _: severities, "tf_detection_api", largest)
+
+
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
-TRAINING = Receiver("training", "training", lambda _: _TRAINING)
+DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _NUMBERS_DO_NOT_MATTER)
+OD_API = _reads_od_api("od-api", "the OD API's trainer", _OD_API, None)
+TF_VISION = _reads_od_api("tf-vision", "TF-Vision", _TF_VISION, LARGEST_INT64)
+MODEL_MAKER = _reads_od_api("model-maker", "MediaPipe Model Maker", _TF_VISION, LARGEST_INT64)
+EFFICIENTDET = _reads_od_api(
+    "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, LARGEST_FLOAT32
+)
+KERAS = Receiver("keras", "the Keras recipe", lambda _: {}, profile="keras_coco")
+DALI = Receiver("dali", "NVIDIA DALI", lambda _: _NUMBERS_DO_NOT_MATTER)
 
-RECEIVERS = {one.name: one for one in (CVAT, TRAINING, ANY)}
+RECEIVERS = {
+    one.name: one
+    for one in (
+        *(CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET),
+        *(KERAS, DALI, ANY),
+    )
+}
 """The receivers by name, in the order in which they are offered."""
 
 
@@ -112,5 +144,4 @@ def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task |
         return receiver
     if profile is None:
         return CVAT if task is not None else ANY
-    owned = {one.profile: one for one in RECEIVERS.values() if one.profile is not None}
-    return owned.get(profile.name, ANY) if profile in READY.values() else ANY
+    return CVAT if profile is READY["cvat"] else ANY

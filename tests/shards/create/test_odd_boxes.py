@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tfod.check.check import Options, check_sources
-from tfod.check.receivers import TRAINING
+from tfod.check.receivers import OD_API
 
 from tests.commands import Run
 from tests.shards.create.conftest import by_filename, float32
@@ -37,7 +37,7 @@ def image(tmp_path: Path) -> None:
 
 def boxes_of(folder: Path) -> list[list[float]]:
     """What was written, which is valid."""
-    report = check_sources([str(folder / "out")], Options(receiver=TRAINING))
+    report = check_sources([str(folder / "out")], Options(receiver=OD_API))
     assert report.valid
     one = by_filename(folder / "out")[NAME]
     found: list[list[float]] = one.boxes.tolist()

@@ -1,4 +1,4 @@
-"""One verdict: ``tfod check --for training`` finds no error in a record if and only if both inputs
+"""One verdict: ``tfod check --for od-api`` finds no error in a record if and only if both inputs
 for training, ``tfod.tensorflow`` and ``tfod.torch``, take it.
 
 What an input refuses is always an error; what is an error for another reason is in a table.
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tfod.check.check import Options, check_sources
 from tfod.check.finding import Finding
 from tfod.check.profiles.profile import READY
-from tfod.check.receivers import TRAINING
+from tfod.check.receivers import OD_API
 from tfod.check.records.decoding import read_most_decoded
 from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.schema import TF_DETECTION_API
@@ -69,7 +69,7 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
         [str(path)],
         Options(
             profile=READY["tf_detection_api"],
-            receiver=TRAINING,
+            receiver=OD_API,
             decode=read_most_decoded("all"),
             hash_sources=False,
             max_findings=100_000,

@@ -211,7 +211,7 @@ def profile_of(
         if len(samples) >= _SAMPLES:
             break
     chosen = choose_profile(samples)
-    if implied is not None and (not samples or (chosen is not None and _are_annotated(samples))):
+    if implied is not None and (not samples or _is_read(implied, chosen, samples)):
         return implied, ChosenProfile(implied.name, "the receiver's"), None
     if implied is None and chosen is not None:
         return chosen[0], ChosenProfile(chosen[0].name, chosen[1]), None
@@ -222,8 +222,15 @@ def profile_of(
     return _NO_PROFILE, why, (NoProfile(found_keys), Place(first))
 
 
-def _are_annotated(samples: Sequence[Sample]) -> bool:
-    """Whether at least half of the records have a name or boxes where the OD API has them."""
+def _is_read(
+    implied: Profile, chosen: tuple[Profile, str] | None, samples: Sequence[Sample]
+) -> bool:
+    """Whether a receiver of the implied profile reads the records, whatever their defects.
+
+    Where that is the OD API's keys, half of the records must have a name or boxes under them.
+    """
+    if chosen is None or implied.field_mapping.box != keys.BOX:
+        return chosen is not None and chosen[0] is implied
     known = (keys.FILENAME, *keys.BOX)
     return 2 * sum(not one.keys().isdisjoint(known) for one in samples) >= len(samples)
 

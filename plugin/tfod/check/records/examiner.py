@@ -28,12 +28,13 @@ from tfod.check.rules.example import NotText, Refused
 from tfod.check.rules.framing import EmptyRecord
 from tfod.check.rules.images import ImageFacts, Sha256Facts, UnknownSize, needs_a_turn
 from tfod.check.rules.labels import ClassUse
-from tfod.check.rules.names import NameFacts
+from tfod.check.rules.names import LargeNumber, NameFacts, NotANumber
 from tfod.check.rules.registry import Rule, problems_of, rules_for
 from tfod.detection.boxes import BoxCounts
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import ImageHeader
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.source_ids import are_small_numbers, first_large, first_text
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -243,6 +244,8 @@ class Examiner:
             return
         rows = np.flatnonzero(batch.live).tolist()
         filenames, source_ids = batch.filenames, batch.source_ids
+        if field_mapping.source_id is not None:
+            self._look_at_numbers(batch, rows, field_mapping.source_id)
         formats = [one and one.format for one in batch.detections.headers]
         have_objects = (batch.box_counts > 0).tolist()
         # EXA003 or EXA005 reports a name that is missing, or several.
@@ -276,6 +279,15 @@ class Examiner:
             self._collector.add_all(
                 self._with_own_keys(problems_of(one)), self._place_of(batch, row)
             )
+
+    def _look_at_numbers(self, batch: Batch, rows: Sequence[int], key: str) -> None:
+        """Report the first source id that some receivers do not read as the number that it is."""
+        texts = batch.source_ids if len(rows) == len(batch) else [batch.source_ids[x] for x in rows]
+        if are_small_numbers(texts):
+            return
+        for subject, found in ((NotANumber, first_text(texts)), (LargeNumber, first_large(texts))):
+            if found is not None:
+                self._check(batch, rows[found], subject(texts[found] or "", key))
 
     def _has_problems(self, kind: tuple[str, bool, str | None, bool]) -> bool:
         """Whether plain names of a kind have problems: only the extension can be wrong."""

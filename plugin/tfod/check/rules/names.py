@@ -143,9 +143,11 @@ def control_characters(names: NameFacts) -> Iterator[Problem]:
 
 @rule(
     "NAM007 warning: source id missing",
-    why="The evaluation of the OD API counts images by it: all images without one are one.",
-    fix="Write an id of its own for every image, such as the file name.",
-    source="tensorflow/models: metrics/coco_evaluation.py, image_id",
+    why="The evaluation of the OD API counts images by it: all images without one are one. "
+    "TF-Vision stops where the feature is missing; for an empty one it takes a hash of the image.",
+    fix="Write a number of its own for every image.",
+    source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
+    "official/vision/dataloaders/tf_example_decoder.py",
 )
 def no_source_id(names: NameFacts) -> Iterator[Problem]:
     """image/source_id is not there or empty."""
@@ -177,6 +179,49 @@ def missing_without_objects(names: NameFacts) -> Iterator[Problem]:
     """As NAM001, of a record without objects."""
     if not names.has_objects:
         yield from _without_a_name(names)
+
+
+@dataclass(frozen=True)
+class NotANumber:
+    """A source id that is no whole number of 64 bits."""
+
+    source_id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class LargeNumber:
+    """A source id that is a number, and too large to be exact as a float32."""
+
+    source_id: str
+    key: str
+
+
+@rule(
+    "NAM010 info: source id is not a number",
+    why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
+    "'StringToNumberOp could not correctly convert string'. The OD API's trainer takes any text.",
+    fix="If they are to read it, number the images: tfod reshard SOURCE OUTPUT --for tf-vision.",
+    source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
+    "efficientdet/dataloader.py; google/automl#418",
+)
+def not_a_number(source: NotANumber) -> Iterator[Problem]:
+    """image/source_id is a text; of each shard the first is reported."""
+    message = f"{source.key} {source.source_id!r} is not a number"
+    yield Problem(message, source.key, source.source_id, once=True)
+
+
+@rule(
+    "NAM011 info: source id is a large number",
+    why="EfficientDet parses it to a float32, in which numbers beyond 16,777,216 become each "
+    "other: images are counted as one.",
+    fix="If it is to read it, number the images: tfod reshard SOURCE OUTPUT --for efficientdet.",
+    source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
+)
+def large_number(source: LargeNumber) -> Iterator[Problem]:
+    """image/source_id is a number beyond 2**24; of each shard the first is reported."""
+    message = f"{source.key} {source.source_id} is more than 16,777,216"
+    yield Problem(message, source.key, source.source_id, once=True)
 
 
 def _without_a_name(names: NameFacts) -> Iterator[Problem]:

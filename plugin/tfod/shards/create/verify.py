@@ -21,7 +21,7 @@ class InvalidError(TfodError):
 
 
 def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
-    """Check shards as ``tfod check --for training`` would.
+    """Check shards as ``tfod check --for od-api`` would.
 
     Args:
         shards: complete, under names of their own.
@@ -32,7 +32,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
     """
     from tfod.check.check import Options, check
     from tfod.check.profiles.profile import READY
-    from tfod.check.receivers import TRAINING
+    from tfod.check.receivers import OD_API
     from tfod.check.sources.search import Location, inventory_of
 
     if not shards:
@@ -43,7 +43,7 @@ def verify(shards: Sequence[CompleteShard], label_map: str) -> None:
             file.write(label_map)
         options = Options(
             profile=READY["tf_detection_api"],
-            receiver=TRAINING,
+            receiver=OD_API,
             label_map=path,
             max_findings=_MOST_ERRORS,
             jobs=os.cpu_count() or 1,
