@@ -140,6 +140,16 @@ def _add_common(
          metavar="FILE|NAME", dest="label_map")  # fmt: skip
     _add(parser, "num_shards", f"files, never more than images (default: {num_shards})",
          type=whole_number(1, _MOST_SHARDS), metavar="N")  # fmt: skip
+    add_policy(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    add_runner_options(parser)
+    # absl's own, which the scripts' instructions tell people to type.
+    parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(run=_run, create=create)
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """Add what is to be done with boxes and images that do not fit."""
     _add(parser, "odd_boxes", "of boxes that are inverted, flat, not finite or reach outside the "
          "image: write nothing, clip what reaches outside and leave out the rest, or leave them "
          "all out", default="refuse", choices=[one.value for one in OddBoxes])  # fmt: skip
@@ -147,11 +157,12 @@ def _add_common(
          "its EXIF orientation shows it: write nothing, assume that it was, or that it was not",
          default="auto", choices=[one.value for one in ExifOrientation])  # fmt: skip
     _add_flag(parser, "skip_missing_images", "leave out images that are missing")
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    add_runner_options(parser)
-    # absl's own, which the scripts' instructions tell people to type.
-    parser.add_argument("--logtostderr", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(run=_run, create=create)
+
+
+def policy_of(options: argparse.Namespace) -> Policy:
+    """What these options say."""
+    boxes, orientation = OddBoxes(options.odd_boxes), ExifOrientation(options.exif_orientation)
+    return Policy(boxes, orientation, options.skip_missing_images)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -162,12 +173,11 @@ def _run(options: argparse.Namespace) -> int:
                 setattr(options, name, os.path.abspath(getattr(options, name)))
     from tfod.shards.create.output import Options
 
-    boxes, orientation = OddBoxes(options.odd_boxes), ExifOrientation(options.exif_orientation)
     common = Options(
         label_map=options.label_map,
         num_shards=options.num_shards,
         overwrite=options.overwrite,
-        policy=Policy(boxes, orientation, options.skip_missing_images),
+        policy=policy_of(options),
         runner=runner,
         verify=verify,
     )

@@ -120,6 +120,14 @@ class ClassTable:
             return None
         return self._unknown_id(scope, label, times)
 
+    def item(self, number: int) -> LabelMapItem | None:
+        """What is known by now of a provisional class that has an id of its own; else None."""
+        return self._items[number] if self._has_id[number] else None
+
+    def name(self, number: int) -> str:
+        """What a provisional class is called by now."""
+        return self._items[number].class_name
+
     def finish(self) -> tuple[LabelMap, list[str], list[int]]:
         """Put the classes in order.
 

@@ -1,0 +1,257 @@
+"""What every format is read as and written from: subsets of batches of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.detections import Detections
+from tfod.detection.images.image import image_size
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.errors import TfodError
+from tfod.example.wire import Kind
+
+
+class Batch(NamedTuple):
+    """Some images of a subset, and the label map that their classes are of, if there is one."""
+
+    detections: Sequence[Detection]
+    label_map: LabelMap | None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset while it is read.
+
+    Attributes:
+        label_maps: all that its batches have.
+        subsets: the batches of each, read once, in this order; what a batch holds is valid until
+            the next one is asked for.
+        finish: to be called when all is read, before anything is published: what was odd or left
+            out, as sentences; raises TfodError where nothing may be written.
+        sources: the shards that are read, which are never written over.
+    """
+
+    label_maps: Sequence[LabelMap]
+    subsets: Mapping[str, Iterable[Batch]]
+    finish: Callable[[], Sequence[str]]
+    sources: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: images and objects by subset, and what was odd or lost, as sentences."""
+
+    images: Mapping[str, int]
+    objects: Mapping[str, int]
+    notes: Sequence[str]
+
+
+class Classes:
+    """The classes of a dataset as one list, while it is read.
+
+    Text decides, then id (:class:`~tfod.detection.labels.classes.ClassTable`). A class has the id
+    of the first label map that knows it, else the record's; where another class has that, the next
+    free one.
+    """
+
+    def __init__(self, label_maps: Iterable[LabelMap]) -> None:
+        self._table = ClassTable()
+        self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
+        self._without_map = self._table.add_label_map(None)
+        self._items: dict[int, LabelMapItem] = {}
+        self._ids: dict[int, int] = {}
+        self._known: dict[int, dict[tuple[str | None, int | None], int]] = {}
+        for scope in self._scopes.values():
+            for item in scope.label_map.items if scope.label_map else ():
+                self._keep(scope.by_text[item.class_name])
+
+    @property
+    def label_map(self) -> LabelMap:
+        """All classes until now, in the order of their ids."""
+        return LabelMap(tuple(self._items[number] for number in sorted(self._items)))
+
+    def ids(
+        self,
+        label_map: LabelMap | None,
+        texts: Sequence[str | None],
+        labels: Sequence[int | None],
+    ) -> list[int]:
+        """The ids of the classes of objects.
+
+        Raises:
+            KeyError: an object has none; with its number.
+        """
+        known = self._known.setdefault(id(label_map), {})
+        pairs = list(zip(texts, labels, strict=True))
+        for pair in set(pairs).difference(known):
+            scope = self._scopes.get(id(label_map), self._without_map)
+            number = self._table.resolve(scope, *pair)
+            if number is None:
+                raise KeyError(pairs.index(pair))
+            known[pair] = self._keep(number)
+        return [known[pair] for pair in pairs]
+
+    def _keep(self, number: int) -> int:
+        """The id of a provisional class."""
+        if number in self._ids:
+            return self._ids[number]
+        item, name = self._table.item(number), self._table.name(number)
+        there = self._items.get(item.id) if item else None
+        if item is None or (there and item.name and there.name and there.name != name):
+            free = max(self._items, default=0) + 1
+            item = replace(item, id=free) if item else LabelMapItem(free, name)
+        elif there and not item.name:  # an id alone, of a class that is there
+            item = there
+        self._items[item.id] = item
+        self._ids[number] = item.id
+        return item.id
+
+
+@dataclass(frozen=True)
+class Images:
+    """A batch in columns, with one list of classes.
+
+    Attributes:
+        detections: the rows, for what is rare.
+        filenames, source_ids: as the records have them.
+        sizes: height and width in pixels, int64 of shape (n, 2); 0 where unknown.
+        boxes: of all rows, float32 of shape (m, 4), normalized ``xmin, ymin, xmax, ymax``.
+        splits: where the boxes of each row begin, and the end; n + 1 of them.
+        classes: the id of each box's class.
+        is_plain: whether no row says more than that, but for its image.
+    """
+
+    detections: Sequence[Detection]
+    filenames: Sequence[str | None]
+    source_ids: Sequence[str | None]
+    sizes: np.ndarray
+    boxes: np.ndarray
+    splits: Sequence[int]
+    classes: Sequence[int]
+    is_plain: bool
+
+    @classmethod
+    def of(cls, batch: Batch, classes: Classes) -> Images:
+        """The columns of a batch.
+
+        Raises:
+            RecordError: a row has a problem.
+            TfodError: an object has no class, or a box is not finite.
+        """
+        images = cls._of(batch, classes)
+        infinite = np.flatnonzero(~np.isfinite(images.boxes).all(axis=1)).tolist()
+        if infinite:
+            row = int(np.searchsorted(images.splits, infinite[0], side="right")) - 1
+            raise TfodError(
+                f"image {images.filenames[row]!r} has a box with a number that is not finite; "
+                "tfod repair leaves it out"
+            )
+        return images
+
+    @classmethod
+    def _of(cls, batch: Batch, classes: Classes) -> Images:
+        found, label_map = batch
+        if isinstance(found, Detections):
+            return _of_records(found, label_map, classes)
+        counts = [len(one.boxes) for one in found]
+        texts, labels = _named(found)
+        return cls(
+            found,
+            [one.filename for one in found],
+            [one.source_id for one in found],
+            np.array([size_of(one) for one in found], np.int64).reshape(-1, 2),
+            np.concatenate([np.zeros((0, 4), np.float32), *(one.boxes for one in found)]),
+            np.cumsum([0, *counts]).tolist(),
+            _ids(classes, label_map, texts, labels, counts, found),
+            False,
+        )
+
+    def encoded(self, row: int) -> memoryview | bytes | None:
+        """The image file's bytes; None or empty where the record has none."""
+        if not isinstance(self.detections, Detections):
+            return self.detections[row].encoded
+        start, end = self.detections.encoded[row].tolist()
+        return memoryview(self.detections.examples.buffer)[start:end] if end > start else None
+
+    def in_pixels(self) -> np.ndarray:
+        """The boxes in pixels of their images, float64 of shape (m, 4).
+
+        Raises:
+            TfodError: the size of an image with boxes is not known.
+        """
+        counts = np.diff(self.splits)
+        for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
+            raise TfodError(
+                f"image {self.filenames[row]!r} has no size, so its boxes cannot be given in "
+                "pixels; tfod repair writes height and width from the image"
+            )
+        sizes = np.repeat(self.sizes, counts, axis=0)
+        scaled: np.ndarray = self.boxes * np.tile(sizes[:, ::-1], 2).astype(np.float64)
+        return scaled
+
+
+def size_of(one: Detection) -> tuple[int, int]:
+    """Height and width as the record has them, else its image's header; 0, 0 for none."""
+    if one.height and one.width:
+        return one.height, one.width
+    return (image_size(bytes(one.encoded)) if one.encoded else None) or (0, 0)
+
+
+def _of_records(found: Detections, label_map: LabelMap | None, classes: Classes) -> Images:
+    wrong = {one.row for one in found.problems} | set(found.examples.refused)
+    for row in sorted(wrong):
+        error = found.error(row)
+        if error is not None:
+            raise error
+    counts = found.box_counts.tolist()
+    labels: Sequence[int | None] = found.column(keys.CLASS_LABEL, Kind.INT64).values.tolist()
+    texts: Sequence[str | None] = found.class_text_values
+    total = len(found.boxes)
+    if len(labels) not in (0, total) or len(texts) not in (0, total):
+        texts, labels = _named(found)  # only some records have them
+    return Images(
+        found,
+        found.filenames,
+        found.source_ids,
+        found.sizes,
+        found.boxes,
+        found.box_splits.tolist(),
+        _ids(classes, label_map, texts or [None] * total, labels or [None] * total, counts, found),
+        not found.other_keys,
+    )
+
+
+def _named(found: Sequence[Detection]) -> tuple[list[str | None], list[int | None]]:
+    """Texts and ids of the classes of all objects."""
+    texts: list[str | None] = []
+    labels: list[int | None] = []
+    for one in found:
+        nothing = [None] * len(one.boxes)
+        texts += one.class_text or nothing
+        labels += one.class_label or nothing
+    return texts, labels
+
+
+def _ids(
+    classes: Classes,
+    label_map: LabelMap | None,
+    texts: Sequence[str | None],
+    labels: Sequence[int | None],
+    counts: Sequence[int],
+    found: Sequence[Detection],
+) -> list[int]:
+    try:
+        return classes.ids(label_map, texts, labels)
+    except KeyError as error:
+        row = int(np.searchsorted(np.cumsum(counts), error.args[0], side="right"))
+        raise TfodError(
+            f"image {found[row].filename!r} has an object without a class (no class text, and an "
+            "id that no label map explains); add label_map.pbtxt"
+        ) from None

@@ -1,0 +1,198 @@
+"""COCO's JSON, as it streams past: ``annotations/instances_<subset>.json``, images beside it.
+
+Captions have files of their own, as COCO's. Source: cocodataset.org/#format-data; the folders are
+those that Datumaro and FiftyOne look for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from tfod.convert.cvat_xml.masks import run_lengths
+from tfod.convert.dataset import Images
+from tfod.convert.numbers import lines_of
+from tfod.convert.writers.writer import Writer, masks_of, pixels_of
+from tfod.detection.detection import Keypoints
+from tfod.detection.labels.label_map import LabelMap
+from tfod.tfrecord.shard_names import stem_of_subset
+
+_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
+_DECIMALS = 6
+_OTHER_IDS = "source ids that are not the number of one image, which got another"
+
+
+class _Document:
+    """A JSON of images and annotations; these lie in a file of their own until the end."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.path = path
+        self._file: IO[bytes] = open(path, "xb")
+        self._annotations: IO[bytes] = tempfile.TemporaryFile(dir=os.path.dirname(path))
+        self._file.write(b'{"images":[')
+        self._begun: set[IO[bytes]] = set()
+
+    def add(self, images: bytes, annotations: bytes) -> None:
+        """Add entries, each with a comma behind it."""
+        for file, entries in ((self._file, images), (self._annotations, annotations)):
+            if entries:
+                file.write(b",\n" if file in self._begun else b"\n")
+                file.write(entries[:-2])
+                self._begun.add(file)
+
+    def finish(self, categories: Sequence[Mapping[str, Any]]) -> None:
+        """Write the end."""
+        self._file.write(b'],\n"annotations":[')
+        self._annotations.seek(0)
+        shutil.copyfileobj(self._annotations, self._file, 1 << 20)
+        self._file.write(b'],\n"categories":' + json.dumps(categories).encode() + b"}\n")
+        self._annotations.close()
+        self._file.close()
+
+
+class CocoWriter(Writer):
+    """Ids of images are their source ids, where these are numbers that no other image has."""
+
+    CARRIES = frozenset(("masks", "keypoints", "captions"))
+    ALL_ATTRIBUTES = True
+
+    def __init__(self, folder: str, image_folder: str | None) -> None:
+        super().__init__(folder, image_folder)
+        self._open: dict[tuple[str, str], _Document] = {}
+        self._objects = self._captions = 0
+        self._points: tuple[str, ...] = ()
+
+    def begin(self, subset: str) -> None:
+        self._subset = subset
+        self._free, self._taken = 1, set[int]()
+        self.documents.append(self._document("instances").path)
+
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        names = self._image_names(images, self._subset)
+        self._write_images(images, names, self._subset)
+        self._count_losses(images)
+        ids = np.array(
+            [
+                self._id(one, name)
+                for one, name in zip(images.source_ids, images.filenames, strict=True)
+            ]
+        )
+        heads = lines_of(
+            *(b'{"id":', ids, b',"width":', images.sizes[:, 1], b',"height":', images.sizes[:, 0]),
+            b',"file_name":\n',
+        )
+        texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
+        entries = b"},\n".join(
+            map(b"".join, zip(heads.splitlines(), texts.splitlines(), strict=True))
+        )
+        self._document("instances").add(entries + b"},\n", self._annotations(images, ids))
+        if not images.is_plain:
+            self._write_captions(images, ids.tolist(), entries)
+
+    def finish(self, label_map: LabelMap) -> None:
+        points = {"keypoints": list(self._points)} if self._points else {}
+        categories = [{"id": one.id, "name": one.class_name, **points} for one in label_map.items]
+        for (kind, _), document in self._open.items():
+            document.finish(categories if kind == "instances" else [])
+
+    def _document(self, kind: str) -> _Document:
+        name = kind, self._subset
+        if name not in self._open:
+            path = os.path.join(
+                self.folder, "annotations", f"{kind}_{stem_of_subset(self._subset)}.json"
+            )
+            self._open[name] = _Document(path)
+        return self._open[name]
+
+    def _id(self, source_id: str | None, filename: str | None) -> int:
+        text = source_id or ""
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
+        if number is None or number in self._taken:
+            if text and text != filename:
+                self.losses[_OTHER_IDS][""] += 1
+            while self._free in self._taken:
+                self._free += 1
+            number = self._free
+        self._taken.add(number)
+        return number
+
+    def _annotations(self, images: Images, ids: np.ndarray) -> bytes:
+        """The entries of all objects, each with a comma behind it."""
+        counts = np.diff(images.splits)
+        first, self._objects = self._objects + 1, self._objects + len(images.boxes)
+        left, top, right, bottom = images.in_pixels().T
+        width, height = right - left, bottom - top
+        area, crowd, others = width * height, np.zeros(len(left), np.int64), None
+        if not images.is_plain:
+            others = [
+                text for row in range(len(ids)) for text in self._others(images, row, area, crowd)
+            ]
+        lines = lines_of(
+            *(b'{"id":', np.arange(first, first + len(left))),
+            *(b',"image_id":', np.repeat(ids, counts)),
+            *(b',"category_id":', np.array(images.classes, np.int64)),
+            *(b',"bbox":[', left, b",", top, b",", width, b",", height, b'],"area":', area),
+            *(b',"iscrowd":', crowd, b"},\n" if others is None else b"\n"),
+        )
+        if others is None:
+            return lines
+        parts = zip(lines.splitlines(), others, strict=True)
+        return b"".join(b"%b%b},\n" % part for part in parts)
+
+    def _others(
+        self, images: Images, row: int, areas: np.ndarray, crowds: np.ndarray
+    ) -> Iterator[bytes]:
+        """What the entries of a row's objects have besides; areas and crowds are set."""
+        one, size = images.detections[row], tuple(images.sizes[row].tolist())
+        start = images.splits[row]
+        masks = masks_of(one)
+        for number, mask in enumerate(masks):
+            values = {name: column[number] for name, column in one.attributes.items()}
+            area, crowd = values.pop("area", None), values.pop("is_crowd", None)
+            if isinstance(area, (int, float)) and math.isfinite(area):
+                areas[start + number] = area
+            crowds[start + number] = int(bool(crowd))
+            found: dict[str, Any] = {}
+            if mask is not None:
+                pixels = pixels_of(mask, one, size)
+                found["segmentation"] = {"counts": run_lengths(pixels.T.ravel()), "size": size}
+            if one.keypoints is not None:
+                found |= self._keypoints(one.keypoints, number, size)
+            given = {name: value for name, value in values.items() if value is not None}
+            if given:
+                found["attributes"] = given
+            yield b"".join(
+                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in found.items()
+            )
+
+    def _keypoints(self, points: Keypoints, number: int, size: tuple[int, int]) -> dict[str, Any]:
+        count = points.xy.shape[1]
+        names = points.names or tuple(str(place) for place in range(1, count + 1))
+        if len(names) > len(self._points):
+            self._points = names
+        shown = points.visibility[number]
+        pixels = points.xy[number] * np.array((size[1], size[0]), np.float64)
+        xy = np.where(shown[:, None] > 0, pixels, 0).round(_DECIMALS).tolist()
+        values = [
+            value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
+        ]
+        return {"keypoints": values, "num_keypoints": int((shown > 0).sum())}
+
+    def _write_captions(self, images: Images, ids: Sequence[int], entries: bytes) -> None:
+        rows = zip(images.detections, ids, entries.splitlines(), strict=True)
+        for one, image_id, entry in rows:
+            found = []
+            for caption in one.captions:
+                self._captions += 1
+                found.append({"id": self._captions, "image_id": image_id, "caption": caption})
+            if found:
+                texts = (json.dumps(one) + ",\n" for one in found)
+                self._document("captions").add(entry, "".join(texts).encode())

@@ -1,0 +1,152 @@
+"""What all writers share: names of images, their files, and what a format has no place for."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfod.convert.dataset import Images
+from tfod.convert.losses import Losses
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.images.image import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, sniff_format
+from tfod.detection.images.masks import decode_mask_png, is_box_png
+from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import TfodError
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
+
+_NO_PLACE = "not written, the format has no place for them"
+_NO_IMAGE = "images without bytes in their records, not written"
+NO_FOLDER = "images not written, name a folder for them with --images"
+_SIGNATURE = 16
+_DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
+
+
+class Writer(abc.ABC):
+    """Writes the files of one format; subclasses say which.
+
+    Args:
+        folder: where to write, which holds nothing yet.
+        image_folder: where to write images; None leaves them out, which is counted.
+
+    Attributes:
+        losses: what does not come along.
+        documents: paths of the files that hold the annotations of a subset, or of all.
+    """
+
+    IMAGES = "images"
+    """Where images are within the folder, if nobody names another."""
+    CARRIES: frozenset[str] = frozenset()
+    """What the format has a place for: attributes of objects, ``masks``, ``keypoints``, …"""
+    ALL_ATTRIBUTES = False
+    """Whether it has one for any attribute of an object."""
+
+    def __init__(self, folder: str, image_folder: str | None) -> None:
+        self.folder = folder
+        self.losses = Losses(_NO_PLACE)
+        self.documents: list[str] = []
+        self._image_folder = image_folder
+        self._names: dict[str, IdMaker] = {}
+        self._made: set[str] = set()
+
+    @abc.abstractmethod
+    def begin(self, subset: str) -> None:
+        """Begin a subset, which may turn out to have no images."""
+
+    @abc.abstractmethod
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        """Write some images of the subset that was begun; the label map has their classes."""
+
+    @abc.abstractmethod
+    def finish(self, label_map: LabelMap) -> None:
+        """Write what is left when all subsets are there."""
+
+    # What subclasses use
+
+    def _image_names(self, images: Images, scope: str = "") -> list[str]:
+        """A safe file name for each image, whose stem no other one of the scope has."""
+        ids = self._names.setdefault(scope, IdMaker())
+        names = []
+        for row, filename in enumerate(images.filenames):
+            path = safe_relative_path(filename or "")
+            stem = ids.make(path, images.source_ids[row] or "image")
+            names.append(stem + (split_extension(path)[1] or _extension(images, row)))
+        return names
+
+    def _write_images(self, images: Images, names: Sequence[str], inside: str = "") -> None:
+        """Write the image files of a batch into a folder inside that of the images."""
+        for row, name in enumerate(names):
+            encoded = images.encoded(row)
+            if self._image_folder is not None:
+                if encoded:
+                    self._write(os.path.join(self._image_folder, inside, name), encoded)
+                else:
+                    self.losses[_NO_IMAGE][""] += 1
+            elif encoded:
+                self.losses[NO_FOLDER][""] += 1
+
+    def _write(self, path: str, content: bytes | memoryview) -> None:
+        folder = os.path.dirname(path)
+        if folder not in self._made:
+            os.makedirs(folder, exist_ok=True)
+            self._made.add(folder)
+        with open(path, "xb") as file:
+            file.write(content)
+
+    def _count_losses(self, images: Images) -> None:
+        """Count what the rows say that the format has no place for."""
+        losses = self.losses[_NO_PLACE]
+        for one in () if images.is_plain else images.detections:
+            lost = {
+                "masks": sum(mask is not None for mask in masks_of(one)),
+                "keypoints": int(one.keypoints is not None and one.keypoints.visibility.any()),
+                "image classes": len(one.image_labels),
+                "captions": len(one.captions),
+                **({} if self.ALL_ATTRIBUTES else _given(one)),
+                **dict.fromkeys((*one.image_attributes, *one.image_extra, *one.unread_keys), 1),
+            }
+            losses.update({name: n for name, n in lost.items() if name not in self.CARRIES})
+
+
+def _given(one: Detection) -> dict[str, int]:
+    """Of each attribute how many objects have a value that says something."""
+    return {
+        name: sum(value is not None and value != _DEFAULTS.get(name) for value in values)
+        for name, values in one.attributes.items()
+    }
+
+
+def _extension(images: Images, row: int) -> str:
+    encoded = images.encoded(row)
+    kind = sniff_format(bytes(encoded[:_SIGNATURE])) if encoded else None
+    return EXTENSION_OF_FORMAT.get(kind or "", DEFAULT_EXTENSION)
+
+
+def masks_of(one: Detection) -> list[object | None]:
+    """The mask of each object as it lies in the record; None for none, or one that is its box."""
+    if one.masks is not None:
+        return [None if mask is None or is_box_png(mask.data) else mask.data for mask in one.masks]
+    if one.numerical_masks is not None:
+        return [mask > 0 if mask.any() else None for mask in one.numerical_masks]
+    return [None] * len(one.boxes)
+
+
+def pixels_of(mask: object, one: Detection, size: tuple[int, int]) -> np.ndarray:
+    """The pixels of a mask by :func:`masks_of`, bool of shape (height, width).
+
+    Raises:
+        TfodError: it is no PNG image, or of another size than its image.
+    """
+    try:
+        drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise TfodError(f"image {one.filename!r}: a mask cannot be decoded ({error})") from None
+    if drawn.shape != size:
+        raise TfodError(
+            f"image {one.filename!r}: a mask is {drawn.shape[1]}x{drawn.shape[0]}, the image "
+            f"{size[1]}x{size[0]}; see what else is wrong with: tfod check"
+        )
+    return drawn

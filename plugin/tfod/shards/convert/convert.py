@@ -1,0 +1,154 @@
+"""Converting a dataset: what one format is read as is written as another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfod.convert.dataset import Classes, Converted, Dataset, Images
+from tfod.convert.writers.writer import NO_FOLDER, Writer
+from tfod.errors import TfodError
+from tfod.shards.convert.formats import (
+    FORMATS,
+    SHARDS,
+    ReadOptions,
+    format_of_source,
+    format_of_target,
+)
+from tfod.tfrecord.output_folder import OutputExistsError, WorkFolder
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a conversion.
+
+    Attributes:
+        source_format, target_format: names of formats; None where the paths say it.
+        read: what the reader is told; its ``images`` is where the images of shards go.
+        leave_out_images: write none.
+        num_shards: of each subset, where shards are written.
+    """
+
+    source_format: str | None = None
+    target_format: str | None = None
+    read: ReadOptions = field(default_factory=ReadOptions)
+    leave_out_images: bool = False
+    num_shards: int = 1
+
+
+def convert(source: str, target: str, options: Options) -> Converted:
+    """Convert a dataset.
+
+    Args:
+        source: a path, as the reader of its format takes it.
+        target: a folder that is not there or is empty, or a file that is not there, of formats
+            that have the annotations of a subset in one; of shards a folder, or the only shard.
+        options: what else was asked for.
+
+    Raises:
+        OutputExistsError: there is something already.
+        TfodError: the source is not what it should be, or no format is named.
+    """
+    source_format = format_of_source(source, options.source_format)
+    target_format = format_of_target(target, options.target_format)
+    read, writer = FORMATS[source_format].read, FORMATS[target_format].writer
+    assert read is not None
+    if target_format == SHARDS:
+        from tfod.shards.convert.write_shards import write_shards
+
+        return write_shards(
+            lambda: read(source, options.read), target, options.num_shards, options.leave_out_images
+        )
+    assert writer is not None
+    # Of another source it is where the images are.
+    images = options.read.images if source_format == SHARDS else None
+    ending = FORMATS[target_format].ending
+    is_file = bool(ending) and target.lower().endswith(ending)
+    dataset = read(source, options.read)
+    return _write(dataset, writer(), target, images, options.leave_out_images, is_file)
+
+
+def _write(
+    dataset: Dataset,
+    make: type[Writer],
+    target: str,
+    image_folder: str | None,
+    leave_out_images: bool,
+    is_file: bool,
+) -> Converted:
+    """Write into a hidden folder beside the target, which then gets its name."""
+    with _Staged() as staged:
+        folder = staged.add(target)
+        images = staged.add(image_folder) if image_folder and not leave_out_images else None
+        if images is None and not leave_out_images and not is_file:
+            images = os.path.join(folder, make.IMAGES)
+        writer = make(folder, images)
+        classes = Classes(dataset.label_maps)
+        image_counts: dict[str, int] = {}
+        object_counts: dict[str, int] = {}
+        for subset, batches in dataset.subsets.items():
+            writer.begin(subset)
+            image_counts[subset] = object_counts[subset] = 0
+            for batch in batches:
+                found = Images.of(batch, classes)
+                writer.add(found, classes.label_map)
+                image_counts[subset] += len(found.filenames)
+                object_counts[subset] += len(found.boxes)
+        writer.finish(classes.label_map)
+        notes = dataset.finish()
+        if is_file:
+            staged.replace(target, _only(writer.documents, target))
+        if leave_out_images:
+            writer.losses.pop(NO_FOLDER, None)
+        staged.publish()
+    return Converted(image_counts, object_counts, (*notes, *writer.losses.sentences()))
+
+
+def _only(documents: Sequence[str], target: str) -> str:
+    if len(documents) == 1:
+        return documents[0]
+    names = ", ".join(os.path.basename(one) for one in documents)
+    raise TfodError(
+        f"{target} is one file, and there are {len(documents)} ({names}); name a folder instead"
+    )
+
+
+class _Staged(contextlib.ExitStack):
+    """Files and folders that are written beside their names, and get these together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asides: dict[str, str] = {}
+
+    def add(self, path: str) -> str:
+        """Where to write what is to have a name.
+
+        Raises:
+            OutputExistsError: something has it.
+        """
+        if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
+            raise OutputExistsError(f"{path} is there already; name another one")
+        work = self.enter_context(WorkFolder(os.path.dirname(os.path.abspath(path))))
+        self._asides[path] = aside = os.path.join(work.path, os.path.basename(work.path))
+        os.mkdir(aside)
+        return aside
+
+    def replace(self, path: str, aside: str) -> None:
+        """Let a name have something else, that lies in the same folder."""
+        self._asides[path] = aside
+
+    def publish(self) -> None:
+        """Give all their names; if one cannot have its, none has."""
+        done: list[tuple[str, str]] = []
+        try:
+            for path, aside in reversed(self._asides.items()):
+                if os.path.isdir(path):
+                    os.rmdir(path)  # it is empty
+                os.rename(aside, path)
+                done.append((path, aside))
+        except BaseException:
+            for path, aside in done:
+                os.rename(path, aside)
+            raise

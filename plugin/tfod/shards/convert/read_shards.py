@@ -1,0 +1,81 @@
+"""Shards as a dataset to be converted: columns, each with the label map beside its shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tfod.convert.dataset import Batch, Dataset
+from tfod.detection import keys
+from tfod.detection.columns import OD_API
+from tfod.detection.detections import Detections
+from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.labels_file import load_classes, read_classes
+from tfod.errors import TfodError
+from tfod.example.columns import ExampleBatch
+from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
+from tfod.tfrecord.label_files import LabelMapFinder, find_labels
+from tfod.tfrecord.shard_search import ShardSet, find_all_shards
+
+
+def read_shards(source: str, label_map: str | None = None) -> Dataset:
+    """Read shards of the OD API's keys, or of those of a profile that tfod has.
+
+    Args:
+        source: as :func:`~tfod.tfrecord.shard_search.find_all_shards` takes it.
+        label_map: a file or a name for all shards, in place of those beside them.
+
+    Raises:
+        ShardsNotFoundError: there is no shard.
+        LabelMapError: a label map cannot be read.
+    """
+    sets = find_all_shards(source)
+    paths = [path for one in sets for path in one.paths]
+    notes = missing_shards(sets)
+    maps: dict[str, LabelMap] = {}
+    finder = LabelMapFinder()
+    of_shard: dict[str, LabelMap | None] = {}
+    for path in paths:
+        found, candidates = (label_map, ()) if label_map is not None else finder.find(path)
+        if candidates:
+            notes.append(several_label_maps(path, candidates))
+        found = found or (None if candidates else find_labels(path))
+        if found is not None and found not in maps:
+            read = read_classes if label_map is None else load_classes
+            maps[found], liberties = read(found)
+            notes += liberties
+        of_shard[path] = maps[found] if found is not None else None
+    return Dataset(
+        tuple(maps.values()),
+        {one.subset: _batches(one, of_shard) for one in sets},
+        lambda: notes,
+        paths,
+    )
+
+
+def _batches(one: ShardSet, label_maps: Mapping[str, LabelMap | None]) -> Iterator[Batch]:
+    mapping: FieldMapping | None = None
+    for path in one.paths:
+        for examples in sound_examples(path):
+            mapping = mapping or _field_mapping(examples)
+            yield Batch(Detections(examples, mapping), label_maps[path])
+
+
+def _field_mapping(examples: ExampleBatch) -> FieldMapping:
+    """The keys of the first records of a subset.
+
+    Raises:
+        TfodError: they are of no known kind.
+    """
+    if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
+        return OD_API
+    from tfod.check.profiles.choice import choose_profile, samples_of  # few shards have others
+
+    chosen = choose_profile([one for one in samples_of(examples) if one])
+    mapping = chosen[0].field_mapping if chosen else None
+    if mapping is None or mapping.image_id is not None or not (mapping.box or mapping.encoded):
+        raise TfodError(
+            f"{examples.records.shard}: records of these keys cannot be converted "
+            f"({', '.join(list(examples.columns)[:8]) or 'none'}); tfod describe says more"
+        )
+    return mapping
