@@ -75,8 +75,8 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
     """What ``tfod create`` can do, each into a folder."""
     boxes = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-bbox.csv"
     labels = OPEN_IMAGES / "annotations" / "oidv6-train-annotations-human-imagelabels.csv"
-    sets = [CocoSet("train", str(IMAGES), str(odd_coco))]
-    sets.append(CocoSet("val", str(IMAGES), str(COCO / "instances_val.json")))
+    sets = [CocoSet("coco_train.record", [str(IMAGES)], str(odd_coco))]
+    sets.append(CocoSet("coco_val.record", [str(IMAGES)], str(COCO / "instances_val.json")))
     return {
         "pascal": lambda out, runner: create_pascal(
             str(odd_voc),
@@ -91,7 +91,7 @@ def creates(odd_voc: Path, odd_coco: Path) -> dict[str, Create]:
             include_masks=True,
         ),
         "persons": lambda out, runner: create_coco(
-            [CocoSet("train", str(IMAGES), str(odd_coco.with_name("people.json")))],
+            [CocoSet("coco_train.record", [str(IMAGES)], str(odd_coco.with_name("people.json")))],
             str(out),
             Options(num_shards=2, runner=runner, policy=Policy(odd_boxes=OddBoxes.DROP)),
             remove_non_person_annotations=True,

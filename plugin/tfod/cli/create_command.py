@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 _MOST_SHARDS = 99_999  # as many as five digits can say
 # What workers read, whose working directory is another one.
 _FOLDERS = (
-    *("data_dir", "image_dir", "input_images_directory"),
+    *("data_dir", "image_dir", "input_images_directory", "panoptic_masks_dir"),
     *("train_image_dir", "val_image_dir", "test_image_dir"),
+)
+# The sets of the OD API's script, and how many files it writes for each; and Model Garden's.
+_COCO_SETS = {"train": 100, "val": 50, "testdev": 50}
+_MODEL_GARDEN_SHARDS = 32
+_MODEL_GARDEN_FILES = (
+    *("image_dir", "image_info_file", "object_annotations_file", "caption_annotations_file"),
+    *("panoptic_annotations_file", "panoptic_masks_dir"),
 )
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
@@ -60,7 +67,8 @@ def add_parser(commands: Commands) -> None:
     coco = formats.add_parser(
         "coco",
         help="from COCO's JSON: boxes, masks, keypoints, captions",
-        description="As create_coco_tf_record.py; one set is enough.",
+        description="As create_coco_tf_record.py: the OD API's, into --output_dir (one set is "
+        "enough), or TF-Vision's, which puts --output_file_prefix in front of its files.",
     )
     for name, images in (("train", "train"), ("val", "val"), ("testdev", "test")):
         _add(coco, f"{images}_image_dir", f"folder of the images of {name}")
@@ -68,11 +76,22 @@ def add_parser(commands: Commands) -> None:
     for name in ("train", "val"):
         _add(coco, f"{name}_keypoint_annotations_file", f"JSON of the keypoints of {name}")
         _add(coco, f"{name}_caption_annotations_file", f"JSON of the captions of {name}")
-    _add(coco, "output_dir", "folder to write coco_train.record-00000-of-00100 … to", True)
+    _add(coco, "output_dir", "folder to write coco_train.record-00000-of-00100 … to")
+    _add(coco, "image_dir", "folder of the images; several times for several", action="append")
+    _add(coco, "image_info_file", "JSON of the images that get a record (default: that of the "
+         "objects, else that of the captions)")  # fmt: skip
+    _add(coco, "object_annotations_file", "JSON of the instances")
+    _add(coco, "caption_annotations_file", "JSON of the captions")
+    _add(coco, "panoptic_annotations_file", "JSON of the panoptic segments")
+    _add(coco, "panoptic_masks_dir", "folder of the PNGs of the panoptic segments")
+    _add_flag(coco, "include_panoptic_masks", "masks of categories and of instances, too")
+    _add_flag(coco, "panoptic_skip_crowd", "leave crowds out of the panoptic masks")
+    _add(coco, "output_file_prefix", "what -00000-of-00032.tfrecord … is put behind")
     _add_flag(coco, "include_masks", "a mask for each object, as PNG (needs pycocotools)")
     _add_flag(coco, "remove_non_person_annotations", "only objects of the class person")
     _add_flag(coco, "remove_non_person_images", "only images with a person")
-    _add_common(coco, _coco, "100 for train, 50 for the others", maps="the ids of the categories")
+    shards = "100 for train, 50 for the others, 32 behind a prefix"
+    _add_common(coco, _coco, shards, maps="the ids of the categories")
 
     kitti = formats.add_parser(
         "kitti", help="from KITTI's object detection", description="As create_kitti_tf_record.py."
@@ -169,8 +188,11 @@ def _run(options: argparse.Namespace) -> int:
     runner = runner_of(options)
     if runner is not None:
         for name in _FOLDERS:
-            if getattr(options, name, None):
-                setattr(options, name, os.path.abspath(getattr(options, name)))
+            given = getattr(options, name, None)
+            if isinstance(given, list):
+                setattr(options, name, [os.path.abspath(one) for one in given])
+            elif given:
+                setattr(options, name, os.path.abspath(given))
     from tfod.shards.create.output import Options
 
     common = Options(
@@ -217,12 +239,21 @@ def _pascal(given: argparse.Namespace, options: Options) -> Created:
 def _coco(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.coco import create_coco
 
-    sets = [one for name in ("train", "val", "testdev") if (one := _coco_set(given, name))]
+    sets = [one for name in _COCO_SETS if (one := _coco_set(given, name))]
+    others = [name for name in _MODEL_GARDEN_FILES if getattr(given, name)]
+    folder, prefix = given.output_dir, given.output_file_prefix
+    if not (folder or prefix) or (prefix and (folder or sets)) or (folder and others):
+        raise TfodError(
+            "give the options of one of the two scripts: --output_dir with --train_image_dir … "
+            "(OD API), or --output_file_prefix with --image_dir … (TF-Vision)"
+        )
+    if prefix:
+        sets, folder = [_model_garden_set(given)], os.path.dirname(prefix)
     if not sets:
         raise TfodError("name the files of a set: --train_image_dir and --train_annotations_file")
     return create_coco(
         sets,
-        given.output_dir,
+        folder,
         options,
         include_masks=given.include_masks,
         remove_non_person_annotations=given.remove_non_person_annotations,
@@ -234,7 +265,8 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
     from tfod.shards.create.coco import CocoSet
 
     given = vars(options)
-    image_dir = "test_image_dir" if name == "testdev" else f"{name}_image_dir"
+    is_test = name == "testdev"
+    image_dir = "test_image_dir" if is_test else f"{name}_image_dir"
     instances = f"{name}_annotations_file"
     keypoints = given.get(f"{name}_keypoint_annotations_file")
     captions = given.get(f"{name}_caption_annotations_file")
@@ -243,7 +275,39 @@ def _coco_set(options: argparse.Namespace, name: str) -> CocoSet | None:
     for option in (image_dir, instances):
         if not given[option]:
             raise TfodError(f"--{option} is missing; name it, or leave the set {name} out")
-    return CocoSet(name, given[image_dir], given[instances], keypoints, captions)
+    return CocoSet(
+        f"coco_{name}.record",
+        [given[image_dir]],
+        given[instances],
+        keypoints,
+        captions,
+        is_test=is_test,
+        num_shards=_COCO_SETS[name],
+    )
+
+
+def _model_garden_set(given: argparse.Namespace) -> CocoSet:
+    from tfod.shards.create.coco import CocoSet
+    from tfod.shards.create.panoptic import PanopticFiles
+
+    if not given.image_dir:
+        raise TfodError("--image_dir is missing; name the folder of the images")
+    json, pngs = given.panoptic_annotations_file, given.panoptic_masks_dir
+    if bool(json) != bool(pngs):
+        missing = "panoptic_annotations_file" if pngs else "panoptic_masks_dir"
+        raise TfodError(f"--{missing} is missing; panoptic segments are a JSON and PNGs")
+    return CocoSet(
+        os.path.basename(given.output_file_prefix),
+        given.image_dir,
+        given.object_annotations_file,
+        caption_annotations_file=given.caption_annotations_file,
+        image_info_file=given.image_info_file,
+        panoptic=PanopticFiles(json, pngs, given.include_panoptic_masks, given.panoptic_skip_crowd)
+        if json
+        else None,
+        num_shards=_MODEL_GARDEN_SHARDS,
+        extension=".tfrecord",
+    )
 
 
 def _kitti(given: argparse.Namespace, options: Options) -> Created:

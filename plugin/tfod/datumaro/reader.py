@@ -251,7 +251,8 @@ class TfDetectionApiBase(ReadDataset):
         where = item.id, shard.subset
         report = functools.partial(self._report_box, found.examples, row, where)
         item.annotations += self._builder.build(row, more, size, report)
-        self._report.see(found.oddities(row), more.unread_keys)
+        masks = [keys.IMAGE_MASKS[name] for name in more.image_masks]
+        self._report.see(found.oddities(row), [*more.unread_keys, *masks])
 
     def _attributes(
         self, found: Detections, row: int, more: Detection, item_id: str, media: Any

@@ -35,7 +35,7 @@ class Keypoints:
 
 @dataclass(frozen=True)
 class PngMask:
-    """An object's mask: a one-channel PNG of the image's size, above 0 where the object is.
+    """A mask: a one-channel PNG of the image's size; that of an object is above 0 where it is.
 
     ``offset`` is the byte of the uncompressed shard at which ``data`` starts; -1 when it has
     not come from a shard.
@@ -71,6 +71,7 @@ class Detection:
         attributes: name to n values, for example ``{"difficult": [0, 1]}``.
         image_labels: classes of the whole image.
         captions: texts about the whole image.
+        image_masks: name to PNG, of :data:`tfod.detection.keys.IMAGE_MASKS`.
         image_attributes: name to a list of class ids of the whole image.
         image_extra: name to value, of whatever else belongs to the whole image.
         unread_keys: features that mean nothing to tfod.
@@ -94,6 +95,7 @@ class Detection:
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
     captions: Sequence[str] = ()
+    image_masks: Mapping[str, PngMask] = field(default_factory=dict)
     image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = ()

@@ -151,6 +151,13 @@ def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
         "attributes": attributes,
         "image_labels": _image_labels(found, row),
         "captions": _captions(found, row),
+        "image_masks": {
+            name: mask
+            for name, key in keys.IMAGE_MASKS.items()
+            if key in there
+            for mask in _png_masks(found, found.column(key, Kind.BYTES)[row].tolist())
+            if mask is not None
+        },
         "image_attributes": {
             name: found.column(key, Kind.INT64)[row].tolist()
             for name, key in keys.IMAGE_ATTRIBUTES.items()

@@ -51,6 +51,8 @@ def encode_detection(detection: Detection) -> bytes:
     _encode_image_labels(detection, features)
     if detection.captions:
         features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
+    for name, mask in detection.image_masks.items():
+        features[keys.IMAGE_MASKS[name]] = bytes_feature([bytes(mask.data)])
     for name, ids in detection.image_attributes.items():
         features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
     if len(detection.boxes):

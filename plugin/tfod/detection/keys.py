@@ -42,6 +42,17 @@ IMAGE_CLASS_TEXT: Final = "image/class/text"
 IMAGE_CLASS_LABEL: Final = "image/class/label"
 IMAGE_CLASS_CONFIDENCE: Final = "image/class/confidence"
 
+IMAGE_MASKS: Final = {
+    "semantic": "image/segmentation/class/encoded",
+    "panoptic_category": "image/panoptic/category_mask",
+    "panoptic_instance": "image/panoptic/instance_mask",
+}
+"""Masks of the whole image, one PNG of one channel each, whose pixels are numbers.
+
+Semantic: classes of a numbering of their own. Panoptic: ids of classes, and numbers of instances; 0
+where there is none. Source: official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py.
+"""
+
 ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
 """Model Garden's place for attributes that the format has no key for, one value an object."""
 
@@ -109,5 +120,5 @@ KNOWN_KEYS: Final = frozenset(
     + [KEYPOINT_X, KEYPOINT_Y, KEYPOINT_VISIBILITY, KEYPOINT_NUM, KEYPOINT_TEXT]
     + [IMAGE_CLASS_TEXT, IMAGE_CLASS_LABEL, IMAGE_CLASS_CONFIDENCE, CAPTION]
     + [attribute.key for attribute in OBJECT_ATTRIBUTES]
-    + [*IMAGE_ATTRIBUTES.values(), EXTRA_ATTRIBUTES]
+    + [*IMAGE_ATTRIBUTES.values(), *IMAGE_MASKS.values(), EXTRA_ATTRIBUTES]
 )

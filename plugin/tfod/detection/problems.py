@@ -224,10 +224,14 @@ READ_KINDS: Mapping[str, tuple[Kind, ...]] = {
     keys.IMAGE_CLASS_CONFIDENCE: (Kind.FLOAT,),
     keys.IMAGE_CLASS_TEXT: (Kind.BYTES,),
     **dict.fromkeys(keys.IMAGE_ATTRIBUTES.values(), (Kind.INT64,)),
+    **dict.fromkeys(keys.IMAGE_MASKS.values(), (Kind.BYTES,)),
 }
 """The kinds of list that a reader takes under each key, the usual one first. Other keys are read as
 they are (attributes), or not at all."""
-READ_ONCE = (*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES)
+READ_ONCE = (
+    *(*_ONE_TEXT, keys.HEIGHT, keys.WIDTH, keys.ENCODED, keys.EXTRA_ATTRIBUTES),
+    *keys.IMAGE_MASKS.values(),
+)
 
 
 def find_problems(found: DetectionColumns) -> list[DetectionProblem]:

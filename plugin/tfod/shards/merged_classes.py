@@ -19,6 +19,7 @@ from tfod.shards.record_classes import CLASS_KEYS, ClassName, RecordReader
 from tfod.tfrecord.label_files import LabelMapFinder
 
 _AS_IT_WAS = -(1 << 62)  # no label map has this id
+_CATEGORY_MASK = keys.IMAGE_MASKS["panoptic_category"]
 _ID_LISTS = tuple(keys.IMAGE_ATTRIBUTES.values())
 
 
@@ -123,6 +124,8 @@ class MergedClasses:
         named = reader.classes()
         id_columns = [(key, reader.column(key, Kind.INT64)) for key in _ID_LISTS]
         reader.raise_first()
+        if reader.column(_CATEGORY_MASK, Kind.BYTES).counts.any():
+            self._require_same_ids(scope, batch.records.shard)
         changed: dict[int, dict[str, bytes | None]] = {}
         new = self._new_ids_of(scope, named.names, named.codes, named.labels)
         for pair, (_, key) in enumerate(CLASS_KEYS):
@@ -135,6 +138,15 @@ class MergedClasses:
             rows = np.repeat(np.arange(len(batch)), column.counts)
             _note_changes(changed, key, rows, column.values, new)
         return changed
+
+    def _require_same_ids(self, scope: LabelScope, shard: str) -> None:
+        for label, number in scope.by_id.items():
+            if self._new_ids[number] != label:
+                raise LabelMapError(
+                    f"{shard}: its masks of classes ({_CATEGORY_MASK}) would have other ids, "
+                    f"{label} would be {self._new_ids[number]}; give a label map that keeps them, "
+                    "with --label-map"
+                )
 
     def _new_ids_of(
         self, scope: LabelScope, names: Sequence[ClassName], codes: np.ndarray, labels: np.ndarray

@@ -125,16 +125,24 @@ _WITHOUT_PALETTE_OR_OPACITY = {"P": "RGB", "PA": "RGB", "LA": "L"}
 def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
     """A mask as a PNG of one channel, 1 where the object is, as create_coco_tf_record.py has it.
 
-    Source: W3C's PNG specification.
-
     Args:
         mask: bool or uint8 of shape (height, width); what is not 0 is the object.
         is_box: note that the object has no other mask than its box (:func:`is_box_png`): the OD API
             wants a mask for each object, or for none.
     """
-    height, width = mask.shape
+    return encode_gray_png(mask != 0, is_box=is_box)
+
+
+def encode_gray_png(pixels: np.ndarray, *, is_box: bool = False) -> bytes:
+    """Numbers as a PNG of one channel of eight bits. Source: W3C's PNG specification.
+
+    Args:
+        pixels: bool or uint8 of shape (height, width).
+        is_box: as :func:`encode_mask_png` has it.
+    """
+    height, width = pixels.shape
     rows = np.full((height, width + 1), _NO_FILTER, np.uint8)
-    rows[:, 1:] = mask != 0
+    rows[:, 1:] = pixels
     return (
         _SIGNATURE
         + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BITS_GRAY))
@@ -146,6 +154,17 @@ def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
 
 def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
     """The mask in a PNG, or an image of other formats, bool of shape (height, width).
+
+    Raises as :func:`decode_pixels`.
+    """
+    pixels = decode_pixels(data, formats)
+    # TensorFlow decodes one channel; a fourth one would be opacity.
+    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
+    return np.asarray(drawn)
+
+
+def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
+    """The pixels of a PNG, or an image of other formats, of shape (height, width[, channels]).
 
     Needs Pillow.
 
@@ -159,12 +178,9 @@ def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",))
             if image.width * image.height > _MOST_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels are too many")
             plain = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)
-            pixels = np.asarray(image.convert(plain) if plain else image)
+            return np.asarray(image.convert(plain) if plain else image)
     except Exception as error:  # whatever Pillow raises for what is no image
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
-    # TensorFlow decodes one channel; a fourth one would be opacity.
-    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-    return np.asarray(drawn)
 
 
 def is_box_png(data: bytes | memoryview) -> bool:

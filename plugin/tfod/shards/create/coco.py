@@ -1,11 +1,14 @@
-"""COCO to shards, as create_coco_tf_record.py makes them.
+"""COCO to shards, as create_coco_tf_record.py makes them: the OD API's, and Model Garden's.
 
-Boxes are x, y, width and height divided by the size that the JSON gives. Those that the script
-leaves out without a word, of no area or past the right or the lower edge, are checked by the policy
-of all formats. Other than the script this takes size and format from the image's own header,
-writes ``class/label`` (as Model Garden's official/vision/data/create_coco_tf_record.py does),
-captions (its key ``image/caption``), the keypoints' names from the file, and a label map with the
-categories' ids, gaps and all.
+Boxes are x, y, width and height divided by the size that the JSON gives. Those that the scripts
+leave out without a word, of no area or past the right or the lower edge, are checked by the policy
+of all formats. Other than the scripts this takes size and format from the image's own header, and
+writes a label map with the categories' ids, gaps and all.
+
+Other than the OD API's (dataset_tools) this writes ``class/label``, captions (both as Model
+Garden's do), and the keypoints' names from the file. Other than Model Garden's
+(official/vision/data) it writes no empty shards, and refuses panoptic segments that eight bits
+cannot hold (:mod:`tfod.shards.create.panoptic`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tfod.convert.coco import (
+    CocoFile,
     numbers,
     quoted,
     read_coco,
@@ -39,16 +43,13 @@ from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.objects import normalized, sound_boxes
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.panoptic import PanopticFiles, Segments, draw_segments, read_panoptic
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
-
-NUM_SHARDS = {"train": 100, "val": 50, "testdev": 50}
-"""How many files the script writes for each set, at most."""
 
 _PERSON = "person"
 _LARGEST_SIDE = (1 << 31) - 1
 _FIELDS = ("id", "category_id", "bbox", "iscrowd", "area", "attributes")
-_WITHOUT_ANNOTATIONS = "testdev"  # COCO publishes only its images
 _UNPLACED = Refusal(
     "annotations whose image_id is not the id of an image",
     "correct image_id (a number and a text are different ids), or take the annotations out",
@@ -62,14 +63,40 @@ _LEAST_SHARE = 20  # more than one unplaced annotation in so many is a mistake o
 
 @dataclass(frozen=True)
 class CocoSet:
-    """``train``, ``val`` or ``testdev``: its images, and JSONs of instances (or of images alone),
-    of keypoints and of captions."""
+    """A set of images and the JSONs about them, of which one has to list the images.
 
-    name: str
-    image_dir: str
-    annotations_file: str
+    Attributes:
+        file_name: what the names of its shards start with.
+        image_dirs: where its images are, each in one of these folders.
+        annotations_file: instances, or images alone.
+        keypoint_annotations_file: keypoints of these instances, by their ids.
+        caption_annotations_file: texts about the images.
+        image_info_file: lists the images that get a record; without it the instances' file does,
+            or else the captions'.
+        panoptic: segments of the images.
+        is_test: whether the file of instances may have none, as COCO's own of ``test``.
+        num_shards: how many files, where the options do not say it.
+        extension: stands behind the number of each file, also of a single one.
+    """
+
+    file_name: str
+    image_dirs: Sequence[str]
+    annotations_file: str | None = None
     keypoint_annotations_file: str | None = None
     caption_annotations_file: str | None = None
+    image_info_file: str | None = None
+    panoptic: PanopticFiles | None = None
+    is_test: bool = False
+    num_shards: int = 1
+    extension: str = ""
+
+    @property
+    def source(self) -> str:
+        """The file that lists the images."""
+        found = self.image_info_file or self.annotations_file or self.caption_annotations_file
+        if found is None:
+            raise TfodError(f"no file lists the images of {self.file_name}; name one")
+        return found
 
 
 def create_coco(
@@ -81,13 +108,10 @@ def create_coco(
     remove_non_person_annotations: bool = False,
     remove_non_person_images: bool = False,
 ) -> Created:
-    """Write sets as ``coco_<name>.record-00000-of-00100`` and so on, with one label map.
+    """Write sets into a folder, with one label map.
 
     The annotations of all sets are held in memory (about 1.5 GB for COCO 2017, 2 GB with
-    outlines), images are not.
-
-    Without a label map the classes keep the ids of their categories; the default number of shards
-    is :data:`NUM_SHARDS`.
+    outlines), images are not. Without a label map the classes keep the ids of their categories.
 
     Raises:
         TfodError: something is missing, odd or there already.
@@ -101,11 +125,12 @@ def create_coco(
     problems.raise_refusals()
     planned = [
         PlannedSet(
-            os.path.join(output_dir, f"coco_{one.name}.record"),
-            options.num_shards or NUM_SHARDS[one.name],
-            one.annotations_file,
+            os.path.join(output_dir, one.file_name),
+            options.num_shards or one.num_shards,
+            one.source,
             some,
-            functools.partial(_make, one.annotations_file, one.image_dir, include_masks),
+            functools.partial(_make, one, include_masks),
+            extension=one.extension,
         )
         for one, some in zip(sets, items, strict=True)
     ]
@@ -136,6 +161,7 @@ class _Item:
     objects: Sequence[_Object]
     keypoints: Keypoints | None
     captions: Sequence[str]
+    segments: Segments | None
 
 
 class _Reader:
@@ -147,12 +173,16 @@ class _Reader:
         self._source = source
         self._only_persons = only_persons
         self._problems = problems
-        fields = (*_FIELDS, "segmentation") if include_masks else _FIELDS
-        without = ("annotations",) if source.name == _WITHOUT_ANNOTATIONS else ()
-        self._file = read_coco(source.annotations_file, fields, without)
-        keypoints, captions = source.keypoint_annotations_file, source.caption_annotations_file
+        keypoints, panoptic = source.keypoint_annotations_file, source.panoptic
+        self._file = _read_instances(source, include_masks)
+        self._images = self._file.images
+        if source.image_info_file and source.annotations_file:
+            without = ("annotations", "categories")
+            self._images = read_coco(source.image_info_file, (), without).images
         self._keypoints = read_keypoints(keypoints) if keypoints else None
+        captions = source.caption_annotations_file
         self._captions = _read_captions(captions) if captions else {}
+        self._panoptic = read_panoptic(panoptic) if panoptic else None
         self.categories = read_categories(self._file, self._keypoints)
         self._used: dict[Any, frozenset[Any]] = {}
         self._file_names: set[str] = set()
@@ -161,7 +191,9 @@ class _Reader:
 
     def items(self, chosen: ChosenLabelMap, only_with_person: bool) -> Iterator[_Item]:
         """The images that get a record, in the order of the file's images."""
-        for image in self._file.images:
+        if self._panoptic:
+            self._panoptic.require_ids_of(chosen)
+        for image in self._images:
             item = self._item(image, chosen)
             if item is None:
                 continue
@@ -172,7 +204,7 @@ class _Reader:
         self._count_what_is_left()
 
     def _item(self, image: Mapping[str, Any], chosen: ChosenLabelMap) -> _Item | None:
-        path = self._file.path
+        path = self._source.source
         with sound_coco(f"{path}, image {quoted(image.get('id'))}"):
             image_id, filename = scalar(image, "id"), safe_relative_path(_file_name(image))
             annotated = _side(image, "height"), _side(image, "width")
@@ -201,14 +233,23 @@ class _Reader:
             kept,
             self._keypoints.keypoints(image_id, ids, size) if self._keypoints else None,
             self._captions.pop(image_id, ()),
+            self._segments(image_id, filename),
         )
+
+    def _segments(self, image_id: Any, filename: str) -> Segments | None:
+        if self._panoptic is None:
+            return None
+        found = self._panoptic.images.pop(image_id, None)
+        if found is None:
+            self._problems.add("images without panoptic segments, written without", filename)
+        return found
 
     def _size(self, filename: str, annotated: AnnotatedSize, count: int) -> Size | None:
         """The size that boxes are of; None where the file that is asked is missing."""
         if annotated[0] and annotated[1]:
             return annotated[0], annotated[1]
-        path = os.path.join(self._source.image_dir, filename)
-        image = read_image(path, self._file.path, self._problems)
+        path = _image_path(self._source, filename)
+        image = read_image(path, self._source.source, self._problems)
         if image is None:
             return None
         # What is odd about it is counted when its record is made.
@@ -270,6 +311,8 @@ class _Reader:
             for one in members
         ]
         are_most = len(unplaced) * _LEAST_SHARE > self._placed + len(unplaced)
+        if self._source.image_info_file:  # whoever names the images may want a part of them
+            are_most = not self._placed
         are_all = len(self._without_box) == self._looked_at
         left_out = "annotations of images that are not listed, left out"
         for where in unplaced:
@@ -284,13 +327,16 @@ class _Reader:
             where = f"{self._source.caption_annotations_file}, image {image_id}"
             for _ in captions:
                 self._problems.add("captions of images that are not listed, left out", where)
+        for segments in self._panoptic.images.values() if self._panoptic else ():
+            what = "panoptic segments of images that are not listed, left out"
+            self._problems.add(what, segments.path)
 
 
 def _make(
-    annotations_file: str, image_dir: str, include_masks: bool, item: _Item, problems: Problems
+    source: CocoSet, include_masks: bool, item: _Item, problems: Problems
 ) -> Detection | None:
     found = item.objects
-    path = os.path.join(image_dir, item.filename)
+    path = _image_path(source, item.filename)
     image = read_image(path, path, problems)
     if image is None:
         return None
@@ -299,13 +345,13 @@ def _make(
     frame = frame_of(image, item.annotated, corners, where, problems)
     if frame.size != frame.own:
         where = f"{where} is {by(frame.size)}, the file {by(frame.own)}"
-        if include_masks:
+        if include_masks or item.segments:
             raise TfodError(f"{where}; masks would not fit it, correct the size")
         problems.add(
             "images of another size than the JSON says; their boxes are divided by the JSON's",
             where,
         )
-    masks = [_mask(annotations_file, one, frame, problems) for one in found if include_masks]
+    masks = [_mask(source.source, one, frame, problems) for one in found if include_masks]
     # None where an object has no attribute of that name.
     names = dict.fromkeys(name for one in found for name in one.attributes)
     return Detection(
@@ -321,6 +367,7 @@ def _make(
             "area": [one.area for one in found],
         },
         captions=item.captions,
+        image_masks=draw_segments(item.segments, frame) if item.segments else {},
     )
 
 
@@ -331,6 +378,15 @@ def _mask(path: str, one: _Object, frame: Frame, problems: Problems) -> PngMask:
         problems.add("annotations without segmentation, their mask is their box", where)
         mask = fill_box(one.corners, frame.size)
     return PngMask(encode_mask_png(mask_turned_back(mask, frame.orientation)))
+
+
+def _image_path(source: CocoSet, filename: str) -> str:
+    """The image in the one folder that has it; where none has it, in the first."""
+    paths = [os.path.join(folder, filename) for folder in source.image_dirs]
+    found = [path for path in paths if os.path.exists(path)] if len(paths) > 1 else paths
+    if len(found) > 1:
+        raise TfodError(f"{' and '.join(found)} have one name; leave one of the folders out")
+    return (found or paths)[0]
 
 
 def _place(path: str, annotation_id: Any) -> str:
@@ -350,6 +406,15 @@ def _side(image: Mapping[str, Any], key: str) -> int | None:
     if side > _LARGEST_SIDE:
         raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
     return side if side > 0 else None
+
+
+def _read_instances(source: CocoSet, include_masks: bool) -> CocoFile:
+    """The instances of a set; where no file has them the images and categories alone."""
+    if source.annotations_file is None:
+        found = read_coco(source.source, (), ("annotations", "categories"))
+        return CocoFile(found.path, found.images, found.categories, {})
+    fields = (*_FIELDS, "segmentation") if include_masks else _FIELDS
+    return read_coco(source.annotations_file, fields, ("annotations",) if source.is_test else ())
 
 
 def _read_captions(path: str) -> dict[Any, list[str]]:

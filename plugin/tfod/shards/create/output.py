@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,6 +48,7 @@ class PlannedSet:
         make: makes a record, or None where an item is left out; adds to the problems. With a runner
             both are sent to other processes.
         shard_of: which file the record of an item goes into; None deals them in turn.
+        extension: stands behind the number of each file, also of a single one.
     """
 
     path: str
@@ -57,11 +57,26 @@ class PlannedSet:
     items: Iterable[Any]
     make: Make
     shard_of: Callable[[Any], int] | None = None
+    extension: str = ""
 
     @property
     def name(self) -> str:
-        """Of its only file."""
+        """Of its only file, without the extension."""
         return os.path.basename(self.path)
+
+    def file_names(self, count: int) -> list[str]:
+        """Names for so many files."""
+        return numbered_file_names(self.name, count, self.extension)
+
+    def is_there(self, folder: str) -> list[str]:
+        """Those of its files, of any number, that a folder has."""
+        numbers = r"-\d{5}-of-\d{5}" if self.extension else r"(-\d{5}-of-\d{5})?"
+        ours = re.compile(re.escape(self.name) + numbers + re.escape(self.extension))
+        try:
+            entries = sorted(os.listdir(folder))
+        except OSError:
+            return []  # there is no such folder yet
+        return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
 
 
 @dataclass(frozen=True)
@@ -140,7 +155,7 @@ def write_sets(
         WriteError: a file cannot be written.
     """
     for one in planned:
-        _require_shard_path(one.path)
+        _require_shard_path(one)
     folder = os.path.dirname(planned[0].path) or "."
     beside = os.path.join(folder, LABEL_MAP_FILE)
     replaces_map = os.path.exists(beside)
@@ -149,10 +164,14 @@ def write_sets(
         problems.add(
             "label maps replaced; other shards there have the ids of the former one", beside
         )
-    find = functools.partial(_shards_there, folder)
+    by_name = {one.name: one for one in planned}
+
+    def shards_there(name: str) -> list[str]:
+        return by_name[name].is_there(folder)
+
     with (
         contextlib.ExitStack() as stack,
-        OutputFolder(folder, sources, options.overwrite, shards_there=find) as output,
+        OutputFolder(folder, sources, options.overwrite, shards_there=shards_there) as output,
     ):
         text = chosen.label_map.to_text()
         if new_map:
@@ -166,7 +185,9 @@ def write_sets(
             work = stack.enter_context(WorkFolder(folder))
             made = options.runner.make_sets(planned, problems, work.path)
             written = [
-                replace(one, shards=tuple(output.add_finished(plan.name, one.shards, _names(plan))))
+                replace(
+                    one, shards=tuple(output.add_finished(plan.name, one.shards, plan.file_names))
+                )
                 for plan, one in zip(planned, made, strict=True)
             ]
         problems.raise_refusals()
@@ -186,11 +207,6 @@ def write_sets(
     return Created(tuple(written), beside, new_map, notes)
 
 
-def _names(planned: PlannedSet) -> Callable[[int], list[str]]:
-    """Names for so many files."""
-    return functools.partial(numbered_file_names, planned.name)
-
-
 def _must_write_label_map(chosen: ChosenLabelMap, beside: str, overwrite: bool) -> bool:
     """Whether the map has to be written; not where the same one is there."""
     if not os.path.exists(beside):
@@ -205,13 +221,13 @@ def _must_write_label_map(chosen: ChosenLabelMap, beside: str, overwrite: bool) 
     )
 
 
-def _require_shard_path(path: str) -> None:
-    name = os.path.basename(path)
-    if not name or os.path.isdir(path):
+def _require_shard_path(planned: PlannedSet) -> None:
+    path, name = planned.path, planned.name
+    if not name or (os.path.isdir(path) and not planned.extension):
         raise TfodError(f"{path} is a folder; name a file in it")
     if name == LABEL_MAP_FILE:
         raise TfodError(f"{path} is the name of the label map; name the shard otherwise")
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.exists(path) and not (os.path.isfile(path) or planned.extension):
         raise TfodError(f"{path} is not a regular file; name another one")
 
 
@@ -220,7 +236,7 @@ def _write(
 ) -> list[CreatedSet]:
     written = []
     writers = [
-        output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), _names(one))
+        output.add_subset(one.name, ShardLayout(num_shards=one.num_shards), one.file_names)
         for one in planned
     ]
     for one, writer in zip(planned, writers, strict=True):
@@ -258,13 +274,3 @@ def _sound_texts(where: str) -> Iterator[None]:
         # Half a surrogate pair, or a file name of bytes that are no text.
         part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
         raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None
-
-
-def _shards_there(folder: str, name: str) -> list[str]:
-    """The files of a set in a folder: the plain name, or the numbered ones."""
-    ours = re.compile(re.escape(name) + r"(-\d{5}-of-\d{5})?")
-    try:
-        entries = sorted(os.listdir(folder))
-    except OSError:
-        return []  # there is no such folder yet
-    return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
