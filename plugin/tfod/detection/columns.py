@@ -21,7 +21,7 @@ _USUAL_KEYS = {
     **OD_API.by_name,
     "image_class_text": keys.IMAGE_CLASS_TEXT,
     "image_class_label": keys.IMAGE_CLASS_LABEL,
-    "area": keys.AREA,
+    **{one.name: one.key for one in keys.OBJECT_ATTRIBUTES if one.name in OD_API.by_name},
 }
 # Those that a mapping has unless it says that it has not.
 _FIRST_FIELD_MAPPING = frozenset(role for role, key in OD_API.by_name.items() if key)
@@ -214,16 +214,16 @@ class DetectionColumns:
     # Objects
 
     @cached_property
-    def pixel_box(self) -> Column | None:
-        """The column of boxes as x, y, width, height in pixels, where the mapping has such."""
+    def flat_boxes(self) -> Column | None:
+        """The column of all four numbers of each box, where a single key holds them."""
         box = self.mapping.box
         return self.examples.column(box[0], Kind.FLOAT) if len(box) == 1 else None
 
     @cached_property
     def box_counts(self) -> np.ndarray:
         """How many objects each record has, int64 of shape (records,)."""
-        if self.pixel_box is not None:
-            counts: np.ndarray = self.pixel_box.counts // 4
+        if self.flat_boxes is not None:
+            counts: np.ndarray = self.flat_boxes.counts // 4
             return counts
         return self.column(keys.XMIN, Kind.FLOAT).counts
 

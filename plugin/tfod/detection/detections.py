@@ -17,11 +17,11 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
+from tfod.detection.boxes import normalized
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
-from tfod.example.columns import Column
 from tfod.example.wire import Kind
 
 
@@ -39,28 +39,18 @@ class Detections(DetectionColumns, Sequence[Detection]):
     def boxes(self) -> np.ndarray:
         """The boxes of all records that can be read, float32 of shape (n, 4)."""
         good, counts = self.box_rows, self.box_counts
-        if self.pixel_box is not None:
-            return self._boxes_of_pixels(self.pixel_box, good)
-        sides = []
-        for key in keys.BOX:
-            column = self.column(key, Kind.FLOAT)
-            values = column.values
-            if not good.all():
-                values = values[np.repeat(good, column.counts)]
-            sides.append(values)
-        assert len({len(side) for side in sides}) == 1, counts
+        flat = self.flat_boxes
+        columns = [self.column(key, Kind.FLOAT) for key in keys.BOX] if flat is None else [flat]
+        lists = [one.values for one in columns]
+        if not good.all():
+            lists = [one.values[np.repeat(good, one.counts)] for one in columns]
+        assert len({len(one) for one in lists}) == 1, counts
         # One column behind the other, which makes sums over the sides quick.
-        boxes: np.ndarray = np.stack(sides).T
-        return boxes
-
-    def _boxes_of_pixels(self, column: Column, good: np.ndarray) -> np.ndarray:
-        values = column.values[np.repeat(good, column.counts)].astype(np.float64).reshape(-1, 4)
-        values[:, 2:] += values[:, :2]
-        height, width = np.repeat(self.sizes[good], column.counts[good] // 4, axis=0).T
-        scaled: np.ndarray = (values / np.stack((width, height, width, height), axis=1)).astype(
-            "<f4"
-        )
-        return scaled
+        values = np.stack(lists).T if flat is None else lists[0].reshape(-1, 4)
+        stated = self.mapping.stated_boxes
+        if not stated.endswith("pixels"):
+            return normalized(values, stated, np.zeros(2))
+        return normalized(values, stated, np.repeat(self.sizes[good], counts[good], axis=0))
 
     @cached_property
     def box_splits(self) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import unreadable_extras
+from tfod.detection.boxes import BoxFormat
 from tfod.detection.columns import DetectionColumns
 from tfod.example.columns import Column
 from tfod.example.wire import Kind
@@ -30,7 +31,7 @@ class Wrong(enum.Enum):
     SEVERAL_VALUES = "a feature of one value holds several"
     BOX_LENGTHS = "the four lists of boxes differ in length"
     OBJECT_LENGTHS = "a list is not one value an object"
-    PIXEL_BOXES = "boxes in pixels are not four numbers each"
+    BOX_NUMBERS = "boxes are not four numbers each"
     PIXEL_SIZE = "boxes in pixels come without the image's size"
     MASK_SIZE = "masks of numbers are not of the image's size"
     KEYPOINTS = "keypoints are not the same number for each object"
@@ -44,7 +45,7 @@ class Wrong(enum.Enum):
 
 
 _HIDES_BOXES = frozenset(
-    (Wrong.NOT_AN_EXAMPLE, Wrong.BOX_LENGTHS, Wrong.PIXEL_BOXES, Wrong.PIXEL_SIZE)
+    (Wrong.NOT_AN_EXAMPLE, Wrong.BOX_LENGTHS, Wrong.BOX_NUMBERS, Wrong.PIXEL_SIZE)
 )
 
 
@@ -92,8 +93,8 @@ def several_values(column: Column) -> Iterator[DetectionProblem]:
         yield DetectionProblem(row, Wrong.SEVERAL_VALUES, column.key, cause)
 
 
-def box_lengths(boxes: Sequence[Column]) -> Iterator[DetectionProblem]:
-    """Four lists, one for each side, that differ in length."""
+def box_lengths(boxes: Sequence[Column], key: str) -> Iterator[DetectionProblem]:
+    """Four lists, one for each side, that differ in length; ``key`` is what they are called."""
     counts = np.stack([one.counts for one in boxes])
     for row in np.flatnonzero((counts != counts[0]).any(axis=0)).tolist():
         lengths = {
@@ -104,7 +105,7 @@ def box_lengths(boxes: Sequence[Column]) -> Iterator[DetectionProblem]:
         yield DetectionProblem(
             row,
             Wrong.BOX_LENGTHS,
-            "image/object/bbox",
+            key,
             f"lists of different lengths: {told}",
             ONE_EACH,
             lengths,
@@ -123,15 +124,23 @@ def object_lengths(column: Column, boxes: np.ndarray) -> Iterator[DetectionProbl
         yield DetectionProblem(row, Wrong.OBJECT_LENGTHS, column.key, cause, ONE_EACH)
 
 
-def pixel_boxes(column: Column) -> Iterator[DetectionProblem]:
-    """A list of x, y, width, height that is not four numbers an object."""
+_NUMBERS: Mapping[BoxFormat, str] = {
+    "xyxy": "xmin, ymin, xmax, ymax",
+    "yxyx": "ymin, xmin, ymax, xmax",
+    "xyxy_pixels": "xmin, ymin, xmax, ymax in pixels",
+    "xywh_pixels": "x, y, width, height",
+}
+
+
+def box_numbers(column: Column, stated: BoxFormat) -> Iterator[DetectionProblem]:
+    """A list of all numbers of the boxes that is not four an object."""
     for row in np.flatnonzero(column.counts % 4).tolist():
         yield DetectionProblem(
             row,
-            Wrong.PIXEL_BOXES,
+            Wrong.BOX_NUMBERS,
             column.key,
             f"holds {column.counts[row]} numbers, expected four for each object",
-            "write the record again with x, y, width, height of each object",
+            f"write the record again with {_NUMBERS[stated]} of each object",
         )
 
 
@@ -139,7 +148,7 @@ def pixel_boxes_without_size(column: Column, sizes: np.ndarray) -> Iterator[Dete
     """Boxes in pixels of images whose size is not known.
 
     Args:
-        column: the boxes.
+        column: the boxes, or their first numbers.
         sizes: height and width of each image, int64 of shape (records, 2), 0 where unknown.
     """
     for row in np.flatnonzero((column.counts > 0) & (sizes <= 0).any(axis=1)).tolist():
@@ -245,12 +254,15 @@ def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
     problems += _mapped_problems(found)
     for key in READ_ONCE:
         problems += several_values(found.column(key, READ_KINDS[key][0]))
-    boxes = found.box_counts
-    if found.pixel_box is not None:
-        problems += pixel_boxes(found.pixel_box)
-        problems += pixel_boxes_without_size(found.pixel_box, found.sizes)
+    boxes, mapping, flat = found.box_counts, found.mapping, found.flat_boxes
+    if flat is not None:
+        problems += box_numbers(flat, mapping.stated_boxes)
     else:
-        problems += box_lengths([found.column(key, Kind.FLOAT) for key in keys.BOX])
+        sides = [found.column(key, Kind.FLOAT) for key in keys.BOX]
+        problems += box_lengths(sides, mapping.box_prefix or "image/object/bbox")
+    if mapping.stated_boxes.endswith("pixels"):
+        first = found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat
+        problems += pixel_boxes_without_size(first, found.sizes)
     for key in (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK):
         problems += object_lengths(found.column(key, READ_KINDS[key][0]), boxes)
     problems += _rare_problems(found, boxes)
@@ -261,7 +273,7 @@ def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
 def _mapped_problems(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """Of what only other mappings than the OD API's have."""
     mapping, examples = found.mapping, found.examples
-    if found.pixel_box is not None:
+    if found.flat_boxes is not None:
         yield from wrong_kinds(examples.columns_of(mapping.box[0]), (Kind.FLOAT,))
     if mapping.annotation_id:
         yield from wrong_kinds(examples.columns_of(mapping.annotation_id), (Kind.INT64,))

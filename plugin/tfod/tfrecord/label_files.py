@@ -1,4 +1,4 @@
-"""Which file beside a shard names its classes: a label map, or a ``labels.txt``."""
+"""Which file beside a shard names its classes: a label map, a ``labels.txt``, or TFDS's names."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 LABEL_MAP_FILE = "label_map.pbtxt"
 LABELS_FILE = "labels.txt"
+TFDS_LABELS_FILE = "objects-label.labels.txt"
+"""Names of the classes of ``objects/label``, one a line, from 0. Source: tensorflow_datasets:
+core/features/class_label_feature.py, get_names_filepath and _load_names_from_file."""
 _LABEL_MAP = "label_map"
 
 
-def protobuf_texts_in(folder: str) -> list[str]:
-    """Paths of the ``.pbtxt`` files in a folder, which may be one of a zip or a URL.
+def may_be_label_map(path: str) -> bool:
+    """Whether a file has the name of a label map, or of TFDS's names of classes."""
+    return path.lower().endswith((".pbtxt", TFDS_LABELS_FILE))
+
+
+def label_maps_in(folder: str) -> list[str]:
+    """Paths of the files in a folder that may be label maps; it may be one of a zip or a URL.
 
     A remote folder that cannot be listed has none: many servers list nothing at all.
     """
     if is_url(folder):
-        return [url for url in _remote_files(folder) if url.endswith(".pbtxt")]
+        return list(filter(may_be_label_map, _remote_files(folder)))
     if os.path.isdir(folder):
-        return sorted(glob.glob(os.path.join(glob.escape(folder), "*.pbtxt")))
+        return sorted(filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*"))))
     from tfod.tfrecord.storage.zip_files import files_in  # needed for zips alone
 
-    return sorted(path for path in files_in(folder) if path.endswith(".pbtxt"))
+    return sorted(filter(may_be_label_map, files_in(folder)))
 
 
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
@@ -42,10 +50,10 @@ class LabelMapFinder:
     """Finds the label maps of many shards; what a folder holds is looked at once.
 
     Args:
-        texts_in: lists a folder's ``.pbtxt`` files.
+        texts_in: lists the files of a folder that may be label maps.
     """
 
-    def __init__(self, texts_in: Callable[[str], Sequence[str]] = protobuf_texts_in) -> None:
+    def __init__(self, texts_in: Callable[[str], Sequence[str]] = label_maps_in) -> None:
         self._texts_in = texts_in
         self._folders: dict[str, _Candidates] = {}
 
@@ -53,7 +61,7 @@ class LabelMapFinder:
         """Find the label map that goes with a shard: beside it, or one folder up.
 
         In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
-        ``*label*map*.pbtxt``, another ``*.pbtxt``.
+        ``*label*map*.pbtxt``, another ``*.pbtxt`` or TFDS's ``objects-label.labels.txt``.
 
         Returns:
             Its path or None, and the candidates of equal rank when there are several (then None).
@@ -79,7 +87,7 @@ class _Candidates:
         named: list[str] = []
         others: list[str] = []
         for path in paths:
-            root = name_of(path).lower()[: -len(".pbtxt")]
+            root = name_of(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
             by_name.setdefault(plain, []).append(path)
             if "label" in plain and "map" in plain:

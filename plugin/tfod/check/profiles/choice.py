@@ -26,7 +26,10 @@ from tfod.tfrecord.reader import read_record_batch_stream
 Sample: TypeAlias = "Mapping[str, tuple[Kind | None, bool]]"
 """The keys of one record, each with its kind and whether it has values (bytes: a non-empty one)."""
 
-_EXACTLY = ("keras_coco", "image_classification", "image_label", "slim_classification")
+_EXACTLY = (
+    *("keras_coco", "tfds", "detectnet_v2"),
+    *("image_classification", "image_label", "slim_classification"),
+)
 """They fit wholly or not at all: what lacks one of their keys is of a kind that is not known."""
 _WITH_IMAGES = ("open_images", "roboflow", "tf_detection_api")
 """From the narrowest to the widest."""
@@ -76,6 +79,7 @@ def choose_profile(samples: Sequence[Sample]) -> tuple[Profile, str] | None:
     fits = [_Fit(READY[name], samples) for name in preferred]
     # Keys of images may be there without images, as in Datumaro's own test data.
     rest = [_Fit(READY[name], samples) for name in _WITH_IMAGES if name not in preferred]
+    exact = [fit for fit in exact if fit.has_box or not fit.profile.field_mapping.box]
     for fit in (*exact, *fits, *rest):
         if fit.is_whole:
             return fit.profile, fit.reason(images)

@@ -38,10 +38,12 @@ class OwnKeys:
         self._renamed: dict[str, str] = {}
         for role, key in usual.items():
             other = own[role]
-            if key is not None and other is not None and other != key:
+            if key is not None and other is not None:
                 self._renamed[key] = other
-        if len(field_mapping.box) == 1:
-            self._renamed[BOX_PREFIX] = field_mapping.box[0]
+        if len(field_mapping.box) == len(keys.BOX):
+            self._renamed.update(zip(keys.BOX, field_mapping.box, strict=True))
+        self._renamed[BOX_PREFIX] = field_mapping.box_prefix or BOX_PREFIX
+        self._renamed = {key: other for key, other in self._renamed.items() if key != other}
 
     def with_own_keys(self, problems: Iterable[tuple[Rule, Problem]]) -> list[tuple[Rule, Problem]]:
         """Problems of the OD API's keys, as problems of the keys that this profile has instead."""

@@ -15,6 +15,7 @@ from tfod.check.profiles.profile import READY, Profile
 from tfod.check.report import Report
 from tfod.check.sources.archive_contents import Archives
 from tfod.check.sources.search import Inventory, Location
+from tfod.detection.boxes import normalized
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
@@ -269,14 +270,14 @@ def read_sample(example: Example, field_mapping: FieldMapping) -> Sample:
 def _boxes(example: Example, field_mapping: FieldMapping, height: int, width: int) -> np.ndarray:
     """Boxes, normalized, shape (n, 4)."""
     lists = [example.floats(key) for key in field_mapping.box]
-    if len(lists) == 4 and len({len(side) for side in lists}) == 1:
-        sides: np.ndarray = np.stack(lists).T.astype(np.float64)
-        return sides
-    if len(lists) == 1 and height and width:
-        x, y, box_width, box_height = [*lists[0].tolist(), 0, 0, 0, 0][:4]
-        corners = [x / width, y / height, (x + box_width) / width, (y + box_height) / height]
-        return np.array([corners])
-    return np.zeros((0, 4))
+    stated = field_mapping.stated_boxes
+    if len({len(side) for side in lists}) != 1 or (
+        stated.endswith("pixels") and not (height and width)
+    ):
+        return np.zeros((0, 4))
+    values = np.stack(lists, axis=-1).astype(np.float64).reshape(-1)
+    whole = values[: len(values) // 4 * 4].reshape(-1, 4)
+    return normalized(whole, stated, np.array([height, width]))
 
 
 def _first(example: Example, key: str | None) -> bytes | None:

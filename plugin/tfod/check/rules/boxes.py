@@ -315,14 +315,14 @@ def permuted_columns(columns: BoxColumns) -> Iterator[Problem]:
 
 
 @rule(
-    "BOX014 error: boxes in pixels that are not four numbers each",
+    "BOX014 error: boxes that are not four numbers each",
     why="Nobody knows which number belongs to which object; an import stops at the record.",
-    fix="Write x, y, width and height of each object.",
+    fix="Write all four numbers of each object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
 )
 def not_four_numbers(problem: DetectionProblem) -> Iterator[Problem]:
-    """A list of boxes in pixels has a number of values that four does not divide."""
-    yield from _reported(problem, Wrong.PIXEL_BOXES)
+    """A list of boxes has a number of values that four does not divide."""
+    yield from _reported(problem, Wrong.BOX_NUMBERS)
 
 
 @rule(

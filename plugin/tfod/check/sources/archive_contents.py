@@ -24,7 +24,7 @@ from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
-from tfod.tfrecord.label_files import LabelMapFinder
+from tfod.tfrecord.label_files import LabelMapFinder, may_be_label_map
 from tfod.tfrecord.shard_names import parse_shard_name, shard_file_names
 from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.storage.zip_directory import Entry
@@ -33,7 +33,6 @@ _ROOT = os.path.abspath(os.sep)
 _LABEL_MAP_NAME = "label_map.pbtxt"
 _COPY_STEP = 1 << 20
 _HEAD_BYTES = 512  # a tar's first header
-_LABEL_MAP_EXTENSION = ".pbtxt"
 _NESTED_EXTENSIONS = {
     ".zip": "a zip archive",
     ".tar": "a tar archive",
@@ -296,7 +295,7 @@ def _match_label_maps(
     texts = {
         _path(entry): entry
         for entry in archive.entries
-        if entry.path.endswith(_LABEL_MAP_EXTENSION) and not _is_hidden(entry.path)
+        if may_be_label_map(entry.path) and not _is_hidden(entry.path)
     }
     by_folder: dict[str, list[str]] = defaultdict(list)
     for path in sorted(texts):
@@ -331,7 +330,7 @@ def _is_label_map(archive: Archive, entry: Entry) -> bool:
 
 def _is_named_label_map(entry: Entry) -> bool:
     name = os.path.basename(entry.path).lower()
-    return "label" in name and name.endswith((_LABEL_MAP_EXTENSION, ".pbtxt.txt"))
+    return "label" in name and (may_be_label_map(name) or name.endswith(".pbtxt.txt"))
 
 
 def _path(entry: Entry) -> str:

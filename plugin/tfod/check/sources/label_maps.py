@@ -13,12 +13,15 @@ from tfod.detection.labels.label_map import (
     read_label_map,
 )
 from tfod.errors import LabelMapError, TfodError
-from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, protobuf_texts_in
+from tfod.tfrecord.label_files import (
+    LabelMapFinder,
+    is_named_label_map,
+    label_maps_in,
+    may_be_label_map,
+)
 from tfod.tfrecord.shard_search import files_below
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, name_of
-
-LABEL_MAP_ENDING = ".pbtxt"
 
 
 class LabelMapSearch:
@@ -62,7 +65,7 @@ class LabelMapSearch:
         inside: dict[str, list[str]] = {}
         below: dict[str, list[str]] = {}
         for path in files_below(root):
-            if path.endswith(LABEL_MAP_ENDING) and is_named_label_map(path):
+            if may_be_label_map(path) and is_named_label_map(path):
                 folder = folder_of(path)
                 inside.setdefault(folder, []).append(path)
                 if folder not in busy:
@@ -80,7 +83,7 @@ class LabelMapSearch:
         return found
 
     def _texts_in(self, folder: str) -> Sequence[str]:
-        return self._named.get(folder) or protobuf_texts_in(folder)
+        return self._named.get(folder) or label_maps_in(folder)
 
 
 def _up_to(top: str, folder: str) -> list[str]:

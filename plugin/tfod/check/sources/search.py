@@ -13,11 +13,11 @@ from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from tfod.check.rules.dataset import EmptySource
-from tfod.check.sources.label_maps import LABEL_MAP_ENDING, LabelMapSearch
+from tfod.check.sources.label_maps import LabelMapSearch
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.tfrecord.framing import ShardPart
-from tfod.tfrecord.label_files import LabelMapFinder
+from tfod.tfrecord.label_files import LabelMapFinder, may_be_label_map
 from tfod.tfrecord.shard_names import missing_of_sets, parse_shard_name
 from tfod.tfrecord.shard_search import (
     ShardSet,
@@ -165,7 +165,7 @@ def take_inventory(sources: Sequence[str], has_label_map: bool = False) -> Itera
     named: list[str] = []
     others: list[str] = []
     for one in dict.fromkeys(sources):
-        (named if one.lower().endswith(LABEL_MAP_ENDING) else others).append(one)
+        (named if may_be_label_map(one) else others).append(one)
     if not others:
         raise ShardsNotFoundError(
             f"{named[0]}: this is a label map; name the shards that it goes with, too"
@@ -323,7 +323,7 @@ def inventory_of(locations: Sequence[Location]) -> Inventory:
         OSError: one of them cannot be read.
     """
     by_path = {os.path.join(_FOLDER, one.name): one for one in locations}
-    texts = sorted(path for path in by_path if path.lower().endswith(LABEL_MAP_ENDING))
+    texts = sorted(path for path in by_path if may_be_label_map(path))
     zips = [path for path, one in by_path.items() if path not in texts and is_archive(one)]
     others = {*texts, *zips}
     shards = [path for path in by_path if path not in others]

@@ -27,6 +27,7 @@ from google.protobuf import (
 )
 
 from tfod.errors import LabelMapError, ShardError
+from tfod.tfrecord.label_files import TFDS_LABELS_FILE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
 
@@ -263,7 +264,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
-    """Read a label map from a file's bytes. Returns and raises as :func:`parse_label_map`."""
+    """Read a label map, or TFDS's names, from a file's bytes; as :func:`parse_label_map`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -273,7 +274,10 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
             raise LabelMapError(
                 f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"
             ) from None
-    return parse_label_map(text, name)
+    if not name.endswith(TFDS_LABELS_FILE):
+        return parse_label_map(text, name)
+    names = filter(None, map(str.strip, text.split("\n")))
+    return LabelMap(tuple(LabelMapItem(number, one) for number, one in enumerate(names))), []
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:

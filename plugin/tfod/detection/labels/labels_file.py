@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, load_label_map, read_label_map
 from tfod.errors import LabelMapError, ShardError
+from tfod.tfrecord.label_files import may_be_label_map
 from tfod.tfrecord.storage.open import open_shard, shard_size
 
 _LONGEST = 16 << 20
@@ -65,8 +66,7 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     Raises:
         LabelMapError: it is none.
     """
-    is_text = os.fspath(path).lower().endswith(".txt")
-    return read_labels(path) if is_text else read_label_map(path)
+    return read_labels(path) if _is_labels_file(path) else read_label_map(path)
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
@@ -75,8 +75,13 @@ def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[s
     Raises:
         LabelMapError: there is neither such a file nor such a name.
     """
-    is_text = os.fspath(file_or_name).lower().endswith(".txt")
+    is_text = _is_labels_file(file_or_name)
     return read_labels(file_or_name) if is_text else load_label_map(file_or_name)
+
+
+def _is_labels_file(path: str | os.PathLike[str]) -> bool:
+    name = os.fspath(path).lower()
+    return name.endswith(".txt") and not may_be_label_map(name)
 
 
 def labels_text(items: Iterable[LabelMapItem]) -> str:

@@ -168,7 +168,7 @@ class EditedRecord:
     def objects(self) -> Boxes | None:
         """The boxes; None where there are none, or the lists of objects do not go together."""
         rows = [self.floats(key) for key in self.field_mapping.box]
-        count = len(rows[0]) if len(rows) == 4 else 0
+        count = len(rows[0]) if self.field_mapping.stated_boxes == "xyxy" and rows else 0
         if not count or any(len(row) != count for row in rows):
             return None
         texts, labels = self.values(self.field_mapping.class_text), self.labels
