@@ -173,6 +173,15 @@ class Images:
             False,
         )
 
+    @property
+    def rows_with_image(self) -> list[int]:
+        """Those whose record has the bytes of an image."""
+        if isinstance(self.detections, Detections):
+            start, end = self.detections.encoded.T
+            rows: list[int] = np.flatnonzero(end > start).tolist()
+            return rows
+        return [row for row, one in enumerate(self.detections) if one.encoded]
+
     def encoded(self, row: int) -> memoryview | bytes | None:
         """The image file's bytes; None or empty where the record has none."""
         if not isinstance(self.detections, Detections):

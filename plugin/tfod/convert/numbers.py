@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_ZERO, _DOT, _MINUS = b"0.-"
+_ZERO, _DOT, _MINUS = np.frombuffer(b"0.-", np.uint8)
 _FILLER = b"\0"
 
 
@@ -31,29 +31,35 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
 
 
 _DECIMALS = 6
+_TEN = 10
 
 
 def _digits(values: np.ndarray) -> np.ndarray:
     """The characters of each number, uint8 of shape (width, n), the filler where there are less."""
     decimals = 0 if values.dtype.kind in "iu" else _DECIMALS
-    rest = np.rint(np.abs(values) * 10.0**decimals).astype(np.uint64) if decimals else abs(values)
-    largest = int(rest.max())
-    rest = rest.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    size = np.abs(values)
+    scaled = np.rint(size * 10.0**decimals) if decimals else size
+    largest = int(scaled.max())
+    rest = scaled.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    ten = rest.dtype.type(_TEN)
     width = max(len(str(largest)), decimals + 1)
     found = np.zeros((1 + width + bool(decimals), len(values)), np.uint8)
-    is_less = (values < 0) & (rest > 0)
-    seen = np.full(len(values), not decimals)  # whether a digit that is shown lies behind
+    found[0] = _MINUS * ((values < 0) & (rest > 0))
+    shown = np.full(len(values), not decimals)
     at = len(found) - 1
     for place in range(width):
-        if place == decimals and decimals:
-            found[at] = np.where(seen, _DOT, 0)
-            seen[:] = True
+        if decimals and place == decimals:
+            found[at] = _DOT * shown
+            shown[:] = True
             at -= 1
-        rest, digit = np.divmod(rest, np.asarray(10, rest.dtype))
-        # Behind the point zeros at the end go, in front of it those at the beginning.
-        seen |= digit > 0
-        shown = seen if place <= decimals else (digit > 0) | (rest > 0)
-        found[at] = np.where(shown, digit + _ZERO, 0)
+        # Divided and multiplied, which is four times as fast as divmod.
+        tens = rest // ten
+        digit = (rest - tens * ten).astype(np.uint8)
+        if place < decimals:
+            shown |= digit > 0  # zeros at the end go
+        elif place > decimals:
+            shown = rest > 0  # and those at the beginning
+        found[at] = (digit + np.uint8(_ZERO)) * shown
+        rest = tens
         at -= 1
-    found[0] = np.where(is_less, _MINUS, 0)
     return found

@@ -55,7 +55,12 @@ class IdMaker:
 
     def make(self, path: str, fallback: str) -> str:
         """Make the id for a safe relative path, or from the fallback where that is empty."""
-        root = split_extension(path)[0] or fallback
+        return self.make_with_extension(path, fallback)[0]
+
+    def make_with_extension(self, path: str, fallback: str) -> tuple[str, str]:
+        """The same, and the extension that the path has."""
+        root, extension = split_extension(path)
+        root = root or fallback
         new_path = path not in self._paths
         self._paths.add(path)
         name = root
@@ -66,7 +71,7 @@ class IdMaker:
             self._counts[root] = self._counts.get(root, 1) + 1
             name = f"{root}~{self._counts[root]}"
         self._ids.add(name)
-        return name
+        return name, extension
 
 
 def is_id_of(item_id: str, filename: str) -> bool:

@@ -79,12 +79,7 @@ class CocoWriter(Writer):
         names = self._image_names(images, self._subset)
         self._write_images(images, names, self._subset)
         self._count_losses(images)
-        ids = np.array(
-            [
-                self._id(one, name)
-                for one, name in zip(images.source_ids, images.filenames, strict=True)
-            ]
-        )
+        ids = np.array(self._ids(images), np.int64)
         heads = lines_of(
             *(b'{"id":', ids, b',"width":', images.sizes[:, 1], b',"height":', images.sizes[:, 0]),
             b',"file_name":\n',
@@ -106,23 +101,25 @@ class CocoWriter(Writer):
     def _document(self, kind: str) -> _Document:
         name = kind, self._subset
         if name not in self._open:
-            path = os.path.join(
-                self.folder, "annotations", f"{kind}_{stem_of_subset(self._subset)}.json"
-            )
-            self._open[name] = _Document(path)
+            file = f"{kind}_{stem_of_subset(self._subset)}.json"
+            self._open[name] = _Document(os.path.join(self.folder, "annotations", file))
         return self._open[name]
 
-    def _id(self, source_id: str | None, filename: str | None) -> int:
-        text = source_id or ""
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
-        if number is None or number in self._taken:
-            if text and text != filename:
-                self.losses[_OTHER_IDS][""] += 1
-            while self._free in self._taken:
-                self._free += 1
-            number = self._free
-        self._taken.add(number)
-        return number
+    def _ids(self, images: Images) -> list[int]:
+        """A number for each image: its source id where that is one, and free; else the next."""
+        texts = [one or "" for one in images.source_ids]
+        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
+        distinct = set(numbers)
+        if len(distinct) < len(numbers) or -1 in distinct or not self._taken.isdisjoint(distinct):
+            for row, number in enumerate(numbers):
+                if number < 0 or number in self._taken:
+                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
+                    while self._free in self._taken:
+                        self._free += 1
+                    numbers[row] = self._free
+                self._taken.add(numbers[row])
+        self._taken.update(numbers)
+        return numbers
 
     def _annotations(self, images: Images, ids: np.ndarray) -> bytes:
         """The entries of all objects, each with a comma behind it."""

@@ -16,7 +16,7 @@ from tfod.detection.images.image import DEFAULT_EXTENSION, EXTENSION_OF_FORMAT, 
 from tfod.detection.images.masks import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 
 _NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
@@ -72,21 +72,20 @@ class Writer(abc.ABC):
         names = []
         for row, filename in enumerate(images.filenames):
             path = safe_relative_path(filename or "")
-            stem = ids.make(path, images.source_ids[row] or "image")
-            names.append(stem + (split_extension(path)[1] or _extension(images, row)))
+            stem, extension = ids.make_with_extension(path, "image")
+            names.append(stem + (extension or _extension(images, row)))
         return names
 
     def _write_images(self, images: Images, names: Sequence[str], inside: str = "") -> None:
         """Write the image files of a batch into a folder inside that of the images."""
-        for row, name in enumerate(names):
-            encoded = images.encoded(row)
-            if self._image_folder is not None:
-                if encoded:
-                    self._write(os.path.join(self._image_folder, inside, name), encoded)
-                else:
-                    self.losses[_NO_IMAGE][""] += 1
-            elif encoded:
-                self.losses[NO_FOLDER][""] += 1
+        rows = images.rows_with_image
+        if self._image_folder is None:
+            self.losses[NO_FOLDER][""] += len(rows)
+            return
+        self.losses[_NO_IMAGE][""] += len(names) - len(rows)
+        for row in rows:
+            path = os.path.join(self._image_folder, inside, names[row])
+            self._write(path, images.encoded(row) or b"")
 
     def _write(self, path: str, content: bytes | memoryview) -> None:
         folder = os.path.dirname(path)
