@@ -14,6 +14,7 @@ cannot hold (:mod:`tfod.shards.create.panoptic`).
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ from tfod.shards.create.coco_classes import choose_classes, read_categories
 from tfod.shards.create.image_files import AnnotatedSize, Frame, Size, by, frame_of, read_image
 from tfod.shards.create.label_maps import ChosenLabelMap
 from tfod.shards.create.objects import normalized, sound_boxes
-from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.panoptic import PanopticFiles, Segments, draw_segments, read_panoptic
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import safe_relative_path
@@ -117,8 +118,38 @@ def create_coco(
         TfodError: something is missing, odd or there already.
     """
     options = options or Options()
+    plan = plan_coco(
+        sets,
+        output_dir,
+        options,
+        include_masks=include_masks,
+        remove_non_person_annotations=remove_non_person_annotations,
+        remove_non_person_images=remove_non_person_images,
+    )
+    return write_sets(*plan, options)
+
+
+def plan_coco(
+    sets: Sequence[CocoSet],
+    output_dir: str,
+    options: Options,
+    *,
+    include_masks: bool | None = None,
+    remove_non_person_annotations: bool = False,
+    remove_non_person_images: bool = False,
+) -> Plan:
+    """Read the JSONs, and say what is to be written; arguments as of :func:`create_coco`.
+
+    Without ``include_masks`` there are masks if any annotation has an outline.
+
+    Raises:
+        TfodError: something is missing or odd.
+    """
     problems = Problems(options.policy)
-    readers = [_Reader(one, include_masks, remove_non_person_annotations, problems) for one in sets]
+    outlines = include_masks is not False
+    readers = [_Reader(one, outlines, remove_non_person_annotations, problems) for one in sets]
+    if include_masks is None:
+        include_masks = any(one.has_outlines for one in readers)
     chosen = choose_classes([one.categories for one in readers], options.label_map, problems)
     # Annotations are checked before the first image is read, which takes the time.
     items = [list(one.items(chosen, remove_non_person_images)) for one in readers]
@@ -134,7 +165,7 @@ def create_coco(
         )
         for one, some in zip(sets, items, strict=True)
     ]
-    return write_sets(planned, chosen, problems, options)
+    return Plan(planned, chosen, problems)
 
 
 @dataclass(frozen=True)
@@ -188,6 +219,12 @@ class _Reader:
         self._file_names: set[str] = set()
         self._without_box: list[str] = []
         self._placed = self._looked_at = 0  # annotations of listed images; those looked at
+
+    @property
+    def has_outlines(self) -> bool:
+        """Whether any annotation has one."""
+        every = itertools.chain.from_iterable(self._file.annotations.values())
+        return any(one.get("segmentation") for one in every)
 
     def items(self, chosen: ChosenLabelMap, only_with_person: bool) -> Iterator[_Item]:
         """The images that get a record, in the order of the file's images."""

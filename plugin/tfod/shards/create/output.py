@@ -79,6 +79,14 @@ class PlannedSet:
         return [os.path.join(folder, entry) for entry in entries if ours.fullmatch(entry)]
 
 
+class Plan(NamedTuple):
+    """Sets that are to be written, their label map, and what did not fit until now."""
+
+    sets: Sequence[PlannedSet]
+    chosen: ChosenLabelMap
+    problems: Problems
+
+
 @dataclass(frozen=True)
 class CreatedSet:
     """One set that was written: paths of its shards, and how many images and objects it has."""

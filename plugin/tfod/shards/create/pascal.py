@@ -24,12 +24,13 @@ from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
 from tfod.shards.create.objects import detection_of
-from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Created, Options, Plan, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems, Refusal
 from tfod.tfrecord.image_names import split_extension
 
 YEARS = ("VOC2007", "VOC2012", "merged")
 _FIRST_SET = "train"
+_JOINED, _PARTS = "trainval", ("train", "val")
 _ANNOTATIONS = (VOC_ANNOTATIONS, "annotations", "annots")  # of VOC, raccoon and kangaroo
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _LISTS = os.path.join("ImageSets", "Main")
@@ -76,7 +77,37 @@ def create_pascal(
     Raises:
         TfodError: something is missing, odd or there already; with file and line.
     """
-    options, years = options or Options(), _years(data_dir, year, annotations_dir)
+    options = options or Options()
+    plan = plan_pascal(
+        data_dir,
+        output_path,
+        options,
+        year=year,
+        image_set=image_set,
+        annotations_dir=annotations_dir,
+        image_dir=image_dir,
+        ignore_difficult_instances=ignore_difficult_instances,
+    )
+    return write_sets(*plan, options)
+
+
+def plan_pascal(
+    data_dir: str,
+    output_path: str,
+    options: Options,
+    *,
+    year: str | None = None,
+    image_set: str | None = None,
+    annotations_dir: str | None = None,
+    image_dir: str | None = None,
+    ignore_difficult_instances: bool = False,
+) -> Plan:
+    """Find the files, and say what is to be written; arguments as of :func:`create_pascal`.
+
+    Raises:
+        TfodError: something is missing.
+    """
+    years = _years(data_dir, year, annotations_dir)
     files = [(one, path) for one in years for path in _annotation_files(one, image_set)]
     folders = [one.annotations for one in years]
     chosen = choose_label_map(
@@ -87,7 +118,14 @@ def create_pascal(
     )
     make = functools.partial(_make, _ImageFinder(image_dir), chosen, ignore_difficult_instances)
     planned = PlannedSet(output_path, options.num_shards or 1, folders[0], files, make)
-    return write_sets([planned], chosen, Problems(options.policy), options)
+    return Plan([planned], chosen, Problems(options.policy))
+
+
+def image_sets(data_dir: str) -> list[str]:
+    """Names of the sets that a dataset lists, but for those that only join others."""
+    root = _years(data_dir, None, None)[0].root
+    names = _set_names(os.path.join(root, _LISTS))
+    return [one for one in names if one != _JOINED or not {*_PARTS}.issubset(names)]
 
 
 class _Year(NamedTuple):
