@@ -21,7 +21,7 @@ from tfod.cli.main import main
 
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
-from tests.mutants.run import check_mutant
+from tests.mutants.run import check_mutant, in_its_folder
 from tests.mutants.sound import TF
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
@@ -112,7 +112,8 @@ def test_the_command_says_it_as_json(
 ) -> None:
     skip_without_its_needs(mutant)
     capsys.readouterr()
-    code = main(["check", *mutant.arguments(folder), "--format", "json", "--jobs", "1"])
+    with in_its_folder(mutant, folder):
+        code = main(["check", *mutant.arguments(folder), "--format", "json", "--jobs", "1"])
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     _VALIDATOR.validate(report)
@@ -123,7 +124,8 @@ def test_the_command_says_it_as_json(
 
 HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG011-train-and-val-",
            "SET003-one-lacks", "SET004-ids", "LAB008-dog", "ZIP012-of-a-image", "TSK006-another",
-           "FID005-one-of-two", "NAM002-same-name", "TFR011-one-byte-short")  # fmt: skip
+           "FID005-one-of-two", "CFG006-two-of", "CFG011-another", "NAM002-same-name",
+           "TFR011-one-byte-short")  # fmt: skip
 
 
 @pytest.mark.parametrize("start", HANDFUL)

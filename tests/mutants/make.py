@@ -23,6 +23,7 @@ from tests.mutants import (  # noqa: F401  # they declare their mutants
     images,
     labels,
     names,
+    pipeline,
     sets,
     task,
 )

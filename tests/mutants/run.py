@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tfod.check.annotations.annotations import load_annotations
 from tfod.check.check import Options, check_sources
 from tfod.check.cvat_task.task import load_task
+from tfod.check.pipeline.training_config import load_training_config
 from tfod.check.profiles.file import load_profile
 from tfod.check.records.decoding import read_most_decoded
 from tfod.check.report import Report
@@ -35,6 +37,18 @@ def parameters_of(mutants: Iterable[Mutant]) -> Iterator[Any]:
         yield pytest.param(one, marks=[] if is_first else pytest.mark.slow, id=one.name)
 
 
+@contextmanager
+def in_its_folder(mutant: Mutant, folder: str | Path) -> Iterator[None]:
+    """Where a trainer is started: its configuration names files relative to that."""
+    before = os.getcwd()
+    if "pipeline_config" in mutant.options:
+        os.chdir(mutant.path(folder))
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
     """The report on a mutant that lies in a folder of all mutants."""
     path = mutant.path(folder)
@@ -52,12 +66,15 @@ def check_mutant(mutant: Mutant, folder: str | Path, **more: Any) -> Report:
     described = [given.get(name) for name in ("cvat_labels", "cvat_xml", "images")]
     if any(described):
         found["task"] = load_task(*described)
+    if "pipeline_config" in given:
+        found["training_config"] = load_training_config(given["pipeline_config"])
     found["with_tensorflow"] = given.get("engine") == "tensorflow"
     found["archive_limits"] = ArchiveLimits(
         total_bytes=given.get("max_archive_bytes", ArchiveLimits.total_bytes),
         entries=given.get("max_archive_entries", ArchiveLimits.entries),
     )
-    return check_sources(mutant.sources(folder), Options(**found, **more))
+    with in_its_folder(mutant, folder):
+        return check_sources(mutant.sources(folder), Options(**found, **more))
 
 
 def zipped(mutant: Mutant) -> bytes:

@@ -22,7 +22,7 @@ from tfod.check.inputs import (
 )
 from tfod.check.profiles.choice import profile_of
 from tfod.check.profiles.profile import READY, Policy, Profile, Severities
-from tfod.check.receivers import ANY, Receiver, receiver_of
+from tfod.check.receivers import ANY, RECEIVERS, Receiver, receiver_of
 from tfod.check.records.decoding import MOST_DECODED, Decoding, choose_decoding
 from tfod.check.records.examined import Instructions
 from tfod.check.report import CheckedDataset, Report, SourceFile, make_report
@@ -37,6 +37,7 @@ from tfod.tfrecord.storage.remote_timeout import remote_timeout
 if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations
     from tfod.check.cvat_task.task import Task
+    from tfod.check.pipeline.training_config import TrainingConfig
 
 _NO_IMAGES = "the others are not images, or announce many more pixels than they have bytes"
 
@@ -60,6 +61,7 @@ class Options:
         label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
         annotations: what the shards were made from.
+        training_config: what a trainer is told of them.
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
         with_tensorflow: whether TensorFlow itself is to parse every record.
@@ -80,6 +82,7 @@ class Options:
     label_map: str | None = None
     task: Task | None = None
     annotations: Annotations | None = None
+    training_config: TrainingConfig | None = None
     decode: int | None = MOST_DECODED
     with_tensorflow: bool = False
     severities: Severities = field(default_factory=dict)
@@ -126,8 +129,11 @@ def check(
     began = time.monotonic()
     options = options or Options()
     progress = progress or (lambda *_: None)
-    receiver = receiver_of(options.receiver, options.profile, options.task)
-    options = replace(options, label_map=options.label_map or inventory.label_map)
+    config = options.training_config
+    asked = options.receiver or (RECEIVERS.get(config.receiver) if config else None)
+    receiver = receiver_of(asked, options.profile, options.task)
+    label_map = options.label_map or inventory.label_map or (config.label_map if config else None)
+    options = replace(options, label_map=label_map)
     checked: list[CheckedDataset] = []
     datasets = _datasets(inventory, options)
     needs_label_map = options.label_map is None
@@ -142,6 +148,10 @@ def check(
     )
     for source in inventory.empty:
         collector.check(source)
+    if config is not None:
+        from tfod.check.pipeline.comparison import check_training_config  # few checks need it
+
+        check_training_config(config, checked, collector)
     if others is not None:
         collector.findings.merge(others)
     return make_report(
@@ -188,6 +198,7 @@ def _check_dataset(
     beside = [one.label_map for one in inventory.shards if one.label_map]
     label_maps = load_label_maps(beside, options.label_map, inventory.label_maps)
     decoding = decoding.under(policy)
+    config = options.training_config
     instructions = Instructions(
         profile=profile,
         policy=policy,
@@ -196,6 +207,8 @@ def _check_dataset(
         decoding=decoding,
         with_tensorflow=options.with_tensorflow,
         annotations=options.annotations,
+        counts_objects=config is not None,
+        image_ids=config.image_ids if config else None,
         label_maps={name: one.label_map for name, one in label_maps.items() if one.label_map},
         remote_timeout=remote_timeout(),
     )
@@ -243,6 +256,7 @@ def _check_dataset(
             _source_file(one, result.digests.get(one.name), options.hash_sources)
             for one in inventory.locations
         ],
+        label_maps=label_maps,
     )
 
 

@@ -19,6 +19,7 @@ from tfod.check.collector import Findings
 from tfod.check.finding import Finding, JsonValue, Severity
 from tfod.check.records.examined import ShardSummary
 from tfod.check.records.statistics import Statistics
+from tfod.check.rules.labels import LabelMapFile
 from tfod.version import __version__
 
 REPORT_VERSION = 2
@@ -233,6 +234,7 @@ class CheckedDataset:
         classes: boxes of each class.
         undecoded: why not all images were decoded, if they were not.
         sources: the files that were checked.
+        label_maps: by the names that the shards have for them.
     """
 
     name: str
@@ -243,6 +245,7 @@ class CheckedDataset:
     classes: Counter[str]
     undecoded: str
     sources: Sequence[SourceFile] = ()
+    label_maps: Mapping[str, LabelMapFile] = field(default_factory=dict)
 
 
 def make_report(

@@ -45,6 +45,7 @@ class Result:
     facts: dict[RowPlace, RowFacts] = field(default_factory=dict)
     _listed: Counter[str] = field(default_factory=Counter, repr=False)
     _keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
+    _classes: dict[Use, Use] = field(default_factory=dict, repr=False)
 
     def add_shard(self, examined: Examined) -> None:
         """Add a shard with what its records have shown."""
@@ -61,9 +62,14 @@ class Result:
         for number, findings in other.findings.items():
             self._add_findings(number, findings)
         for number, shards in other.shards.items():
-            # The keys of many shards are equal: held once.
+            # The keys of many shards are equal: held once. So are their classes.
             self.shards[number] = [
-                replace(one, keys=self._keys.setdefault(one.keys, one.keys)) for one in shards
+                replace(
+                    one,
+                    keys=self._keys.setdefault(one.keys, one.keys),
+                    objects=one.objects and one.objects.with_shared(self._classes),
+                )
+                for one in shards
             ]
         self.statistics.merge(other.statistics)
         for name, uses in other.uses.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from tfod.check.check import Options, check
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tfod.check.annotations.annotations import Annotations
     from tfod.check.cvat_task.task import Task
     from tfod.check.inputs import Progress
+    from tfod.check.pipeline.training_config import TrainingConfig
 
 EXIT_VALID = 0
 EXIT_FINDINGS = 1
@@ -54,8 +55,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "sources",
         metavar="SOURCE",
-        nargs="+",
-        help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -",
+        nargs="*",
+        help="a shard, a set or a glob of shards, a folder, a zip, an fsspec URL, or -; without "
+        "any the shards that --pipeline-config names",
     )
     group = parser.add_argument_group("what is expected")
     add = group.add_argument
@@ -74,6 +76,8 @@ def add_parser(commands: Commands) -> None:
     add("--images", metavar="DIR", help="the images that the shards are about")
     text = "what the shards were made from: Pascal VOC or CVAT XML, or COCO JSON"
     add("--against", metavar="DIR|FILE", help=text)
+    text = "the trainer's configuration: a pipeline.config, or an experiment of TF-Vision in YAML"
+    add("--pipeline-config", metavar="FILE", help=text)
 
     group = parser.add_argument_group("how")
     add = group.add_argument
@@ -120,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     # The file is opened first: that it cannot be written must show before the work.
     with (
-        take_inventory(arguments.sources, options.label_map is not None) as inventory,
+        _inventory(arguments.sources, options) as inventory,
         _output(arguments.output, inventory) as write,
     ):
         has_bar = options.runner is None and sys.stderr.isatty()
@@ -128,6 +132,21 @@ def _run(arguments: argparse.Namespace) -> int:
             report = check(inventory, options, progress)
         write(_rendered(report, options, arguments, inventory))
     return EXIT_VALID if report.valid else EXIT_FINDINGS
+
+
+def _inventory(sources: Sequence[str], options: Options) -> AbstractContextManager[Inventory]:
+    """What is to be checked: without sources the shards that the configuration names.
+
+    Raises:
+        TfodError: there is neither.
+    """
+    if not sources:
+        if options.training_config is None:
+            raise TfodError("name what is to be checked: shards, a folder or a zip")
+        sources = options.training_config.sources()
+        if not sources:
+            return nullcontext(Inventory((), ()))  # which is what there is to say
+    return take_inventory(sources, options.label_map is not None)
 
 
 @contextmanager
@@ -159,6 +178,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         label_map=arguments.label_map,
         task=_task(arguments),
         annotations=_annotations(arguments.against),
+        training_config=_training_config(arguments.pipeline_config),
         decode=arguments.decode,
         with_tensorflow=arguments.engine == "tensorflow",
         severities=dict(_severity(text) for text in arguments.severity),
@@ -180,6 +200,14 @@ def _annotations(path: str | None) -> Annotations | None:
     from tfod.check.annotations.annotations import load_annotations  # few checks need it
 
     return load_annotations(path)
+
+
+def _training_config(path: str | None) -> TrainingConfig | None:
+    if path is None:
+        return None
+    from tfod.check.pipeline.training_config import load_training_config  # few checks need it
+
+    return load_training_config(path)
 
 
 def _task(arguments: argparse.Namespace) -> Task | None:

@@ -14,6 +14,7 @@ from tfod.check.profiles.profile import Policy, Profile
 from tfod.check.records.batch import Expectation
 from tfod.check.records.column_order import BoxColumns
 from tfod.check.records.decoding import NOT_DECODED, Decoding
+from tfod.check.records.object_figures import ObjectFigures
 from tfod.check.records.statistics import Statistics
 from tfod.check.rules.registry import Rule, all_rules
 from tfod.detection.boxes import BoxCounts
@@ -35,6 +36,8 @@ class Instructions:
 
     Attributes:
         decoding: which images are decoded.
+        counts_objects: whether figures of the objects are wanted, for a trainer's configuration.
+        image_ids: of its annotation file, if it names one.
         label_maps: those that lie open, by name.
         remote_timeout: seconds without a byte after which a server is given up; other processes
             have to be told. The others are
@@ -48,6 +51,8 @@ class Instructions:
     decoding: Decoding = NOT_DECODED
     with_tensorflow: bool = False
     annotations: Annotations | None = None
+    counts_objects: bool = False
+    image_ids: frozenset[int] | None = None
     label_maps: Mapping[str, LabelMap] = field(default_factory=dict)
     remote_timeout: float = field(default_factory=remote_timeout)
 
@@ -93,6 +98,7 @@ class ShardSummary:
         box_figures: whether its boxes look like pixels.
         columns: what its boxes say of their columns.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
+        objects: figures of its objects, where they are wanted.
     """
 
     work: int
@@ -112,6 +118,7 @@ class ShardSummary:
     box_figures: BoxCounts = field(default_factory=BoxCounts)
     columns: BoxColumns = field(default_factory=BoxColumns)
     is_empty_file: bool = False
+    objects: ObjectFigures | None = None
 
     def joined(self, following: ShardSummary) -> ShardSummary:
         """The same with the part of the shard that comes next."""
@@ -125,6 +132,7 @@ class ShardSummary:
             has_defects=self.has_defects or following.has_defects,
             box_figures=self.box_figures + following.box_figures,
             columns=self.columns + following.columns,
+            objects=self.objects and following.objects and self.objects + following.objects,
         )
 
 

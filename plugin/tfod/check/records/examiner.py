@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
@@ -21,6 +22,7 @@ from tfod.check.records.batch import Batch
 from tfod.check.records.boxes import BoxProblems
 from tfod.check.records.encoded_images import EncodedImage, EncodedImages
 from tfod.check.records.examined import Examined, Instructions, Problems, ShardSummary, Use
+from tfod.check.records.object_figures import ObjectFigures
 from tfod.check.records.statistics import bound
 from tfod.check.records.tensorflow_images import obstacle_to_decoding
 from tfod.check.rules.dataset import EmptyShard
@@ -153,6 +155,9 @@ class Examiner:
         """Return what is known."""
         self._look_at_pending()
         self._rows.flush()
+        shard = self.result.shard
+        if shard.objects is not None:
+            shard.objects = replace(shard.objects, classes=frozenset(self.result.uses))
         if self._parser is not None:
             self._report_refusals(self._parser.add(None, Place()))
         return self.result
@@ -324,6 +329,9 @@ class Examiner:
                 BoxCounts(len(boxes.corners)) if boxes.are_proper else BoxCounts.of(boxes.corners)
             )
             shard.columns = shard.columns.with_boxes(boxes)
+        if self.instructions.counts_objects:
+            figures = ObjectFigures.of(batch, self.instructions.image_ids)
+            shard.objects = figures + (shard.objects or ObjectFigures())
         live = batch.live
         statistics.add_boxes(boxes.corners, boxes.counts[live])
         statistics.add_images(boxes.height[live], boxes.width[live])

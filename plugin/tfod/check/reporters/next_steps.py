@@ -58,7 +58,7 @@ def _after_invalid(report: Report) -> Iterator[Step]:
     fixes = {one.code: one.fix for one in reversed(failing)}
     is_one = len({one.fix for one in failing}) == 1
     # No annotation tool can fix what is about files as a whole.
-    of_files = [one for one in counts if one[:3] in ("ZIP", "TFR", "SET") or one == "EXA010"]
+    of_files = [one for one in counts if one[:3] in ("ZIP", "TFR", "SET", "CFG") or one == "EXA010"]
     for code in list(fixes)[:1] if is_one else of_files[:_MOST_STEPS]:
         yield Step(fixes[code])
     repairs = [one for one in _repairs(report, counts.keys()) if one.repaired]

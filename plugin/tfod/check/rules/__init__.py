@@ -12,4 +12,5 @@ from tfod.check.rules import framing as framing
 from tfod.check.rules import images as images
 from tfod.check.rules import labels as labels
 from tfod.check.rules import names as names
+from tfod.check.rules import pipeline as pipeline
 from tfod.check.rules import task as task

@@ -32,6 +32,7 @@ FAMILIES = {
     "SET": "shards as a set",
     "TSK": "the CVAT task it is meant for",
     "FID": "fidelity to the annotations it was made from",
+    "CFG": "the trainer's configuration",
 }
 """The first three letters of a code, and what the rules of that family look at."""
 

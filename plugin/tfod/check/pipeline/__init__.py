@@ -1,0 +1,5 @@
+"""What a trainer is told: its configuration file goes in, what does not fit the data comes out.
+
+It may import ``convert``, ``detection`` and what is below them, and the findings, rules and
+records of the check.
+"""

@@ -1,0 +1,311 @@
+"""The settings of a configuration file, with their lines: protobuf's text format, and YAML.
+
+No schema is needed: what is looked up must be what is expected there, the rest may be anything, as
+the trainers' files have hundreds of fields and gain more with every release.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from google.protobuf import text_format
+
+from tfod.errors import TfodError, how_to_install
+
+Scalar: TypeAlias = "str | int | float | bool"
+_T = TypeVar("_T", str, int, bool)
+_YAML = (".yaml", ".yml")
+_LARGEST_FILE = 256 << 10
+_MOST_VALUES = 1 << 16  # an alias of YAML that is named often makes many out of one
+_LONGEST_NUMBER = 400
+_LARGEST_INT = (1 << 31) - 1
+_LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
+_BLOCKS = (("{", "}"), ("<", ">"))
+_WORDS = {"true": True, "false": False}
+_EXPECTED = {str: "a text", int: "a whole number", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value.
+
+    Attributes:
+        path: the names of the fields that lead to it: ``model.ssd.num_classes``.
+        value: what is set, or the default.
+        line: in the file, from 1; None for a default.
+    """
+
+    path: str
+    value: Any
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """```train_config.batch_size: 32` (line 12)``."""
+        where = "the default" if self.line is None else f"line {self.line}"
+        return f"`{self.path}: {json.dumps(self.value, ensure_ascii=False)}` ({where})"
+
+    def set_to(self, value: Scalar) -> str:
+        """What to do for another value: ``Set `model.ssd.num_classes: 3` in line 4.``."""
+        where = "" if self.line is None else f" in line {self.line}"
+        return f"Set `{self.path}: {json.dumps(value, ensure_ascii=False)}`{where}."
+
+
+@dataclass(frozen=True)
+class Section:
+    """Fields under their names; those that are repeated, and lists, have several values.
+
+    Attributes:
+        file: the path of the configuration.
+        path: the names of the fields that lead here; empty for the whole file.
+        fields: by name; a value is a section or a setting.
+    """
+
+    file: str
+    path: str = ""
+    fields: Mapping[str, Sequence[Section | Setting]] = field(default_factory=dict)
+
+    def sections(self, name: str) -> list[Section]:
+        """All sections of a name.
+
+        Raises:
+            TfodError: a single value stands there.
+        """
+        found = []
+        for one in self.fields.get(name, ()):
+            if isinstance(one, Setting):
+                raise self.error(one, "fields")
+            found.append(one)
+        return found
+
+    def section(self, *names: str) -> Section:
+        """The only section of a name, or that in it; without fields where there is none."""
+        found = self
+        for name in names:
+            empty = Section(self.file, _joined(found.path, name))
+            found = _only(found.sections(name), empty.path, self.file) or empty
+        return found
+
+    def all(self, name: str, kind: type[_T]) -> list[Setting]:
+        """All values of a name; those of a section of names too, whatever these are.
+
+        Raises:
+            TfodError: one of them is of another kind.
+        """
+        found = []
+        for one in self.fields.get(name, ()):
+            if isinstance(one, Section):
+                found += [each for inner in one.fields for each in one.all(inner, kind)]
+            elif _is_a(one.value, kind):
+                found.append(one)
+            else:
+                raise self.error(one, _EXPECTED[kind])
+        return found
+
+    def get(self, name: str, kind: type[_T], default: _T | None = None) -> Setting | None:
+        """The only value of a name, or the default, or None where there is neither.
+
+        Raises:
+            TfodError: it is of another kind, or there are several.
+        """
+        path = _joined(self.path, name)
+        found = _only(self.all(name, kind), path, self.file)
+        return found or (None if default is None else Setting(path, default))
+
+    def error(self, found: Setting, expected: str) -> TfodError:
+        """That a value is not what is expected there."""
+        shown = json.dumps(found.value, ensure_ascii=False)[:60]
+        return TfodError(
+            f"{self.file}:{found.line}: {found.path}: expected {expected}, not {shown}"
+        )
+
+
+_Found = TypeVar("_Found", Section, Setting)
+
+
+def _only(found: Sequence[_Found], path: str, file: str) -> _Found | None:
+    if len(found) > 1:
+        raise TfodError(f"{file}: {path} is given {len(found)} times; the trainer takes it once")
+    return found[0] if found else None
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    if kind is int:
+        return type(value) is int and abs(value) <= _LARGEST_INT
+    return isinstance(value, kind)
+
+
+def read_settings(path: str) -> tuple[Section, bool]:
+    """Read a configuration.
+
+    Returns:
+        Its fields, and whether it is YAML, which its name says.
+
+    Raises:
+        TfodError: it cannot be read, or is neither YAML nor protobuf's text format; one line says
+            where and why.
+    """
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise TfodError(f"{path} is not a file")
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise TfodError(f"{path}: {error.strerror}") from None
+    if len(data) > _LARGEST_FILE:
+        most = _LARGEST_FILE >> 10
+        raise TfodError(
+            f"{path}: is larger than {most} KiB, so it is not a trainer's configuration"
+        )
+    is_yaml = path.lower().endswith(_YAML)
+    try:
+        text = data.decode("utf-8-sig")
+        return (_read_yaml if is_yaml else _read_text_format)(text, path), is_yaml
+    except UnicodeDecodeError as error:
+        raise TfodError(f"{path}: byte {error.start} is not UTF-8; save it as UTF-8") from None
+    except RecursionError:
+        raise TfodError(f"{path}: is nested too deeply for a configuration") from None
+
+
+# Protobuf's text format
+
+
+def _read_text_format(text: str, file: str) -> Section:
+    if _LONGEST_RUN in text:
+        raise TfodError(f"{file}: has more than {len(_LONGEST_RUN)} backslashes in a row")
+    try:
+        tokens = text_format.Tokenizer(text.split("\n"))
+        return Section(file, "", _message(tokens, file, "", end=""))
+    except text_format.ParseError as error:
+        reason = str(error).rpartition("': ")[2].strip().rstrip(".")[:100]
+        place = f"{file}:{error.GetLine()}:{error.GetColumn()}"
+        raise TfodError(f"{place}: not protobuf's text format: {reason}") from None
+
+
+def _message(
+    tokens: text_format.Tokenizer, file: str, path: str, end: str
+) -> dict[str, list[Section | Setting]]:
+    """The fields up to the end of a message; ``end`` is empty at the end of the file."""
+    found: dict[str, list[Section | Setting]] = {}
+    while not tokens.TryConsume(end):
+        name = _field_name(tokens)
+        values = found.setdefault(name, [])
+        has_colon, inner = tokens.TryConsume(":"), _joined(path, name)
+        if not tokens.TryConsume("["):
+            values.append(_value(tokens, file, inner, has_colon))
+        elif not tokens.TryConsume("]"):
+            values.append(_value(tokens, file, inner, has_colon))
+            while not tokens.TryConsume("]"):
+                tokens.Consume(",")
+                values.append(_value(tokens, file, inner, has_colon))
+        if not tokens.TryConsume(","):
+            tokens.TryConsume(";")
+    return found
+
+
+def _field_name(tokens: text_format.Tokenizer) -> str:
+    """The name of a field; that of an extension stands in brackets, with dots and slashes."""
+    if not tokens.TryConsume("["):
+        return str(tokens.ConsumeIdentifier())
+    parts = []
+    while not tokens.TryConsume("]"):
+        if tokens.AtEnd():
+            raise tokens.ParseError('Expected "]".')
+        parts.append(tokens.token)
+        tokens.NextToken()
+    return f"[{''.join(parts)}]"
+
+
+def _value(
+    tokens: text_format.Tokenizer, file: str, path: str, has_colon: bool
+) -> Section | Setting:
+    for start, end in _BLOCKS:
+        if tokens.TryConsume(start):
+            return Section(file, path, _message(tokens, file, path, end))
+    if not has_colon:
+        raise tokens.ParseError('Expected ":".')
+    line = tokens.ParseError("").GetLine()
+    if tokens.token[:1] in ("'", '"'):
+        return Setting(path, tokens.ConsumeString(), line)
+    sign = "-" if tokens.TryConsume("-") else ""
+    word = tokens.token
+    if not word or word in "{}<>[]:,;":
+        raise tokens.ParseError("Expected a value.")
+    tokens.NextToken()
+    return Setting(path, _scalar(sign + word), line)
+
+
+def _scalar(word: str) -> Scalar:
+    if word in _WORDS:
+        return _WORDS[word]
+    if len(word) <= _LONGEST_NUMBER:
+        with suppress(ValueError):
+            return int(word, 0)
+        with suppress(ValueError):
+            return float(word.rstrip("fF"))
+    return word
+
+
+# YAML
+
+
+def _read_yaml(text: str, file: str) -> Section:
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError:
+        hint = how_to_install("validator")
+        raise TfodError(f"{file}: configurations in YAML need PyYAML; {hint}") from None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        found = _Nodes(yaml, loader, file).values(node, "")
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise TfodError(f"{file}{line}: not a valid YAML file: {what}") from None
+    if len(found) == 1 and isinstance(found[0], Section):
+        return found[0]
+    raise TfodError(f"{file}: expected fields such as task:")
+
+
+class _Nodes:
+    """Turns the nodes of a YAML document into sections and settings."""
+
+    def __init__(self, yaml: Any, loader: Any, file: str) -> None:
+        self._yaml, self._loader, self._file = yaml, loader, file
+        self._left = _MOST_VALUES
+
+    def values(self, node: Any, path: str) -> list[Section | Setting]:
+        """What a node holds: a section, the values of a list, a value, or nothing."""
+        self._left -= 1
+        if self._left < 0:
+            raise TfodError(f"{self._file}: has more than {_MOST_VALUES} values")
+        if isinstance(node, self._yaml.SequenceNode):
+            return [each for one in node.value for each in self.values(one, path)]
+        if isinstance(node, self._yaml.MappingNode):
+            fields = {}
+            for key, value in node.value:
+                if isinstance(key, self._yaml.ScalarNode):
+                    fields[key.value] = self.values(value, _joined(path, key.value))
+            return [Section(self._file, path, fields)]
+        value = self._scalar(node)
+        return [] if value is None else [Setting(path, value, node.start_mark.line + 1)]
+
+    def _scalar(self, node: Any) -> Scalar | None:
+        if node is None:
+            return None
+        kind = node.tag.rpartition(":")[2]
+        if kind in ("null", "bool", "int", "float") and len(node.value) <= _LONGEST_NUMBER:
+            found: Scalar | None = self._loader.construct_object(node)
+            return found
+        return str(node.value)

@@ -1,0 +1,91 @@
+"""What a trainer's configuration is compared with; figures of parts add up in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tfod.check.records.batch import Batch
+from tfod.detection import keys
+from tfod.example.wire import Kind
+
+
+@dataclass(frozen=True)
+class ObjectFigures:
+    """Of the records of a shard.
+
+    Attributes:
+        classes: pairs of class text and id that objects have.
+        most: objects in an image.
+        images: those with objects.
+        without_masks: how many of them have no mask.
+        mask_kinds: how masks are written: as bytes (PNG) or as floats.
+        keypoints: of an object, the fewest and the most; None without an object.
+        unlisted: evaluated images whose number the annotation file lacks.
+        first_unlisted: the smallest of these numbers.
+    """
+
+    classes: frozenset[tuple[str | None, int | None]] = frozenset()
+    most: int = 0
+    images: int = 0
+    without_masks: int = 0
+    mask_kinds: frozenset[Kind] = frozenset()
+    keypoints: tuple[int, int] | None = None
+    unlisted: int = 0
+    first_unlisted: int | None = None
+
+    @classmethod
+    def of(cls, batch: Batch, image_ids: frozenset[int] | None) -> ObjectFigures:
+        """Those of a batch, but for its classes; ``image_ids`` are of the annotation file."""
+        counts = batch.box_counts
+        having = counts > 0
+        without = having.copy()
+        kinds = set()
+        for column in batch.detections.columns_of(keys.MASK):
+            if column.kind is not None and column.counts.any():
+                kinds.add(column.kind)
+                without &= column.counts == 0
+        keypoints = None
+        if having.any():
+            points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
+            each = counts[having]
+            keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
+        strange = [] if image_ids is None else _numbers_beside(batch, image_ids)
+        return cls(
+            most=int(counts.max(initial=0)),
+            images=int(having.sum()),
+            without_masks=int(without.sum()),
+            mask_kinds=frozenset(kinds),
+            keypoints=keypoints,
+            unlisted=len(strange),
+            first_unlisted=min(strange, default=None),
+        )
+
+    def with_shared(self, known: dict[Any, Any]) -> ObjectFigures:
+        """The same with the classes that are known already in place of equal ones."""
+        return replace(self, classes=frozenset(known.setdefault(one, one) for one in self.classes))
+
+    def __add__(self, other: ObjectFigures) -> ObjectFigures:
+        ranges = [one for one in (self.keypoints, other.keypoints) if one]
+        firsts = [one for one in (self.first_unlisted, other.first_unlisted) if one is not None]
+        return ObjectFigures(
+            self.classes | other.classes,
+            max(self.most, other.most),
+            self.images + other.images,
+            self.without_masks + other.without_masks,
+            self.mask_kinds | other.mask_kinds,
+            (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
+            self.unlisted + other.unlisted,
+            min(firsts, default=None),
+        )
+
+
+def _numbers_beside(batch: Batch, image_ids: frozenset[int]) -> list[int]:
+    """Source ids that are numbers, and not among the given ones."""
+    found = []
+    for one in batch.source_ids:
+        if one and len(one) < 20 and one.isascii() and one.isdigit() and int(one) not in image_ids:
+            found.append(int(one))
+    return found
