@@ -130,7 +130,7 @@ def check(
     options = options or Options()
     progress = progress or (lambda *_: None)
     config = options.training_config
-    asked = options.receiver or (RECEIVERS.get(config.receiver) if config else None)
+    asked = options.receiver or (RECEIVERS[config.receiver] if config else None)
     receiver = receiver_of(asked, options.profile, options.task)
     label_map = options.label_map or inventory.label_map or (config.label_map if config else None)
     options = replace(options, label_map=label_map)
