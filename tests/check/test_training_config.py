@@ -26,7 +26,7 @@ model {
     inplace_batchnorm_update: true;
     num_classes: 0x2,
     box_coder { faster_rcnn_box_coder { y_scale: 10.0 x_scale: -1e1f } }
-    anchor_generator { ssd_anchor_generator { aspect_ratios: [1.0, 2.0, .5] empty: [] } }
+    anchor_generator { ssd_anchor_generator { aspect_ratios: [1.0, 2.0, .5] scales: [] } }
     image_resizer < keep_aspect_ratio_resizer < min_dimension: 20 max_dimension: 40
       pad_to_max_dimension: True > >
     feature_extractor { type: 'ssd_mobilenet' "_v2_keras" }

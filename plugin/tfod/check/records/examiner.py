@@ -86,6 +86,8 @@ class Examiner:
         self._rows = rows
         self._collector = Collector(instructions.policy, instructions.max_findings)
         self.result = Examined(shard, self._collector.findings)
+        if instructions.counts_objects:
+            shard.objects = ObjectFigures()
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
         self._known = instructions.known_problems(label_map)
@@ -329,9 +331,8 @@ class Examiner:
                 BoxCounts(len(boxes.corners)) if boxes.are_proper else BoxCounts.of(boxes.corners)
             )
             shard.columns = shard.columns.with_boxes(boxes)
-        if self.instructions.counts_objects:
-            figures = ObjectFigures.of(batch, self.instructions.image_ids)
-            shard.objects = figures + (shard.objects or ObjectFigures())
+        if shard.objects is not None:
+            shard.objects += ObjectFigures.of(batch, self.instructions.image_ids)
         live = batch.live
         statistics.add_boxes(boxes.corners, boxes.counts[live])
         statistics.add_images(boxes.height[live], boxes.width[live])
