@@ -8,11 +8,11 @@ _ZERO, _DOT, _MINUS = np.frombuffer(b"0.-", np.uint8)
 _FILLER = b"\0"
 
 
-def lines_of(*columns: bytes | np.ndarray) -> bytes:
+def lines_of(*columns: bytes | np.ndarray, decimals: int = 6) -> bytes:
     """One text of each row's columns behind each other: texts, and numbers as they are.
 
-    Whole numbers are int64, others float64 and are given with six decimals at most, without the
-    zeros at their end. All have to be finite.
+    Whole numbers are int64; others float64, without the zeros behind their last decimal. All have
+    to be finite.
 
     >>> lines_of(b"a ", np.array([1, 20]), b" ", np.array([0.5, -3.0]), b";")
     b'a 1 0.5;a 20 -3;'
@@ -23,23 +23,25 @@ def lines_of(*columns: bytes | np.ndarray) -> bytes:
     parts = [
         np.broadcast_to(np.frombuffer(one, np.uint8)[:, None], (len(one), count))
         if isinstance(one, bytes)
-        else _digits(one)
+        else _digits(one, 0 if one.dtype.kind in "iu" else decimals)
         for one in columns
     ]
     table: bytes = np.concatenate(parts).T.tobytes()
     return table.translate(None, _FILLER)
 
 
-_DECIMALS = 6
 _TEN = 10
+_LARGEST = 1 << 63
 
 
-def _digits(values: np.ndarray) -> np.ndarray:
+def _digits(values: np.ndarray, decimals: int) -> np.ndarray:
     """The characters of each number, uint8 of shape (width, n), the filler where there are less."""
-    decimals = 0 if values.dtype.kind in "iu" else _DECIMALS
     size = np.abs(values)
     scaled = np.rint(size * 10.0**decimals) if decimals else size
     largest = int(scaled.max())
+    if largest >= _LARGEST:
+        texts = np.array([f"{value:.{decimals}f}" for value in values.tolist()], "S")
+        return texts.view(np.uint8).reshape(len(values), -1).T
     rest = scaled.astype(np.uint32 if largest < 1 << 32 else np.uint64)
     ten = rest.dtype.type(_TEN)
     width = max(len(str(largest)), decimals + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
 from tfod.convert.cvat_xml.reader import CvatTag
@@ -18,14 +18,18 @@ class _Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
+Labels: TypeAlias = "Mapping[str, Mapping[str, str]]"
+"""The classes of a task, with the kind of each of their attributes: ``text``, ``number``, …"""
+
+
 class DocumentWriter:
     """Writes one frame of a task after the other."""
 
-    def __init__(self, sink: _Sink, name: str) -> None:
+    def __init__(self, sink: _Sink, name: str, labels: Labels | None = None) -> None:
         self._sink = sink
         self._write(
             '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
-            f"<meta><task><name>{_plain(escape(name))}</name></task></meta>\n"
+            f"<meta><task><name>{xml_text(name)}</name>{_labels(labels or {})}</task></meta>\n"
         )
 
     def image(
@@ -37,12 +41,7 @@ class DocumentWriter:
         tags: Iterable[CvatTag] = (),
     ) -> None:
         """Write a frame: its number in CVAT's XML, its name, height and width in pixels."""
-        height, width = size
-        frame = {"id": number, "name": name, "width": width, "height": height}
-        parts = [f"<image{_attributes(frame)}>\n"]
-        parts += [_shape_text(one) for one in shapes]
-        parts += [f"<tag{_attributes({'label': tag.label})}></tag>\n" for tag in tags]
-        self._write("".join(parts) + "</image>\n")
+        self._write(image_text({"id": number, "name": name}, size, shapes, tags))
 
     def finish(self) -> None:
         """Write the end. The sink stays open."""
@@ -52,7 +51,41 @@ class DocumentWriter:
         self._sink.write(text.encode())
 
 
-def _shape_text(shape: CvatShape) -> str:
+def image_text(
+    frame: Mapping[str, object],
+    size: tuple[int, int],
+    shapes: Iterable[CvatShape],
+    tags: Iterable[CvatTag] = (),
+    decimals: int = 2,
+) -> str:
+    """``<image>``: its attributes, height and width in pixels, and what is on it."""
+    height, width = size
+    parts = [f"<image{_attributes({**frame, 'width': width, 'height': height})}>\n"]
+    parts += [_shape_text(one, decimals) for one in shapes]
+    parts += [f"<tag{_attributes({'label': tag.label})}></tag>\n" for tag in tags]
+    return "".join(parts) + "</image>\n"
+
+
+def _labels(labels: Labels) -> str:
+    parts = []
+    for label, attributes in labels.items():
+        inner = "".join(
+            f"<attribute><name>{xml_text(name)}</name><mutable>False</mutable>"
+            f"<input_type>{kind}</input_type></attribute>"
+            for name, kind in attributes.items()
+        )
+        parts.append(
+            f"<label><name>{xml_text(label)}</name><attributes>{inner}</attributes></label>\n"
+        )
+    return f"<labels>\n{''.join(parts)}</labels>\n" if parts else ""
+
+
+def xml_text(text: str) -> str:
+    """A text as XML has it, without what it cannot hold."""
+    return _plain(escape(text))
+
+
+def _shape_text(shape: CvatShape, decimals: int) -> str:
     left, top, right, bottom = shape.extent
     named: dict[str, object] = {"label": shape.label, "occluded": int(shape.occluded)}
     if shape.kind == MASK:
@@ -61,12 +94,12 @@ def _shape_text(shape: CvatShape) -> str:
     else:
         assert shape.kind == BOX  # a shard holds nothing else
         sides = zip(("xtl", "ytl", "xbr", "ybr"), shape.extent, strict=True)
-        named |= {side: f"{value:.2f}" for side, value in sides}
+        named |= {side: f"{value:.{decimals}f}" for side, value in sides}
     named["z_order"] = 0
     if shape.group:
         named["group_id"] = shape.group
     inner = "".join(
-        f"<attribute{_attributes({'name': name})}>{_plain(escape(text))}</attribute>"
+        f"<attribute{_attributes({'name': name})}>{xml_text(text)}</attribute>"
         for name, text in shape.attributes
     )
     return f"<{shape.kind}{_attributes(named)}>{inner}</{shape.kind}>\n"

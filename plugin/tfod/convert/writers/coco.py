@@ -85,10 +85,9 @@ class CocoWriter(Writer):
             b',"file_name":\n',
         )
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
-        entries = b"},\n".join(
-            map(b"".join, zip(heads.splitlines(), texts.splitlines(), strict=True))
-        )
-        self._document("instances").add(entries + b"},\n", self._annotations(images, ids))
+        pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
+        entries = [b"%b%b},\n" % pair for pair in pairs]
+        self._document("instances").add(b"".join(entries), self._annotations(images, ids))
         if not images.is_plain:
             self._write_captions(images, ids.tolist(), entries)
 
@@ -183,9 +182,8 @@ class CocoWriter(Writer):
         ]
         return {"keypoints": values, "num_keypoints": int((shown > 0).sum())}
 
-    def _write_captions(self, images: Images, ids: Sequence[int], entries: bytes) -> None:
-        rows = zip(images.detections, ids, entries.splitlines(), strict=True)
-        for one, image_id, entry in rows:
+    def _write_captions(self, images: Images, ids: Sequence[int], entries: Sequence[bytes]) -> None:
+        for one, image_id, entry in zip(images.detections, ids, entries, strict=True):
             found = []
             for caption in one.captions:
                 self._captions += 1

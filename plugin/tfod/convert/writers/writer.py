@@ -18,7 +18,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 
-_NO_PLACE = "not written, the format has no place for them"
+NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
 NO_FOLDER = "images not written, name a folder for them with --images"
 _SIGNATURE = 16
@@ -46,7 +46,7 @@ class Writer(abc.ABC):
 
     def __init__(self, folder: str, image_folder: str | None) -> None:
         self.folder = folder
-        self.losses = Losses(_NO_PLACE)
+        self.losses = Losses(NO_PLACE)
         self.documents: list[str] = []
         self._image_folder = image_folder
         self._names: dict[str, IdMaker] = {}
@@ -97,7 +97,7 @@ class Writer(abc.ABC):
 
     def _count_losses(self, images: Images) -> None:
         """Count what the rows say that the format has no place for."""
-        losses = self.losses[_NO_PLACE]
+        losses = self.losses[NO_PLACE]
         for one in () if images.is_plain else images.detections:
             lost = {
                 "masks": sum(mask is not None for mask in masks_of(one)),

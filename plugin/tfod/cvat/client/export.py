@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import posixpath
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tfod.convert.cvat_xml.images import ZipImages
 from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_stream
 from tfod.convert.documents import MEMBER, open_xml
 from tfod.cvat.client.requests import progress_bar, writing
@@ -21,7 +21,6 @@ from tfod.tfrecord.storage.publishing import AtomicFile
 
 FORMAT = "CVAT for images 1.1"
 _NAME = f"the server's {FORMAT}"
-_LONGEST_IMAGE = 256 << 20
 
 
 def convert_export(source: str, out: str, options: ExportOptions) -> Exported:
@@ -55,7 +54,7 @@ def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported
             zipfile.ZipFile(source) as archive,
             progress_bar("converting", _document_size(archive), "B") as bar,
         ):
-            images = _Images(archive)
+            images = ZipImages(archive)
             for part in read_cvat_stream(CallbackIOWrapper(bar.update, stream), name):
                 if isinstance(part, CvatMeta):  # the head comes first
                     meta = part
@@ -70,27 +69,6 @@ def _write_shards(source: str, scratch: str, options: ExportOptions) -> Exported
 
 def _document_size(archive: zipfile.ZipFile) -> int | None:
     return next((one.file_size for one in archive.infolist() if one.filename == MEMBER), None)
-
-
-class _Images:
-    """The images in the server's zip, by the names of frames."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-        self._entries: dict[str, zipfile.ZipInfo] = {}
-        for entry in archive.infolist():
-            self._entries[entry.filename] = entry
-            self._entries.setdefault(posixpath.splitext(entry.filename)[0], entry)
-
-    def read(self, image: CvatImage) -> bytes | None:
-        """The bytes of a frame's image; None where the server has sent none."""
-        path = posixpath.join("images", image.subset, image.name)
-        entry = self._entries.get(path) or self._entries.get(posixpath.splitext(path)[0])
-        if entry is None:
-            return None
-        if entry.file_size > _LONGEST_IMAGE:
-            raise TfodError(f"image {image.name!r} is longer than {_LONGEST_IMAGE >> 20} MiB")
-        return self._archive.read(entry)  # as many bytes as that, whatever is packed
 
 
 @contextlib.contextmanager

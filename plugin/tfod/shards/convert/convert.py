@@ -52,7 +52,7 @@ def convert(source: str, target: str, options: Options) -> Converted:
         TfodError: the source is not what it should be, or no format is named.
     """
     source_format = format_of_source(source, options.source_format)
-    target_format = format_of_target(target, options.target_format)
+    target_format = format_of_target(target, options.target_format, source_format)
     read, writer = FORMATS[source_format].read, FORMATS[target_format].writer
     assert read is not None
     if target_format == SHARDS:

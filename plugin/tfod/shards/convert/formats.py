@@ -6,10 +6,11 @@ for: a command reads one and writes one.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.shards.create.problems import STRICT, Policy
@@ -55,16 +56,21 @@ class Format:
     ending: str = ""
 
 
-def _read_shards(path: str, options: ReadOptions) -> Dataset:
-    from tfod.shards.convert.read_shards import read_shards
+def _loaded(module: str, name: str) -> Any:
+    """What a module has under a name: of a command that reads one format only its own is loaded."""
+    return getattr(importlib.import_module(f"tfod.{module}"), name)
 
-    return read_shards(path, options.label_map)
+
+def _reads(module: str, name: str) -> Callable[[str, ReadOptions], Dataset]:
+    return lambda path, options: _loaded(module, name)(path, options)
 
 
-def _coco_writer() -> type[Writer]:
-    from tfod.convert.writers.coco import CocoWriter
+def _looks(module: str, name: str) -> Callable[[str], bool]:
+    return lambda path: bool(_loaded(module, name)(path))
 
-    return CocoWriter
+
+def _writes(module: str, name: str) -> Callable[[], type[Writer]]:
+    return lambda: _loaded(module, name)
 
 
 def _has_shards(path: str) -> bool:
@@ -75,9 +81,39 @@ def _has_shards(path: str) -> bool:
 
 
 SHARDS = "shards"
+_READERS, _WRITERS = "shards.convert", "convert.writers"
 FORMATS: dict[str, Format] = {
-    SHARDS: Format("TFRecord shards", _has_shards, _read_shards),
-    "coco": Format("COCO", lambda path: path.endswith(".json"), None, _coco_writer, ".json"),
+    SHARDS: Format(
+        "TFRecord shards",
+        _has_shards,
+        _reads(f"{_READERS}.read_shards", "read_shards"),
+    ),
+    "coco": Format(
+        "COCO",
+        _looks(f"{_READERS}.read_planned", "coco_files"),
+        _reads(f"{_READERS}.read_planned", "read_coco_folder"),
+        _writes(f"{_WRITERS}.coco", "CocoWriter"),
+        ".json",
+    ),
+    "voc": Format(
+        "Pascal VOC",
+        _looks(f"{_READERS}.read_planned", "is_voc"),
+        _reads(f"{_READERS}.read_planned", "read_voc_folder"),
+        _writes(f"{_WRITERS}.voc", "VocWriter"),
+    ),
+    "yolo": Format(
+        "YOLO",
+        _looks(f"{_READERS}.read_yolo", "find_yolo"),
+        _reads(f"{_READERS}.read_yolo", "read_yolo"),
+        _writes(f"{_WRITERS}.yolo", "YoloWriter"),
+    ),
+    "cvat_xml": Format(
+        "CVAT for images 1.1",
+        _looks(f"{_READERS}.read_cvat_xml", "is_cvat_xml"),
+        _reads(f"{_READERS}.read_cvat_xml", "read_cvat"),
+        _writes(f"{_WRITERS}.cvat_xml", "CvatXmlWriter"),
+        ".xml",
+    ),
 }
 """By the names that ``--from`` and ``--to`` take."""
 
@@ -90,6 +126,8 @@ def format_of_source(path: str, named: str | None) -> str:
     """
     if named is not None:
         return named
+    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
+        return SHARDS
     found = [name for name, one in FORMATS.items() if one.read and one.is_at(path)]
     if len(found) == 1:
         return found[0]
@@ -99,8 +137,8 @@ def format_of_source(path: str, named: str | None) -> str:
     raise TfodError(f"{path} {what}; say which with --from: {', '.join(READABLE)}")
 
 
-def format_of_target(path: str, named: str | None) -> str:
-    """The name of the format that a path is to hold.
+def format_of_target(path: str, named: str | None, source: str) -> str:
+    """The name of the format that a path is to hold; of a folder shards, if the source is not.
 
     Raises:
         TfodError: the path does not say which.
@@ -110,7 +148,7 @@ def format_of_target(path: str, named: str | None) -> str:
     for name, one in FORMATS.items():
         if one.ending and path.lower().endswith(one.ending):
             return name
-    if parse_shard_name(path) is not None:
+    if parse_shard_name(path) is not None or source != SHARDS:
         return SHARDS
     names = ", ".join(WRITABLE)
     raise TfodError(f"{path} does not say which format to write; say it with --to: {names}")

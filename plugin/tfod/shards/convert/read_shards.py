@@ -13,22 +13,24 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.shards.convert.formats import ReadOptions
 from tfod.shards.inputs import missing_shards, several_label_maps, sound_examples
 from tfod.tfrecord.label_files import LabelMapFinder, find_labels
 from tfod.tfrecord.shard_search import ShardSet, find_all_shards
 
 
-def read_shards(source: str, label_map: str | None = None) -> Dataset:
+def read_shards(source: str, options: ReadOptions) -> Dataset:
     """Read shards of the OD API's keys, or of those of a profile that tfod has.
 
     Args:
         source: as :func:`~tfod.tfrecord.shard_search.find_all_shards` takes it.
-        label_map: a file or a name for all shards, in place of those beside them.
+        options: the label map for all shards, in place of those beside them.
 
     Raises:
         ShardsNotFoundError: there is no shard.
         LabelMapError: a label map cannot be read.
     """
+    label_map = options.label_map
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)

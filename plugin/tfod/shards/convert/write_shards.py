@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from tfod.convert.dataset import Batch, Classes, Converted, Dataset, Images, size_of
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import format_name
 from tfod.errors import TfodError
 from tfod.shards.create.label_maps import ChosenLabelMap
-from tfod.shards.create.output import CompleteShard, Options, PlannedSet, write_sets
+from tfod.shards.create.output import Options, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 from tfod.shards.create.verify import verify
 from tfod.tfrecord.shard_names import SHARD_EXTENSIONS, parse_shard_name, stem_of_subset
@@ -58,15 +59,9 @@ def write_shards(
         for subset, batches in dataset.subsets.items()
     ]
     notes: list[str] = []
-
-    def verified(shards: Sequence[CompleteShard], label_map: str) -> None:
-        notes.extend(dataset.finish())
-        if not leave_out_images:
-            verify(shards, label_map)
-
-    created = write_sets(
-        planned, chosen, Problems(), Options(verify=verified), sources=dataset.sources
-    )
+    planned[-1] = replace(planned[-1], items=_finished(planned[-1].items, dataset, notes))
+    checked = Options(verify=None if leave_out_images else verify)
+    created = write_sets(planned, chosen, Problems(), checked, sources=dataset.sources)
     pairs = list(zip(dataset.subsets, created.sets, strict=True))
     return Converted(
         {subset: one.images for subset, one in pairs},
@@ -76,6 +71,12 @@ def write_shards(
 
 
 _ENDING = SHARD_EXTENSIONS[0]
+
+
+def _finished(items: Iterable[Any], dataset: Dataset, notes: list[str]) -> Iterator[Any]:
+    """The items of the last subset; then all is read."""
+    yield from items
+    notes.extend(dataset.finish())
 
 
 def _rows(batches: Iterable[Batch], classes: Classes) -> Iterator[Detection]:

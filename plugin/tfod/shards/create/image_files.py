@@ -19,7 +19,7 @@ from tfod.detection.images.image import QUARTER, UPRIGHT, read_image_header
 from tfod.errors import TfodError
 from tfod.shards.create.problems import ExifOrientation, Problems, Refusal
 
-_MISSING = Refusal(
+MISSING = Refusal(
     "images that are missing",
     "put them there, take them out of the annotations, or leave them out with "
     "--skip_missing_images",
@@ -89,7 +89,7 @@ def read_image(path: str, wanted_by: str, problems: Problems) -> ImageFile | Non
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
-        problems.add_missing(_MISSING, path)
+        problems.add_missing(MISSING, path)
         return None
     except OSError as error:
         raise TfodError(

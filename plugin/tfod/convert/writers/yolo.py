@@ -1,0 +1,68 @@
+"""YOLO as Ultralytics reads it: ``data.yaml``, ``images/<subset>`` and ``labels/<subset>/*.txt``.
+
+A line is a class, counted from 0, and centre, width and height of its box, divided by the size.
+Source: docs.ultralytics.com/datasets/detect; ``verify_image_label`` in ultralytics/data/utils.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from tfod.convert.dataset import Images
+from tfod.convert.numbers import lines_of
+from tfod.convert.writers.writer import Writer
+from tfod.detection.labels.label_map import LabelMap
+from tfod.tfrecord.shard_names import stem_of_subset
+
+_DECIMALS = 9
+_REQUIRED = ("train", "val")
+_NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not there"
+
+
+class YoloWriter(Writer):
+    """Classes are numbered in the order of the label map; those that it lacks follow."""
+
+    def __init__(self, folder: str, image_folder: str | None) -> None:
+        super().__init__(folder, image_folder)
+        self._places: dict[int, int] = {}
+        self._subsets: list[str] = []
+
+    def begin(self, subset: str) -> None:
+        self._subsets.append(stem_of_subset(subset))
+
+    def add(self, images: Images, label_map: LabelMap) -> None:
+        subset = self._subsets[-1]
+        names = self._image_names(images, subset)
+        self._write_images(images, names, subset)
+        self._count_losses(images)
+        for item in label_map.items:
+            self._places.setdefault(item.id, len(self._places))
+        places = np.array([self._places[one] for one in images.classes], np.int64)
+        left, top, right, bottom = images.boxes.astype(np.float64).T
+        centre = (left + right) / 2, (top + bottom) / 2
+        lines = lines_of(
+            *(places, b" ", centre[0], b" ", centre[1], b" ", right - left, b" ", bottom - top),
+            b"\n",
+            decimals=_DECIMALS,
+        ).splitlines(keepends=True)
+        for row, name in enumerate(names):
+            path = os.path.join(self.folder, "labels", subset, f"{os.path.splitext(name)[0]}.txt")
+            start, end = images.splits[row : row + 2]
+            self._write(path, b"".join(lines[start:end]))
+
+    def finish(self, label_map: LabelMap) -> None:
+        names = {one.id: one.class_name for one in label_map.items}
+        for item in label_map.items:
+            self._places.setdefault(item.id, len(self._places))
+        parts = ["path: .\n"]
+        parts += (f"{json.dumps(one)}: {json.dumps(f'images/{one}')}\n" for one in self._subsets)
+        parts.append("names:\n")
+        parts += (f"  {at}: {json.dumps(names[one])}\n" for one, at in self._places.items())
+        self.documents.append(os.path.join(self.folder, "data.yaml"))
+        self._write(self.documents[-1], "".join(parts).encode())
+        for one in _REQUIRED:
+            if one not in self._subsets:
+                self.losses[_NO_SUBSET][one] += 1

@@ -1,0 +1,114 @@
+"""CVAT's "CVAT for images 1.1": an XML file with its images, or the zip that CVAT gives."""
+
+from __future__ import annotations
+
+import functools
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tfod.convert.cvat_xml.detections import DetectionBuilder
+from tfod.convert.cvat_xml.images import FolderImages, ZipImages
+from tfod.convert.cvat_xml.reader import CvatImage, CvatMeta, read_cvat_xml
+from tfod.convert.cvat_xml.shapes import BOX
+from tfod.convert.dataset import Dataset
+from tfod.convert.documents import MEMBER, is_zip, root_tag
+from tfod.detection.detection import Detection
+from tfod.errors import TfodError
+from tfod.shards.convert.formats import ReadOptions
+from tfod.shards.convert.read_planned import dataset_of
+from tfod.shards.create.image_files import MISSING
+from tfod.shards.create.label_maps import made_label_map, named_label_map
+from tfod.shards.create.output import Plan, PlannedSet
+from tfod.shards.create.problems import Problems
+
+_DEFAULT = "default"
+
+
+def is_cvat_xml(path: str) -> bool:
+    """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
+    file = _document(path)
+    try:
+        return os.path.isfile(file) and root_tag(file) == "annotations"
+    except TfodError:
+        return False
+
+
+def read_cvat(path: str, options: ReadOptions) -> Dataset:
+    """Read the frames of a document, each subset of a project for itself.
+
+    Raises:
+        TfodError: it is something else, or a frame has no image.
+    """
+    file = _document(path)
+    meta, subsets, has_areas = _survey(file)
+    chosen = (
+        named_label_map(options.label_map)
+        if options.label_map
+        else made_label_map(meta.labels, f"made from {file}")
+    )
+    builder = DetectionBuilder(chosen.label_map, meta.input_types, save_masks=has_areas)
+    problems = Problems(options.policy)
+    if options.images is None and is_zip(file):
+        images: FolderImages | ZipImages = ZipImages(zipfile.ZipFile(file))
+    else:
+        beside = os.path.join(os.path.dirname(file), "images")
+        folder = beside if os.path.isdir(beside) else os.path.dirname(file)
+        images = FolderImages(options.images or folder)
+    make = functools.partial(_make, builder, images, file)
+    plans = {
+        subset: Plan([PlannedSet("", 1, file, _frames(file, meta, subset), make)], chosen, problems)
+        for subset in subsets
+    }
+    found = dataset_of(plans)
+
+    def finish() -> list[str]:
+        return [*found.finish(), *builder.left_out.sentences(), *builder.changed.sentences()]
+
+    return replace(found, finish=finish)
+
+
+def _frames(file: str, meta: CvatMeta, subset: str) -> Iterator[CvatImage]:
+    for part in read_cvat_xml(file):
+        if isinstance(part, CvatImage) and _subset(part, meta) == subset:
+            yield part
+
+
+def _subset(image: CvatImage, meta: CvatMeta) -> str:
+    return image.subset or meta.subset or _DEFAULT
+
+
+def _document(path: str) -> str:
+    return os.path.join(path, MEMBER) if os.path.isdir(path) else path
+
+
+def _survey(file: str) -> tuple[CvatMeta, list[str], bool]:
+    """The head of a document, its subsets, and whether it has shapes other than boxes."""
+    meta: CvatMeta | None = None
+    subsets: dict[str, None] = {}
+    has_areas = False
+    for part in read_cvat_xml(file):
+        if isinstance(part, CvatMeta):
+            meta = part
+        elif isinstance(part, CvatImage) and meta is not None:
+            subsets[_subset(part, meta)] = None
+            has_areas = has_areas or any(one.kind != BOX for one in part.shapes)
+    if meta is None or not subsets:
+        raise TfodError(f"{file} names no images; export the task as CVAT for images 1.1")
+    return meta, list(subsets), has_areas
+
+
+def _make(
+    builder: DetectionBuilder,
+    images: FolderImages | ZipImages,
+    file: str,
+    frame: CvatImage,
+    problems: Problems,
+) -> Detection | None:
+    encoded = images.read(frame)
+    if encoded is None:
+        problems.add_missing(MISSING, f"{file}: {frame.name}")
+        return None
+    problems.annotated += len(frame.shapes)
+    return builder.build(frame, builder.place(frame), encoded)
