@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tfod.convert.numbers import lines_of
 
 _REAL = st.floats(-1e9, 1e9) | st.floats(-2, 2) | st.sampled_from([0.0, 0.1, 1e-7, -1e-7, 10, 5e-7])

@@ -41,7 +41,7 @@ def _digits(values: np.ndarray, decimals: int) -> np.ndarray:
     largest = int(scaled.max())
     if largest >= _LARGEST:
         texts = np.array([f"{value:.{decimals}f}" for value in values.tolist()], "S")
-        return texts.view(np.uint8).reshape(len(values), -1).T
+        return np.asarray(texts.view(np.uint8).reshape(len(values), -1).T)
     rest = scaled.astype(np.uint32 if largest < 1 << 32 else np.uint64)
     ten = rest.dtype.type(_TEN)
     width = max(len(str(largest)), decimals + 1)

@@ -1,0 +1,195 @@
+"""``tfod convert`` there and back: what a format has a place for is the same, what it has not is
+counted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tfod.detection.detection import Detection, Keypoints, PngMask
+from tfod.detection.encoder import encode_detection
+from tfod.detection.images.masks import decode_mask_png, encode_mask_png, is_box_png
+from tfod.detection.stream import read_detections
+from tfod.shards.convert.convert import Options, convert
+from tfod.shards.convert.formats import ReadOptions
+from tfod.shards.create.problems import OddBoxes, Policy
+from tfod.tfrecord.shard_search import find_shards
+from tfod.tfrecord.writer import write_records
+
+from tests.image_kinds import png
+
+FORMATS = ("coco", "voc", "yolo", "cvat_xml")
+CORPUS = Path(__file__).parents[1] / "corpus"
+_HEIGHT, _WIDTH = 60, 90
+_IMAGE = png(_HEIGHT, _WIDTH)
+_MASK_FORMATS = ("coco", "cvat_xml")
+
+
+def there_and_back(source: Path, folder: Path, name: str, policy: Policy | None = None) -> Path:
+    """The shards of a source that were another format in between."""
+    convert(str(source), str(folder / name), Options(target_format=name))
+    back = folder / f"from_{name}"
+    read = ReadOptions(policy=policy or Policy())
+    convert(str(folder / name), str(back), Options(name, "shards", read))
+    return back
+
+
+def by_subset_and_name(source: Path) -> Mapping[tuple[str, str], Detection]:
+    return {
+        (one.subset, detection.filename or ""): detection
+        for one in find_shards(source)
+        for path in one.paths
+        for detection in read_detections(path)
+    }
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("source", ["anki-overdrive-cars", "blood-cells", "hyphal-tips"])
+def test_real_shards(tmp_path: Path, name: str, source: str) -> None:
+    back = there_and_back(CORPUS / source, tmp_path, name, Policy(OddBoxes.DROP))
+    ours, theirs = by_subset_and_name(CORPUS / source), by_subset_and_name(back)
+    assert ours.keys() == theirs.keys()
+    for key, one in ours.items():
+        has_area = (one.boxes[:, 2:] > one.boxes[:, :2]).all(axis=1)
+        if not has_area.all():  # one box of blood-cells
+            continue
+        assert np.abs(one.boxes - theirs[key].boxes).max(initial=0) < 1e-6
+        assert list(one.class_text or ()) == list(theirs[key].class_text or ())
+        assert bytes(one.encoded or b"") == bytes(theirs[key].encoded or b"")
+
+
+_NAMES = st.text("abcäß <&>\"'/.é中", min_size=1, max_size=8).map(lambda text: f"x{text}x.png")
+_CLASSES = st.sampled_from(["cat", "a dog", "<&>", "Größe", "'quoted' \"twice\""])
+_SIDE = st.floats(0, 1, width=32)
+
+
+@st.composite
+def _boxes(draw: st.DrawFn) -> list[float]:
+    """A box with an area, within its image."""
+    x, y = (sorted((draw(_SIDE), draw(_SIDE))) for _ in "xy")
+    if x[1] - x[0] < 1e-3:
+        x = [0.25, 0.75]
+    if y[1] - y[0] < 1e-3:
+        y = [0.25, 0.75]
+    return [x[0], y[0], x[1], y[1]]
+
+
+_OBJECTS = st.lists(st.tuples(_boxes(), _CLASSES), max_size=4)
+_IMAGES = st.dictionaries(_NAMES, _OBJECTS, min_size=1, max_size=4)
+
+
+def detection(name: str, found: Sequence[tuple[Sequence[float], str]], number: int) -> Detection:
+    # An image of its own each: equal ones in two subsets would be an error.
+    encoded = _IMAGE + number.to_bytes(4, "big")
+    return Detection(
+        filename=name,
+        source_id=str(number),
+        height=_HEIGHT,
+        width=_WIDTH,
+        format="png",
+        encoded=encoded,
+        boxes=np.array([box for box, _ in found], "<f4").reshape(-1, 4),
+        class_text=[text for _, text in found],
+        class_label=[1 + hash_of(text) for _, text in found],
+    )
+
+
+def hash_of(text: str) -> int:
+    return sum(text.encode())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(subsets=st.dictionaries(st.sampled_from(["train", "val", "a b"]), _IMAGES, min_size=1))
+def test_any_boxes_and_names(
+    name: str, subsets: Mapping[str, Mapping[str, Sequence[tuple[Sequence[float], str]]]]
+) -> None:
+    if not any(found for images in subsets.values() for found in images.values()):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        number = 0
+        ours: dict[tuple[str, int], Detection] = {}
+        for subset, images in subsets.items():
+            some = []
+            for key, found in images.items():
+                number += 1
+                some.append(detection(key, found, number))
+                ours[subset, number] = some[-1]
+            write_records(f"{folder}/shards", subset, map(encode_detection, some))
+        back = there_and_back(Path(folder, "shards"), Path(folder), name)
+        theirs = {
+            (subset, int.from_bytes(bytes(one.encoded or b"")[-4:], "big")): one
+            for (subset, _), one in by_subset_and_name(back).items()
+        }
+        assert ours.keys() == theirs.keys()
+        for key, one in ours.items():
+            assert np.abs(one.boxes - theirs[key].boxes).max(initial=0) < 1e-6
+            assert list(one.class_text or ()) == list(theirs[key].class_text or ())
+
+
+def masked(**fields: object) -> Detection:
+    """Two objects with masks, attributes of all kinds, and what else a record may have."""
+    masks = np.zeros((2, _HEIGHT, _WIDTH), bool)
+    masks[0, 10:30, 20:50], masks[0, 15:20, 25:30] = True, False
+    masks[1, 40:50, 60:80] = True
+    boxes = np.array([[20, 10, 50, 30], [60, 40, 80, 50]]) / ([_WIDTH, _HEIGHT] * 2)
+    found = detection("a.png", [(box, "cat") for box in boxes.tolist()], 7)
+    return Detection(
+        **{
+            **vars(found),
+            "masks": [PngMask(encode_mask_png(one)) for one in masks],
+            "keypoints": Keypoints(
+                np.array([[[0.25, 0.5], [0.5, 0.75]], [[0.75, 0.25], [0, 0]]], "<f4"),
+                np.array([[2, 1], [2, 0]]),
+                ("nose", "tail"),
+            ),
+            "attributes": {
+                "is_crowd": [0, 1],
+                "area": [575.0, 200.0],
+                "difficult": [1, 0],
+                "color": ["red", None],
+            },
+            "captions": ["A cat.", "Two cats."],
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("coco", []),
+        ("voc", "2 masks, 2 area, 2 captions, 1 keypoints, 1 is_crowd, 1 color"),
+        ("yolo", "2 masks, 2 area, 2 captions, 1 keypoints, 1 is_crowd, 1 difficult, 1 color"),
+        ("cvat_xml", "2 captions, 1 keypoints"),
+    ],
+)
+def test_what_has_no_place_is_counted(tmp_path: Path, name: str, lost: str) -> None:
+    write_records(tmp_path / "shards", "train", [encode_detection(masked())])
+    done = convert(str(tmp_path / "shards"), str(tmp_path / "out"), Options(target_format=name))
+    found = [note for note in done.notes if note.startswith("not written")]
+    assert found == ([f"not written, the format has no place for them: {lost}"] if lost else [])
+
+
+@pytest.mark.parametrize("name", _MASK_FORMATS)
+def test_masks_and_attributes(tmp_path: Path, name: str) -> None:
+    ours = masked()
+    write_records(tmp_path / "shards", "train", [encode_detection(ours)])
+    (theirs,) = read_detections(there_and_back(tmp_path / "shards", tmp_path, name) / "train.tfrecord")
+    assert ours.masks is not None and theirs.masks is not None
+    for one, other in zip(ours.masks, theirs.masks, strict=True):
+        assert one is not None and other is not None and not is_box_png(other.data)
+        np.testing.assert_array_equal(decode_mask_png(one.data), decode_mask_png(other.data))
+    for key, values in ours.attributes.items():
+        assert theirs.attributes[key] == values, key
+    if name == "coco":
+        assert theirs.source_id == "7" and theirs.captions == ours.captions
+        assert ours.keypoints is not None and theirs.keypoints is not None
+        np.testing.assert_allclose(ours.keypoints.xy, theirs.keypoints.xy, atol=1e-6)
+        np.testing.assert_array_equal(ours.keypoints.visibility, theirs.keypoints.visibility)
+        assert theirs.keypoints.names == ours.keypoints.names
