@@ -99,9 +99,12 @@ class Writer(abc.ABC):
         """Count what the rows say that the format has no place for."""
         losses = self.losses[NO_PLACE]
         for one in () if images.is_plain else images.detections:
+            points = one.keypoints
             lost = {
                 "masks": sum(mask is not None for mask in masks_of(one)),
-                "keypoints": int(one.keypoints is not None and one.keypoints.visibility.any()),
+                "keypoints": 0
+                if points is None
+                else int((points.visibility > 0).any(axis=1).sum()),
                 "image classes": len(one.image_labels),
                 "captions": len(one.captions),
                 **({} if self.ALL_ATTRIBUTES else _given(one)),

@@ -1,0 +1,170 @@
+"""``tfod convert`` as it is typed: what the paths say, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfod.detection.images.masks import encode_mask_png
+
+from tests.commands import Run
+from tests.records import encode, image, objects, write_shard
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+_PNG = encode_mask_png(np.zeros((100, 200), bool))
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Two subsets; an image without objects."""
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    bytes_ = {"image/encoded": _PNG}
+    write_shard(tmp_path / "s", "train", encode(image("a.png") | box | bytes_))
+    write_shard(tmp_path / "s", "val", encode(image("b.png") | {"image/encoded": _PNG + b"0"}))
+    return tmp_path / "s"
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+
+
+LAYOUTS = {
+    "coco": [
+        *("annotations/instances_train.json", "annotations/instances_val.json"),
+        *("images/train/a.png", "images/val/b.png"),
+    ],
+    "voc": [
+        *("Annotations/a.xml", "Annotations/b.xml", "ImageSets/Main/train.txt"),
+        *("ImageSets/Main/val.txt", "JPEGImages/a.png", "JPEGImages/b.png"),
+    ],
+    "yolo": [
+        *("data.yaml", "images/train/a.png", "images/val/b.png"),
+        *("labels/train/a.txt", "labels/val/b.txt"),
+    ],
+    "cvat_xml": ["annotations.xml", "images/train/a.png", "images/val/b.png"],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout_and_way_back(run: Run, shards: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    done = run("convert", shards, out, "--to", name)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{out}: train: 1 image, 1 object\n{out}: val: 1 image, 0 objects\n"
+    assert files_of(out) == LAYOUTS[name]
+    back = run("convert", out, tmp_path / "back")  # what is there says what it is
+    assert back.out == done.out.replace(str(out), str(tmp_path / "back"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["back", "out", "s"]
+
+
+def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    done = run("convert", shards / "train.tfrecord", target)
+    assert "images not written, name a folder for them with --images: 1" in done.err
+    assert json.loads(target.read_text())["images"] == [
+        {"id": 1, "width": 200, "height": 100, "file_name": "a.png"}
+    ]
+    options = ("--images", tmp_path / "images")
+    assert run("convert", shards / "train.tfrecord", tmp_path / "b.json", *options).err == ""
+    assert (tmp_path / "images" / "train" / "a.png").read_bytes() == _PNG
+    assert run("convert", shards / "train.tfrecord", tmp_path / "c.json", "--no-images").err == ""
+    assert run("convert", shards, tmp_path / "d.xml", "--no-images").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("S", "OUT/a.json"), "is one file, and there are 2"),
+        (("S", "OUT/x"), "does not say which format to write; say it with --to: shards, coco, "),
+        (("S", "S", "--to", "coco"), "is there already; name another one"),
+        (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
+        (("OUT", "OUT/x.json"), "is of no format that is recognized; say which with --from"),
+        (("OUT", "OUT/x", "--from", "yolo"), "holds none of data.yaml"),
+        (("OUT", "OUT/x", "--from", "coco"), "holds no JSON of COCO's instances"),
+        (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
+        (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
+        (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(
+    run: Run, shards: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    names = {"S": shards, "OUT": out, "COCO": EXAMPLES / "shapes_coco"}
+    given = [str(names.get(one, one)).replace("OUT/", f"{out}/") for one in arguments]
+    done = run("convert", *given)
+    assert done.code == 2 and done.out == ""
+    assert message in done.err and done.err.count("\n") == 1
+    assert not list(out.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"image/object/bbox/xmax": [0.5, 1.0]}, "image/object/bbox"),
+        ({"image/object/bbox/xmax": [float("nan")]}, "not finite"),
+        ({"image/object/class/text": [""], "image/object/class/label": [0]}, "without a class"),
+    ],
+)
+def test_bad_records(run: Run, tmp_path: Path, features: dict[str, object], message: str) -> None:
+    box = objects([[0.25, 0.5, 0.5, 1]], ["cat"], [1])
+    shard = write_shard(tmp_path / "s", "train", encode(image() | box | features))
+    done = run("convert", shard, tmp_path / "x.json")
+    assert done.code == 2 and message in done.err and done.err.count("\n") == 1
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_ids_of_images(run: Run, tmp_path: Path) -> None:
+    ids = ["7", "a.jpg", "7", "", "x"]
+    records = [encode(image() | {"image/source_id": one}) for one in ids]
+    shard = write_shard(tmp_path / "s", "train", *records)
+    done = run("convert", shard, tmp_path / "x.json")
+    assert "source ids that are not the number of one image, which got another: 2" in done.err
+    images = json.loads((tmp_path / "x.json").read_text())["images"]
+    assert [one["id"] for one in images] == [7, 1, 2, 3, 4]
+    assert [one["file_name"] for one in images] == [
+        *("a.jpg", "a~2.jpg", "a~3.jpg", "a~4.jpg", "a~5.jpg")
+    ]
+
+
+def test_classes_of_several_label_maps(run: Run, tmp_path: Path) -> None:
+    for folder, name in (("train", "cat"), ("val", "dog")):
+        text = f"item {{ id: 1 name: '{name}' }}"
+        record = encode(image() | objects([[0, 0, 1, 1]] * 2, [name, "bird"], [1, 5]))
+        write_shard(tmp_path / "s" / folder, folder, record, label_map=text)
+    assert run("convert", tmp_path / "s", tmp_path / "out", "--to", "coco").code == 0
+    for subset, used in (("train", [1, 5]), ("val", [2, 5])):
+        found = json.loads((tmp_path / f"out/annotations/instances_{subset}.json").read_text())
+        assert [one["category_id"] for one in found["annotations"]] == used
+        assert {one["id"]: one["name"] for one in found["categories"]} == {
+            1: "cat",
+            2: "dog",
+            5: "bird",
+        }
+
+
+def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
+    """Roboflow's folders, and CVAT's, which are Darknet's."""
+    for folder in ("train/images", "train/labels", "d/obj_train_data"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "train/images/a.png").write_bytes(_PNG)
+    (tmp_path / "train/labels/a.txt").write_text("1 0.5 0.5 0.25 0.5\n0 0.1 0.1 0.3 0.1 0.2 0.4\n")
+    (tmp_path / "data.yaml").write_text("train: ../train/images\nnc: 2\nnames: ['cat', 'dog']\n")
+    done = run("convert", tmp_path / "data.yaml", tmp_path / "out", "--from", "yolo")
+    assert "1 outlines, read as the boxes around them" in done.err
+    assert done.out == f"{tmp_path}/out: train: 1 image, 2 objects\n"
+    (tmp_path / "d/obj.names").write_text("cat\ndog\n")
+    (tmp_path / "d/obj.data").write_text(
+        "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\n"
+    )
+    (tmp_path / "d/train.txt").write_text("data/obj_train_data/a.png\n")
+    (tmp_path / "d/obj_train_data/a.png").write_bytes(_PNG)
+    (tmp_path / "d/obj_train_data/a.txt").write_text("1 0.5 0.5 0.25 0.5\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out2")
+    assert done.out == f"{tmp_path}/out2: train: 1 image, 1 object\n"
+    (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
+    done = run("convert", tmp_path / "d", tmp_path / "out3")
+    assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
