@@ -38,6 +38,7 @@ LAYOUTS = {
     "voc": [
         *("Annotations/a.xml", "Annotations/b.xml", "ImageSets/Main/train.txt"),
         *("ImageSets/Main/val.txt", "JPEGImages/a.png", "JPEGImages/b.png"),
+        "labelmap.txt",
     ],
     "yolo": [
         *("data.yaml", "images/train/a.png", "images/val/b.png"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
@@ -25,11 +25,21 @@ Labels: TypeAlias = "Mapping[str, Mapping[str, str]]"
 class DocumentWriter:
     """Writes one frame of a task after the other."""
 
-    def __init__(self, sink: _Sink, name: str, labels: Labels | None = None) -> None:
+    def __init__(
+        self, sink: _Sink, name: str, labels: Labels | None = None, subsets: Sequence[str] = ()
+    ) -> None:
         self._sink = sink
+        inner = f"<name>{xml_text(name)}</name>{_labels(labels or {})}"
+        head = f"<task>{inner}</task>"
+        if subsets:  # a project's tasks have them
+            tasks = "".join(
+                f"<task><name>{one}</name><subset>{one}</subset></task>\n"
+                for one in map(xml_text, subsets)
+            )
+            head = f"<project>{inner}<tasks>\n{tasks}</tasks></project>"
         self._write(
             '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
-            f"<meta><task><name>{xml_text(name)}</name>{_labels(labels or {})}</task></meta>\n"
+            f"<meta>{head}</meta>\n"
         )
 
     def image(

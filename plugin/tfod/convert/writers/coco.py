@@ -126,7 +126,7 @@ class CocoWriter(Writer):
         first, self._objects = self._objects + 1, self._objects + len(images.boxes)
         left, top, right, bottom = images.in_pixels().T
         width, height = right - left, bottom - top
-        area, crowd, others = width * height, np.zeros(len(left), np.int64), None
+        area, crowd, others = width * height, np.zeros(len(left), np.int64), list[bytes]()
         if not images.is_plain:
             others = [
                 text for row in range(len(ids)) for text in self._others(images, row, area, crowd)
@@ -136,9 +136,9 @@ class CocoWriter(Writer):
             *(b',"image_id":', np.repeat(ids, counts)),
             *(b',"category_id":', np.array(images.classes, np.int64)),
             *(b',"bbox":[', left, b",", top, b",", width, b",", height, b'],"area":', area),
-            *(b',"iscrowd":', crowd, b"},\n" if others is None else b"\n"),
+            *(b',"iscrowd":', crowd, b"\n" if others else b',"segmentation":[]},\n'),
         )
-        if others is None:
+        if not others:
             return lines
         parts = zip(lines.splitlines(), others, strict=True)
         return b"".join(b"%b%b},\n" % part for part in parts)
@@ -156,7 +156,7 @@ class CocoWriter(Writer):
             if isinstance(area, (int, float)) and math.isfinite(area):
                 areas[start + number] = area
             crowds[start + number] = int(bool(crowd))
-            found: dict[str, Any] = {}
+            found: dict[str, Any] = {"segmentation": []}
             if mask is not None:
                 pixels = pixels_of(mask, one, size)
                 found["segmentation"] = {"counts": run_lengths(pixels.T.ravel()), "size": size}

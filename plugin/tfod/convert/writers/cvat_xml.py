@@ -39,11 +39,13 @@ class CvatXmlWriter(Writer):
         super().__init__(folder, image_folder)
         self._frames: IO[bytes] = tempfile.TemporaryFile(dir=folder)
         self._count = 0
+        self._subsets: list[str] = []
         self._kinds: dict[str, dict[str, str]] = {}
         self.documents.append(os.path.join(folder, MEMBER))
 
     def begin(self, subset: str) -> None:
         self._subset = subset
+        self._subsets.append(subset)
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._image_names(images, self._subset)
@@ -70,7 +72,7 @@ class CvatXmlWriter(Writer):
     def finish(self, label_map: LabelMap) -> None:
         labels = {**{one.class_name: {} for one in label_map.items}, **self._kinds}
         with open(self.documents[0], "xb") as file:
-            document = DocumentWriter(file, "tfod", labels)
+            document = DocumentWriter(file, "tfod", labels, self._subsets)
             self._frames.seek(0)
             shutil.copyfileobj(self._frames, file, 1 << 20)
             document.finish()

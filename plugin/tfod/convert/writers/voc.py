@@ -66,7 +66,10 @@ class VocWriter(Writer):
             file.writelines(f"{stem}\n" for stem in stems)
 
     def finish(self, label_map: LabelMap) -> None:
-        pass
+        # Datumaro and CVAT take other classes than VOC's own from here.
+        lines = [f"{one.class_name}:::\n" for one in label_map.items]
+        text = "".join(("# label:color_rgb:parts:actions\n", *lines))
+        self._write(os.path.join(self.folder, "labelmap.txt"), text.encode())
 
     def _flags(self, images: Images, row: int) -> list[str]:
         """What the XML has between the class and the box of each object."""
