@@ -102,6 +102,8 @@ def test_an_experiment_of_tf_vision(started: Any, run: Run) -> None:
     output = run("check", "--pipeline-config", "experiment.yaml")
     assert (output.code, output.err) == (0, ""), output.out
     assert "Checked: 2 shards, 2 records" in output.out and "CFG" not in output.out
+    config = load_training_config("experiment.yaml")
+    assert [each.most_objects.value for each in config.readers] == [2, 2]
 
 
 def test_findings_have_line_and_fix_in_the_words_of_the_file(started: Any, run: Run) -> None:
@@ -127,10 +129,11 @@ def test_what_is_not_set_has_its_default(started: Any, run: Run) -> None:
 
 
 def test_nothing_that_it_names_is_there(started: Any, run: Run) -> None:
-    folder = started({"pipeline.config": pipeline()})
+    folder = started({"pipeline.config": pipeline(maps="a\\0*/b")})
     output = run("check", "--pipeline-config", "pipeline.config")
     assert output.code == 1 and "Checked: 0 shards" in output.out
     words = " ".join(output.out.split())
+    assert "CFG002 error: path leads to no file (4 in 1 file)" in words
     assert f"(line 11): no file is at {folder}/train.tfrecord" in words
     for kind in ("html", "junit"):
         printed = run("check", "--pipeline-config", "pipeline.config", "--format", kind)
@@ -189,7 +192,7 @@ REFUSED = {
         ("model {\n ssd { num_classes: three } }", ":2: model.ssd.num_classes: expected a whole "
          'number, not "three"'),
         ("model { ssd { num_classes: 9999999999 } }", ":1: model.ssd.num_classes: expected a "),
-        ("model { ssd { num_classes: 3 num_classes: 4 } }", ": model.ssd.num_classes is given 2 "
+        ("model { ssd { num_classes: 3 num_classes: 4 } }", ":1: model.ssd.num_classes is given 2 "
          "times; the trainer takes it once"),
         ("model: 3", ":1: model: expected fields, not 3"),
         ("model { a: 'b }", ":1:12: not protobuf's text format: String missing ending quote"),

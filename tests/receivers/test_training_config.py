@@ -41,12 +41,12 @@ def test_the_od_api_reads_the_same_settings(tmp_path: Path) -> None:
     for ours, reader, size in zip(config.readers, readers, sizes, strict=True):
         paths = [each.value for each in ours.patterns]
         assert paths == list(reader.tf_record_input_reader.input_path)
-        assert ours.label_map_path.value == reader.label_map_path
+        assert [each.value for each in ours.label_maps] == [reader.label_map_path]
         assert ours.most_objects.value == reader.max_number_of_boxes == 100
         assert ours.drops_remainder.value is reader.drop_remainder is True
         assert ours.batch_size.value == size
-        assert (ours.masks, ours.keypoints) == (None, None)
-        assert not reader.load_instance_masks and not reader.num_keypoints
+        assert ours.masks.value is reader.load_instance_masks is False
+        assert ours.keypoints.value == reader.num_keypoints == 0
 
 
 def read_by_the_trainer(record: bytes, **options: Any) -> Any:
@@ -120,6 +120,10 @@ def test_tf_vision_reads_the_same_settings(experiment: Any) -> None:
     assert [each.value for each in train.patterns] == [task.train_data.input_path.first]
     assert [each.value for each in val.patterns] == task.validation_data.input_path
     assert train.batch_size.value == task.train_data.global_batch_size
+    limits = [each.most_objects.value for each in config.readers]
+    assert limits == [
+        each.parser.max_num_instances for each in (task.train_data, task.validation_data)
+    ]
     assert train.most_objects.value == task.train_data.parser.max_num_instances
     assert val.drops_remainder.value is task.validation_data.drop_remainder is False
 

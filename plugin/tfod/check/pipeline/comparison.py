@@ -22,6 +22,7 @@ from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.tfrecord.storage.urls import is_url, name_of
 
 _EVALUATED = ("val", "eval", "test")
+_CSV = ".csv"
 
 
 def check_training_config(
@@ -71,7 +72,7 @@ def _paths(config: TrainingConfig, shards: Sequence[ShardSummary]) -> Iterator[C
     inputs = [each for reader in config.readers for each in reader.inputs]
     named = {_real(path) for one in inputs for path in one.files}
     is_replaced = any(_real(shard.name) not in named for shard in shards)
-    maps = [one.label_map_path for one in config.readers if one.label_map_path]
+    maps = [each for reader in config.readers for each in reader.label_maps]
     for one in (*inputs, *map(Input.find, (*maps, *config.other_paths))):
         yield ConfiguredPath(one, is_replaced)
 
@@ -80,8 +81,8 @@ def _check_label_maps(
     config: TrainingConfig, checked: Mapping[str, LabelMapFile], collector: Collector
 ) -> None:
     """The label maps of the readers, beside each other; most configurations name one only."""
-    named = [one.label_map_path for one in config.readers if one.label_map_path]
-    paths = [path for one in named for path in Input.find(one).files if not _is_csv(path)]
+    named = [each for reader in config.readers for each in reader.label_maps]
+    paths = [path for one in named for path in Input.find(one).files if not path.endswith(_CSV)]
     files = load_label_maps(paths, None, {}) if len(set(paths)) > 1 else {}
     for name in files.keys() - checked.keys():
         collector.check(files[name], Place(name))
@@ -130,16 +131,10 @@ def _classes(shard: ShardSummary, label_map: LabelMap | None) -> Iterator[tuple[
 
 def _csv_map(reader: Reader) -> LabelMap | None:
     """The label map of TF-Vision's label_map_decoder: rows of id and name."""
-    if reader.label_map_path is None or not _is_csv(reader.label_map_path.value):
-        return None
     items = []
-    for path in Input.find(reader.label_map_path).files[:1]:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.reader(file):
-                if len(row) == 2 and row[0].strip().isdecimal():
-                    items.append(LabelMapItem(int(row[0]), row[1]))
+    for path in (path for one in reader.label_maps for path in Input.find(one).files):
+        if path.endswith(_CSV):
+            with open(path, encoding="utf-8", errors="replace", newline="") as file:
+                rows = [row for row in csv.reader(file) if len(row) == 2 and row[0].isdecimal()]
+            items += [LabelMapItem(int(number), name) for number, name in rows]
     return LabelMap(tuple(items)) if items else None
-
-
-def _is_csv(path: str) -> bool:
-    return path.lower().endswith(".csv")

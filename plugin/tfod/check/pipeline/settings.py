@@ -7,6 +7,7 @@ the trainers' files have hundreds of fields and gain more with every release.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ _MOST_VALUES = 1 << 16  # an alias of YAML that is named often makes many out of
 _LONGEST_NUMBER = 400
 _LARGEST_INT = (1 << 31) - 1
 _LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
+_MERGED = "tag:yaml.org,2002:merge"
+_PLAIN = (":bool", ":int", ":float")
 _BLOCKS = (("{", "}"), ("<", ">"))
 _WORDS = {"true": True, "false": False}
 _EXPECTED = {str: "a text", int: "a whole number", bool: "true or false"}
@@ -48,12 +51,18 @@ class Setting:
     def __str__(self) -> str:
         """```train_config.batch_size: 32` (line 12)``."""
         where = "the default" if self.line is None else f"line {self.line}"
-        return f"`{self.path}: {json.dumps(self.value, ensure_ascii=False)}` ({where})"
+        return f"`{self.path}: {_shown(self.value)}` ({where})"
 
     def set_to(self, value: Scalar) -> str:
         """What to do for another value: ``Set `model.ssd.num_classes: 3` in line 4.``."""
         where = "" if self.line is None else f" in line {self.line}"
-        return f"Set `{self.path}: {json.dumps(value, ensure_ascii=False)}`{where}."
+        return f"Set `{self.path}: {_shown(value)}`{where}."
+
+
+def _shown(value: Scalar) -> str:
+    """As the file has it: texts in quotes, names of constants (``PNG_MASKS``) without."""
+    is_name = isinstance(value, str) and value.isidentifier() and value.isupper()
+    return str(value) if is_name else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -70,75 +79,63 @@ class Section:
     path: str = ""
     fields: Mapping[str, Sequence[Section | Setting]] = field(default_factory=dict)
 
-    def sections(self, name: str) -> list[Section]:
-        """All sections of a name.
+    def sections(self, path: str) -> list[Section]:
+        """All sections that names with dots between them lead to.
 
         Raises:
             TfodError: a single value stands there.
         """
+        first, _, rest = path.partition(".")
         found = []
-        for one in self.fields.get(name, ()):
+        for one in self.fields.get(first, ()):
             if isinstance(one, Setting):
-                raise self.error(one, "fields")
-            found.append(one)
+                raise self._error(one, "fields")
+            found += one.sections(rest) if rest else [one]
         return found
 
-    def section(self, *names: str) -> Section:
-        """The only section of a name, or that in it; without fields where there is none."""
-        found = self
-        for name in names:
-            empty = Section(self.file, _joined(found.path, name))
-            found = _only(found.sections(name), empty.path, self.file) or empty
-        return found
-
-    def all(self, name: str, kind: type[_T]) -> list[Setting]:
-        """All values of a name; those of a section of names too, whatever these are.
+    def settings(self, path: str, kind: type[_T]) -> list[Setting]:
+        """All values that names lead to; where they lead to a section, all values in that.
 
         Raises:
             TfodError: one of them is of another kind.
         """
+        above, _, name = path.rpartition(".")
         found = []
-        for one in self.fields.get(name, ()):
-            if isinstance(one, Section):
-                found += [each for inner in one.fields for each in one.all(inner, kind)]
-            elif _is_a(one.value, kind):
-                found.append(one)
-            else:
-                raise self.error(one, _EXPECTED[kind])
+        for section in self.sections(above) if above else (self,):
+            for one in section.fields.get(name, ()):
+                if isinstance(one, Section):
+                    found += [each for inner in one.fields for each in one.settings(inner, kind)]
+                elif not _is_a(one.value, kind):
+                    raise self._error(one, _EXPECTED[kind])
+                else:
+                    found.append(one)
         return found
 
-    def get(self, name: str, kind: type[_T], default: _T | None = None) -> Setting | None:
-        """The only value of a name, or the default, or None where there is neither.
+    def get(self, path: str, kind: type[_T], default: _T) -> Setting:
+        """The only value that names lead to, or the default.
 
         Raises:
             TfodError: it is of another kind, or there are several.
         """
-        path = _joined(self.path, name)
-        found = _only(self.all(name, kind), path, self.file)
-        return found or (None if default is None else Setting(path, default))
+        whole = _joined(self.path, path)
+        found = self.settings(path, kind)
+        if len(found) > 1:
+            times = f"{len(found)} times; the trainer takes it once"
+            raise TfodError(f"{self.file}:{found[1].line}: {whole} is given {times}")
+        return found[0] if found else Setting(whole, default)
 
-    def error(self, found: Setting, expected: str) -> TfodError:
-        """That a value is not what is expected there."""
-        shown = json.dumps(found.value, ensure_ascii=False)[:60]
+    def _error(self, found: Setting, expected: str) -> TfodError:
+        shown = _shown(found.value)[:60]
         return TfodError(
             f"{self.file}:{found.line}: {found.path}: expected {expected}, not {shown}"
         )
-
-
-_Found = TypeVar("_Found", Section, Setting)
-
-
-def _only(found: Sequence[_Found], path: str, file: str) -> _Found | None:
-    if len(found) > 1:
-        raise TfodError(f"{file}: {path} is given {len(found)} times; the trainer takes it once")
-    return found[0] if found else None
 
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _is_a(value: Any, kind: type) -> bool:
+def _is_a(value: Scalar, kind: type) -> bool:
     if kind is int:
         return type(value) is int and abs(value) <= _LARGEST_INT
     return isinstance(value, kind)
@@ -264,10 +261,33 @@ def _read_yaml(text: str, file: str) -> Section:
     except ImportError:
         hint = how_to_install("validator")
         raise TfodError(f"{file}: configurations in YAML need PyYAML; {hint}") from None
+    left = itertools.count(_MOST_VALUES, -1)
+
+    def values(node: Any, path: str) -> list[Section | Setting]:
+        """What a node holds: a section, the values of a list, a value, or nothing."""
+        if next(left) < 0:
+            raise TfodError(f"{file}: has more than {_MOST_VALUES} values")
+        if isinstance(node, yaml.SequenceNode):
+            return [each for one in node.value for each in values(one, path)]
+        if isinstance(node, yaml.MappingNode):
+            own: dict[str, Sequence[Section | Setting]] = {}
+            merged: dict[str, Sequence[Section | Setting]] = {}
+            for key, value in node.value:
+                if key.tag == _MERGED:
+                    for one in values(value, path):
+                        merged.update(one.fields if isinstance(one, Section) else {})
+                elif isinstance(key, yaml.ScalarNode):
+                    own[key.value] = values(value, _joined(path, key.value))
+            return [Section(file, path, {**merged, **own})]
+        if node is None or node.tag.endswith(":null"):
+            return []
+        is_plain = node.tag.endswith(_PLAIN) and len(node.value) <= _LONGEST_NUMBER
+        value = loader.construct_object(node) if is_plain else node.value
+        return [Setting(path, value, node.start_mark.line + 1)]
+
     try:
         loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        found = _Nodes(yaml, loader, file).values(node, "")
+        found = values(loader.get_single_node(), "")
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -276,36 +296,3 @@ def _read_yaml(text: str, file: str) -> Section:
     if len(found) == 1 and isinstance(found[0], Section):
         return found[0]
     raise TfodError(f"{file}: expected fields such as task:")
-
-
-class _Nodes:
-    """Turns the nodes of a YAML document into sections and settings."""
-
-    def __init__(self, yaml: Any, loader: Any, file: str) -> None:
-        self._yaml, self._loader, self._file = yaml, loader, file
-        self._left = _MOST_VALUES
-
-    def values(self, node: Any, path: str) -> list[Section | Setting]:
-        """What a node holds: a section, the values of a list, a value, or nothing."""
-        self._left -= 1
-        if self._left < 0:
-            raise TfodError(f"{self._file}: has more than {_MOST_VALUES} values")
-        if isinstance(node, self._yaml.SequenceNode):
-            return [each for one in node.value for each in self.values(one, path)]
-        if isinstance(node, self._yaml.MappingNode):
-            fields = {}
-            for key, value in node.value:
-                if isinstance(key, self._yaml.ScalarNode):
-                    fields[key.value] = self.values(value, _joined(path, key.value))
-            return [Section(self._file, path, fields)]
-        value = self._scalar(node)
-        return [] if value is None else [Setting(path, value, node.start_mark.line + 1)]
-
-    def _scalar(self, node: Any) -> Scalar | None:
-        if node is None:
-            return None
-        kind = node.tag.rpartition(":")[2]
-        if kind in ("null", "bool", "int", "float") and len(node.value) <= _LONGEST_NUMBER:
-            found: Scalar | None = self._loader.construct_object(node)
-            return found
-        return str(node.value)

@@ -9,6 +9,7 @@ TF-Vision is complete without a file, which only changes it: what the file leave
 from __future__ import annotations
 
 import glob
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ class Input:
                 return cls(setting, [one.url for one in list_remote(pattern)], "no file is there")
             except RemoteError as error:
                 return cls(setting, (), str(error))
-        found = sorted(path for path in glob.glob(pattern) if os.path.isfile(path))
+        matching = [] if "\0" in pattern else glob.glob(pattern)
+        found = sorted(path for path in matching if os.path.isfile(path))
         if os.path.isdir(pattern):
             return cls(setting, found, f"{os.path.abspath(pattern)} is a folder; name its files")
         return cls(setting, found, f"no file is at {os.path.abspath(pattern)}")
@@ -71,22 +73,22 @@ class Reader:
     Attributes:
         is_training: which of the two.
         patterns: paths and patterns of the shards.
-        batch_size: of all replicas together.
+        batch_size: of all replicas together; 0 where it is not known.
         drops_remainder: whether a last batch that is not full is left out.
         most_objects: of an image; what is beyond is cut off.
-        label_map_path: of the map from class texts to ids.
-        masks: asks for masks; None where the file does not.
-        mask_type: how masks are encoded; None where it cannot be chosen, for PNG.
-        keypoints: of each object; None where none are read.
+        label_maps: path of the map from class texts to ids, if the file names one.
+        masks: whether masks are read.
+        mask_type: how they are encoded; None where it cannot be chosen, for PNG.
+        keypoints: of each object; 0 where none are read.
     """
 
     is_training: bool
     patterns: Sequence[Setting]
-    batch_size: Setting | None
-    drops_remainder: Setting | None
-    most_objects: Setting | None
-    label_map_path: Setting | None = None
-    masks: Setting | None = None
+    batch_size: Setting
+    drops_remainder: Setting
+    most_objects: Setting
+    label_maps: Sequence[Setting]
+    masks: Setting
     mask_type: Setting | None = None
     keypoints: Setting | None = None
 
@@ -102,27 +104,23 @@ class Resizer:
 
     Attributes:
         text: the fields that say it, as they stand in the file.
-        height, width: what an image fits into, or becomes; of ``keeps_aspect`` with a shortest
-            side the longest side, twice.
-        shortest: what the shorter side becomes where the longer one allows it; None where an
-            image fits into height and width.
-        keeps_aspect: whether it keeps the image's aspect ratio.
+        height, width: what an image fits into, or becomes.
+        keeps_aspect: whether it keeps the image's aspect ratio, and so only fits.
+        shortest: beyond which the shorter side is not enlarged; None where it may fill the size.
     """
 
     text: str
     height: int
     width: int
+    keeps_aspect: bool
     shortest: int | None = None
-    keeps_aspect: bool = True
 
     def scales(self, height: int, width: int) -> tuple[float, float]:
         """By how much height and width of an image are multiplied."""
         down, across = self.height / height, self.width / width
         if not self.keeps_aspect:
             return down, across
-        scale = min(down, across)
-        if self.shortest is not None:
-            scale = min(self.shortest / min(height, width), self.height / max(height, width))
+        scale = min(down, across, (self.shortest or math.inf) / min(height, width))
         return scale, scale
 
 
@@ -153,12 +151,10 @@ class TrainingConfig:
     @cached_property
     def label_map(self) -> str | None:
         """The label map that class texts are looked up in, if it is there."""
-        for one in self.readers:
-            if one.label_map_path and not str(one.label_map_path.value).endswith(".csv"):
-                files = Input.find(one.label_map_path).files
-                if files:
-                    return files[0]
-        return None
+        named = (Input.find(each) for one in self.readers for each in one.label_maps)
+        return next(
+            (path for one in named for path in one.files if not path.endswith(".csv")), None
+        )
 
     @cached_property
     def image_ids(self) -> frozenset[int] | None:
@@ -194,123 +190,95 @@ def load_training_config(path: str) -> TrainingConfig:
     """
     settings, is_yaml = read_settings(path)
     if is_yaml:
-        if not settings.section("task").fields:
+        if not settings.sections("task"):
             raise TfodError(f"{path}: is not an experiment of TF-Vision, which begins with task:")
-        return _vision_config(settings.section("task"), path)
+        return _vision_config(settings)
     if not settings.fields.keys() & set(_PARTS):
         raise TfodError(f"{path}: is not a pipeline.config, which has {', '.join(_PARTS)}")
-    return _pipeline_config(settings, path)
+    return _pipeline_config(settings)
 
 
-def _pipeline_config(whole: Section, path: str) -> TrainingConfig:
-    kind = next((one for one in _MODELS if whole.section("model").sections(one)), None)
-    model = whole.section("model", kind or "")
+def _pipeline_config(whole: Section) -> TrainingConfig:
+    model = next((one for kind in _MODELS for one in whole.sections(f"model.{kind}")), None)
+    training, evaluation = (
+        whole.get(f"{part}.batch_size", int, size)
+        for part, size in (("train_config", 32), ("eval_config", 1))
+    )
+    readers = [_pipeline_reader(one, training, True) for one in whole.sections(_PARTS[2])]
+    readers += [_pipeline_reader(one, evaluation, False) for one in whole.sections(_PARTS[4])]
+    if model is None:  # an experimental one
+        return TrainingConfig(whole.file, "od-api", readers)
     return TrainingConfig(
-        path,
+        whole.file,
         "od-api",
-        [
-            *(
-                _pipeline_reader(one, whole.section("train_config").get("batch_size", int, 32))
-                for one in whole.sections("train_input_reader")
-            ),
-            *(
-                _pipeline_reader(one, whole.section("eval_config").get("batch_size", int, 1), False)
-                for one in whole.sections("eval_input_reader")
-            ),
-        ],
-        num_classes=model.get("num_classes", int, 0) if kind else None,
-        resizer=_pipeline_resizer(model.section("image_resizer")),
-        other_paths=model.all("keypoint_label_map_path", str),
+        readers,
+        num_classes=model.get("num_classes", int, 0),
+        resizer=_pipeline_resizer(model),
+        other_paths=model.settings("keypoint_label_map_path", str),
     )
 
 
-def _pipeline_reader(
-    reader: Section, batch_size: Setting | None, is_training: bool = True
-) -> Reader:
-    masks = reader.get("load_instance_masks", bool)
-    keypoints = reader.get("num_keypoints", int)
-    by_name = reader.get("use_keypoint_label_map", bool)
+def _pipeline_reader(reader: Section, batch_size: Setting, is_training: bool) -> Reader:
+    # Keypoints that are put in order by their names need not all be there.
+    by_name = reader.get("use_keypoint_label_map", bool, False).value
     return Reader(
         is_training,
-        reader.section("tf_record_input_reader").all("input_path", str),
+        reader.settings("tf_record_input_reader.input_path", str),
         batch_size,
-        reader.get("drop_remainder", bool, True),
-        reader.get("max_number_of_boxes", int, 100),
-        reader.get("label_map_path", str),
-        masks if masks and masks.value else None,
-        reader.get("mask_type", str, "NUMERICAL_MASKS"),
-        # Keypoints that are put in order by their names need not all be there.
-        keypoints if keypoints and keypoints.value and not (by_name and by_name.value) else None,
+        drops_remainder=reader.get("drop_remainder", bool, True),
+        most_objects=reader.get("max_number_of_boxes", int, 100),
+        label_maps=reader.settings("label_map_path", str),
+        masks=reader.get("load_instance_masks", bool, False),
+        mask_type=reader.get("mask_type", str, "NUMERICAL_MASKS"),
+        keypoints=None if by_name else reader.get("num_keypoints", int, 0),
     )
 
 
-def _pipeline_resizer(found: Section) -> Resizer | None:
-    for one in found.sections("fixed_shape_resizer"):
-        height, width = one.get("height", int, 300), one.get("width", int, 300)
-        return _resizer(f"{one.path} {{ height: %d width: %d }}", height, width, keeps=False)
-    for one in found.sections("keep_aspect_ratio_resizer"):
-        low, high = one.get("min_dimension", int, 600), one.get("max_dimension", int, 1024)
-        text = f"{one.path} {{ min_dimension: %d max_dimension: %d }}"
-        return _resizer(text, low, high, is_shortest=True)
+def _pipeline_resizer(model: Section) -> Resizer | None:
+    for one in model.sections("image_resizer.fixed_shape_resizer"):
+        height, width = one.get("height", int, 300).value, one.get("width", int, 300).value
+        return Resizer(f"{one.path} {{ height: {height} width: {width} }}", height, width, False)
+    for one in model.sections("image_resizer.keep_aspect_ratio_resizer"):
+        low, high = (
+            one.get("min_dimension", int, 600).value,
+            one.get("max_dimension", int, 1024).value,
+        )
+        text = f"{one.path} {{ min_dimension: {low} max_dimension: {high} }}"
+        return Resizer(text, high, high, True, low)
     return None
 
 
-def _resizer(
-    text: str,
-    first: Setting | None,
-    second: Setting | None,
-    keeps: bool = True,
-    is_shortest: bool = False,
-) -> Resizer | None:
-    """A resizer of two settings; None where they are no sizes."""
-    if not first or not second or first.value <= 0 or second.value <= 0:
-        return None
-    text %= first.value, second.value
-    if is_shortest:
-        return Resizer(text, second.value, second.value, first.value)
-    return Resizer(text, first.value, second.value, keeps_aspect=keeps)
-
-
-def _vision_config(task: Section, path: str) -> TrainingConfig:
-    model = task.section("model")
-    masks = model.get("include_mask", bool)
-    asked = masks if masks and masks.value else None
-    data = (task.section(name) for name in ("train_data", "validation_data"))
-    readers = [
-        _vision_reader(one, asked, number == 0) for number, one in enumerate(data) if one.fields
-    ]
-    annotation_file = task.get("annotation_file", str)
-    if annotation_file is not None and not annotation_file.value:
-        annotation_file = None
-    sides = model.all("input_size", int)
-    keeps = task.section("train_data", "parser").get("keep_aspect_ratio", bool, True)
-    text = "task.model.input_size: [%d, %d, 3]"
+def _vision_config(whole: Section) -> TrainingConfig:
+    masks = whole.get("task.model.include_mask", bool, False)
+    data = [(name, whole.sections(f"task.{name}")) for name in ("train_data", "validation_data")]
+    sides = [one.value for one in whole.settings("task.model.input_size", int)]
+    keeps = whole.get("task.train_data.parser.keep_aspect_ratio", bool, True).value
+    text = f"task.model.input_size: {sides}"
+    annotations = [one for one in whole.settings("task.annotation_file", str) if one.value]
     return TrainingConfig(
-        path,
+        whole.file,
         "tf-vision",
-        readers,
-        num_classes=model.get("num_classes", int, _COCO_CLASSES),
+        [_vision_reader(one, masks, name == "train_data") for name, found in data for one in found],
+        num_classes=whole.get("task.model.num_classes", int, _COCO_CLASSES),
         background=1,
-        resizer=_resizer(text, sides[0], sides[1], keeps=bool(keeps and keeps.value))
-        if len(sides) == 3
-        else None,
-        annotation_file=annotation_file,
-        other_paths=[annotation_file] if annotation_file else [],
+        # Sides that are null depend on the images.
+        resizer=Resizer(text, sides[0], sides[1], keeps) if len(sides) == 3 else None,
+        annotation_file=annotations[0] if annotations else None,
+        other_paths=annotations,
     )
 
 
-def _vision_reader(data: Section, masks: Setting | None, is_training: bool) -> Reader:
-    decoder = data.section("decoder")
-    kind = decoder.get("type", str)
-    by_text = kind is not None and kind.value == "label_map_decoder"
+def _vision_reader(data: Section, masks: Setting, is_training: bool) -> Reader:
+    by_text = data.get("decoder.type", str, "simple_decoder").value == "label_map_decoder"
+    by_name = data.get("tfds_name", str, "").value
     return Reader(
         is_training,
-        () if data.get("tfds_name", str) else list(_split(data.all("input_path", str))),
-        data.get("global_batch_size", int),
-        data.get("drop_remainder", bool, True),
-        data.section("parser").get("max_num_instances", int, 100),
-        decoder.section("label_map_decoder").get("label_map", str) if by_text else None,
-        masks,
+        [] if by_name else list(_split(data.settings("input_path", str))),
+        data.get("global_batch_size", int, 0),
+        drops_remainder=data.get("drop_remainder", bool, True),
+        most_objects=data.get("parser.max_num_instances", int, 100),
+        label_maps=data.settings("decoder.label_map_decoder.label_map", str) if by_text else [],
+        masks=masks,
     )
 
 

@@ -151,7 +151,7 @@ def _other_number_of_classes(model: ModelData, too_small: bool) -> Iterator[Prob
 def masks_missing(data: ReaderData) -> Iterator[Problem]:
     """Images with objects have no masks, or masks are encoded otherwise than is said."""
     asked, chosen, objects = data.reader.masks, data.reader.mask_type, data.objects
-    if asked is None or not objects.images:
+    if not asked.value or not objects.images:
         return
     if objects.without_masks:
         some = f"{objects.without_masks:,} of {plural(objects.images, 'image')} with objects"
@@ -176,7 +176,7 @@ def masks_missing(data: ReaderData) -> Iterator[Problem]:
 def other_keypoints(data: ReaderData) -> Iterator[Problem]:
     """Objects have more keypoints or fewer, or none."""
     asked, found = data.reader.keypoints, data.objects.keypoints
-    if asked is None or found is None or found == (asked.value, asked.value):
+    if not asked or not asked.value or found in (None, (asked.value, asked.value)):
         return
     low, high = found
     have = str(low) if low == high else f"from {low} to {high}"
@@ -196,7 +196,7 @@ def other_keypoints(data: ReaderData) -> Iterator[Problem]:
 def too_many_objects(data: ReaderData) -> Iterator[Problem]:
     """An image has more objects than max_number_of_boxes or max_num_instances."""
     limit, most = data.reader.most_objects, data.objects.most
-    if limit is not None and limit.value < most:
+    if limit.value < most:
         message = f"{limit}, but an image has {plural(most, 'object')}"
         yield Problem(message, value=limit.value, fix=limit.set_to(most))
 
@@ -265,12 +265,12 @@ def too_large_batch(data: ReaderData) -> Iterator[Problem]:
     """There are fewer records than a batch has. An error where nothing is evaluated."""
     reader, records = data.reader, data.records
     size = reader.batch_size
-    if size is None or not 0 < records < size.value:
+    if not 0 < records < size.value:
         return
     message = f"{size}, but there are {plural(records, 'record')}"
     if reader.is_training:
         yield Problem(message, value=size.value, fix=size.set_to(records))
-    elif reader.drops_remainder is not None and reader.drops_remainder.value:
+    elif reader.drops_remainder.value:
         message += f" and {reader.drops_remainder}: nothing is evaluated"
         fix = size.set_to(records)
         yield Problem(message, value=size.value, fix=fix, severity=Severity.ERROR)
