@@ -121,6 +121,8 @@ def add_parser(commands: Commands) -> None:
     _add(csv, "csv_input", "the CSV", True)
     _add(csv, "image_dir", "the folder of the images", True)
     _add(csv, "output_path", "the shard to write: train.record", True)
+    _add_flag(csv, "include_unlisted_images", "also write images that no row names, without "
+              "objects")  # fmt: skip
     _add_common(csv, _csv, "1")
 
 
@@ -337,4 +339,10 @@ def _open_images(given: argparse.Namespace, options: Options) -> Created:
 def _csv(given: argparse.Namespace, options: Options) -> Created:
     from tfod.shards.create.csv import create_from_csv
 
-    return create_from_csv(given.csv_input, given.image_dir, given.output_path, options)
+    return create_from_csv(
+        given.csv_input,
+        given.image_dir,
+        given.output_path,
+        options,
+        include_unlisted_images=given.include_unlisted_images,
+    )

@@ -17,7 +17,7 @@ PERSON_KEYPOINTS = (
     *("right_shoulder", "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip"),
     *("right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle"),
 )
-"""COCO's names, for a file that has none."""
+"""COCO's names, for a file of which no category has any."""
 
 _VALUES = 3  # x, y, visibility
 _LARGEST = float(np.finfo(np.float32).max)
@@ -91,9 +91,11 @@ def read_keypoints(path: str) -> KeypointFile:
     names: list[str] = []
     places: dict[int, range] = {}
     known: dict[tuple[str, ...], range] = {}
+    with sound_coco(path):
+        usual = () if any(one.get("keypoints") for one in found.categories) else PERSON_KEYPOINTS
     for place, one in enumerate(found.categories, 1):
         with sound_coco(f"{path}, category {place} in the list"):
-            own = tuple(str(name) for name in one.get("keypoints") or PERSON_KEYPOINTS)
+            own = tuple(str(name) for name in one.get("keypoints") or usual)
             if own not in known:
                 known[own] = range(len(names), len(names) + len(own))
                 names += own

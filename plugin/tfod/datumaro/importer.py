@@ -204,7 +204,12 @@ class ReadDataset(compat.DatasetBase):
                 if not in_order and getattr(one, "label", None) is not None:  # captions have none
                     one.label = place[one.label]
         self._ann_types = {one.type for one in samples.values()}
-        points = {place[label]: names for label, names in keypoint_names.items()}
+        points: dict[int, Sequence[str]] = {
+            number: [point.label for point in item.keypoints]
+            for number, item in enumerate(label_map.items)
+            if item.keypoints
+        }
+        points |= {place[label]: names for label, names in keypoint_names.items()}
         self._categories = make_categories(label_map, names, points, origin, self.FIRST_ID)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,15 @@ shapes_02.jpg,240,320,square,0,0,240,320
 def csv(tmp_path: Path) -> Path:
     path = tmp_path / "train_labels.csv"
     path.write_text(ROWS)
+    (tmp_path / "JPEGImages").mkdir()
+    for name in ("shapes_01.jpg", "shapes_02.jpg"):
+        shutil.copy(IMAGES / name, tmp_path / "JPEGImages")
     return path
 
 
 def arguments(csv: Path) -> list[object]:
-    out = csv.parent / "out" / "train.record"
-    return ["csv", "--csv_input", csv, "--image_dir", IMAGES, "--output_path", out]
+    out, images = csv.parent / "out" / "train.record", csv.parent / "JPEGImages"
+    return ["csv", "--csv_input", csv, "--image_dir", images, "--output_path", out]
 
 
 def test_records(run: Run, csv: Path) -> None:

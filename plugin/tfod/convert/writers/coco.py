@@ -68,7 +68,7 @@ class CocoWriter(Writer):
         super().__init__(folder, image_folder)
         self._open: dict[tuple[str, str], _Document] = {}
         self._objects = self._captions = 0
-        self._points: tuple[str, ...] = ()
+        self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
 
     def begin(self, subset: str) -> None:
         self._subset = subset
@@ -87,13 +87,18 @@ class CocoWriter(Writer):
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
         pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
         entries = [b"%b%b},\n" % pair for pair in pairs]
-        self._document("instances").add(b"".join(entries), self._annotations(images, ids))
+        self._document("instances").add(
+            b"".join(entries), self._annotations(images, ids, label_map)
+        )
         if not images.is_plain:
             self._write_captions(images, ids.tolist(), entries)
 
     def finish(self, label_map: LabelMap) -> None:
-        points = {"keypoints": list(self._points)} if self._points else {}
-        categories = [{"id": one.id, "name": one.class_name, **points} for one in label_map.items]
+        categories: list[dict[str, Any]] = []
+        for one in label_map.items:
+            names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
+            points = {"keypoints": list(names)} if names else {}
+            categories.append({"id": one.id, "name": one.class_name, **points})
         for (kind, _), document in self._open.items():
             document.finish(categories if kind == "instances" else [])
 
@@ -120,7 +125,7 @@ class CocoWriter(Writer):
         self._taken.update(numbers)
         return numbers
 
-    def _annotations(self, images: Images, ids: np.ndarray) -> bytes:
+    def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
         """The entries of all objects, each with a comma behind it."""
         counts = np.diff(images.splits)
         first, self._objects = self._objects + 1, self._objects + len(images.boxes)
@@ -129,7 +134,9 @@ class CocoWriter(Writer):
         area, crowd, others = width * height, np.zeros(len(left), np.int64), list[bytes]()
         if not images.is_plain:
             others = [
-                text for row in range(len(ids)) for text in self._others(images, row, area, crowd)
+                text
+                for row in range(len(ids))
+                for text in self._others(images, row, area, crowd, label_map)
             ]
         lines = lines_of(
             *(b'{"id":', np.arange(first, first + len(left))),
@@ -144,7 +151,12 @@ class CocoWriter(Writer):
         return b"".join(b"%b%b},\n" % part for part in parts)
 
     def _others(
-        self, images: Images, row: int, areas: np.ndarray, crowds: np.ndarray
+        self,
+        images: Images,
+        row: int,
+        areas: np.ndarray,
+        crowds: np.ndarray,
+        label_map: LabelMap,
     ) -> Iterator[bytes]:
         """What the entries of a row's objects have besides; areas and crowds are set."""
         one, size = images.detections[row], tuple(images.sizes[row].tolist())
@@ -161,7 +173,8 @@ class CocoWriter(Writer):
                 pixels = pixels_of(mask, one, size)
                 found["segmentation"] = {"counts": run_lengths(pixels.T.ravel()), "size": size}
             if one.keypoints is not None:
-                found |= self._keypoints(one.keypoints, number, size)
+                label = images.classes[start + number]
+                found |= self._keypoints(one.keypoints, number, size, label, label_map)
             given = {name: value for name, value in values.items() if value is not None}
             if given:
                 found["attributes"] = given
@@ -169,13 +182,21 @@ class CocoWriter(Writer):
                 f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in found.items()
             )
 
-    def _keypoints(self, points: Keypoints, number: int, size: tuple[int, int]) -> dict[str, Any]:
+    def _keypoints(
+        self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
+    ) -> dict[str, Any]:
+        """The points of an object: those of its class, where the label map says which they are."""
         count = points.xy.shape[1]
-        names = points.names or tuple(str(place) for place in range(1, count + 1))
-        if len(names) > len(self._points):
-            self._points = names
-        shown = points.visibility[number]
-        pixels = points.xy[number] * np.array((size[1], size[0]), np.float64)
+        item = classes.find_id(label)
+        places = [point.id for point in item.keypoints] if item else []
+        if not places or max(places) >= count:
+            if any(one.keypoints for one in classes.items) and not points.visibility[number].any():
+                return {}  # of a class that has none
+            places = list(range(count))
+            names = points.names or [str(place + 1) for place in places]
+            self._points.setdefault(label, names)
+        shown = points.visibility[number, places]
+        pixels = points.xy[number, places] * np.array((size[1], size[0]), np.float64)
         xy = np.where(shown[:, None] > 0, pixels, 0).round(_DECIMALS).tolist()
         values = [
             value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)

@@ -70,7 +70,8 @@ class CocoSet:
         file_name: what the names of its shards start with.
         image_dirs: where its images are, each in one of these folders.
         annotations_file: instances, or images alone.
-        keypoint_annotations_file: keypoints of these instances, by their ids.
+        keypoint_annotations_file: keypoints of these instances, by their ids; without it those that
+            the instances' file has, if its categories name any.
         caption_annotations_file: texts about the images.
         image_info_file: lists the images that get a record; without it the instances' file does,
             or else the captions'.
@@ -204,8 +205,11 @@ class _Reader:
         self._source = source
         self._only_persons = only_persons
         self._problems = problems
-        keypoints, panoptic = source.keypoint_annotations_file, source.panoptic
+        panoptic = source.panoptic
         self._file = _read_instances(source, include_masks)
+        keypoints = source.keypoint_annotations_file
+        if keypoints is None and any(one.get("keypoints") for one in self._file.categories):
+            keypoints = source.annotations_file
         self._images = self._file.images
         if source.image_info_file and source.annotations_file:
             without = ("annotations", "categories")

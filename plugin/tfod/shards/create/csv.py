@@ -17,6 +17,7 @@ from operator import attrgetter
 
 from tfod.convert.csv import CsvImage, DetectionCsv, read_detection_csv
 from tfod.detection.detection import Detection
+from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.errors import TfodError
 from tfod.shards.create.image_files import read_image
 from tfod.shards.create.label_maps import ChosenLabelMap, choose_label_map, made_label_map
@@ -24,12 +25,18 @@ from tfod.shards.create.objects import detection_of
 from tfod.shards.create.output import Created, Options, PlannedSet, write_sets
 from tfod.shards.create.problems import Problems
 from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.shard_search import files_below
 
 
 def create_from_csv(
-    csv_input: str, image_dir: str, output_path: str, options: Options | None = None
+    csv_input: str,
+    image_dir: str,
+    output_path: str,
+    options: Options | None = None,
+    *,
+    include_unlisted_images: bool = False,
 ) -> Created:
-    """Write the images that a CSV names.
+    """Write the images that a CSV names; others of the folder are counted.
 
     Args:
         csv_input: the file, as :func:`~tfod.convert.csv.read_detection_csv` reads it.
@@ -37,6 +44,8 @@ def create_from_csv(
         output_path: of the shard; of several the numbered names start with it.
         options: as for all formats. Without a label map the one beside the shards is taken; else
             one is made of the classes in the CSV, in the order of their names.
+        include_unlisted_images: write images of the folder that no row names, without objects: a
+            CSV of the recipe has no rows for them.
 
     Raises:
         TfodError: something is missing, odd or there already.
@@ -52,12 +61,27 @@ def create_from_csv(
         output_path,
         lambda: made_label_map(sorted(names), f"made from {csv_input}"),
     )
-    images = sorted(found.images, key=attrgetter("filename"))
+    unlisted = list(_unlisted_images(image_dir, found))
+    more = unlisted if include_unlisted_images else []
+    images = sorted((*found.images, *more), key=attrgetter("filename"))
     make = functools.partial(_make, csv_input, image_dir, chosen)
     planned = PlannedSet(output_path, options.num_shards or 1, csv_input, images, make)
     created = write_sets([planned], chosen, Problems(options.policy), options, sources=[csv_input])
     notes = (*found.liberties, *_unread(found, csv_input), *created.notes)
+    if unlisted and not more:
+        notes += (
+            f"{len(unlisted)} images of {image_dir} that no row names, left out (the first: "
+            f"{unlisted[0].filename}); --include_unlisted_images writes them without objects",
+        )
     return replace(created, notes=notes)
+
+
+def _unlisted_images(folder: str, found: DetectionCsv) -> Iterator[CsvImage]:
+    listed = {safe_relative_path(one.filename) for one in found.images}
+    for path in files_below(folder):
+        name = os.path.relpath(path, folder).replace(os.sep, "/")
+        if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION and name not in listed:
+            yield CsvImage(name, None, None)
 
 
 def _unread(found: DetectionCsv, csv_input: str) -> Iterator[str]:
