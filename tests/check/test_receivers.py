@@ -193,6 +193,7 @@ DIFFERENT = {
     "IMG011": "WWW-W",
     "IMG013": "WWW-W",
     "IMG014": "EEW-W",
+    "IMG016": "WW---",
     # The trainer reads height and width for masks of numbers alone, and no names.
     "IMG012": "EWEEE",
     "IMG015": "EWEEE",

@@ -26,7 +26,8 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["describe", shard]) == 0
     output = capsys.readouterr().out
     assert output == (
-        f"1 shard, 2 records, 2 boxes; {os.path.getsize(shard)} bytes, largest record 322 bytes\n"
+        f"1 shard, 2 records (1 without boxes), 2 boxes; {os.path.getsize(shard)} bytes, "
+        "largest record 322 bytes\n"
         "\n"
         "key                       kind        records  values\n"
         "image/filename            bytes_list        2  1\n"
@@ -79,7 +80,7 @@ def test_many_classes_fit_eighty_columns(make_shard) -> None:
     ("content", "what"),
     [
         (b"", "is empty (0 bytes)"),
-        (b"PK\x03\x04" + bytes(50), "is not a TFRecord file but a zip archive; unpack it first"),
+        (b"PK\x03\x04" + bytes(50), "is not a TFRecord file but a zip archive; unpack it"),
         (None, "no such file or folder"),
     ],
 )

@@ -9,6 +9,7 @@ a script.
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
 import subprocess
@@ -91,6 +92,22 @@ def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
         check=False,
     )
     return _difference(step, done.returncode, done.stdout)
+
+
+def environment(desk: Path) -> dict[str, str]:
+    """What a user has whose home is within a folder, with the commands on the path."""
+    home = desk / ".home"
+    home.mkdir(exist_ok=True)
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Threads that wait for each other take longer than the small networks of the pages.
+        "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+    }
 
 
 def _difference(step: Step, code: int, printed: str) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page import Step, run, steps_of
+from tests.docs.page import Step, environment, run, steps_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -27,21 +27,6 @@ def desk(tmp_path: Path) -> Path:
     for name in ("examples", "label_maps"):
         shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
-
-
-def _environment(desk: Path) -> dict[str, str]:
-    home = desk / ".home"
-    home.mkdir(exist_ok=True)
-    return {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(home),
-        "COLUMNS": "100",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        # Threads that wait for each other take longer than the small networks of the pages.
-        "OMP_NUM_THREADS": "1",
-        "TF_NUM_INTRAOP_THREADS": "1",
-    }
 
 
 # tests/training holds what the page of training shows, without models that learn.
@@ -63,7 +48,7 @@ def test_page(page: Path, desk: Path) -> None:
     steps = list(steps_of(text))
     assert steps or page == PAGES[0].parent / "README.md", "nothing on this page is typed"
     for step in steps:
-        wrong = run(step, desk, _environment(desk))
+        wrong = run(step, desk, environment(desk))
         assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
 
 
@@ -77,7 +62,7 @@ def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
         if step.script:
             session += "\n" * (step.line - 1 - session.count("\n")) + step.command
             step = replace(step, command=session)
-        wrong = run(step, desk, _environment(desk))
+        wrong = run(step, desk, environment(desk))
         assert wrong is None, f"{name}:{step.line}: {step.command}{wrong}"
 
 

@@ -172,3 +172,12 @@ def unknown_size() -> Iterator[Mutant]:
     yield fail("bytes-without-a-header", first(no_image), "IMG002", **HOW)
     yield near("header", imaged(jpeg(), height=None, width=None), options=TF)
     yield near("no-image", first(record(encoded=None)), "EXA003", options=TF)
+
+
+@mutants_of("IMG016")
+def some_images() -> Iterator[Mutant]:
+    # Of these the profile is cvat, since few have an image.
+    bare = [record(f"{n}.jpg", encoded=None, format=None, sha256=None) for n in range(2)]
+    yield fail("one-of-three", shard(*bare, other()))
+    yield near("none-of-two", shard(*bare))
+    yield near("all", shard(record(), other()))

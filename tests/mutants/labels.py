@@ -72,6 +72,8 @@ def duplicate_names() -> Iterator[Mutant]:
 def id_zero() -> Iterator[Mutant]:
     yield fail("none-is-0", mapped(b"item { id: 0 name: 'none' }" + LABEL_MAP), **IN_MAP)
     yield fail("no-id", mapped(b"item { name: 'none' }" + LABEL_MAP), **IN_MAP)
+    from_0 = LABEL_MAP.replace(b"1", b"0").replace(b"2", b"1")
+    yield fail("counts-from-0", used(["cat", "dog"], [0, 1], from_0), "LAB008", **IN_MAP)
     yield near("background-is-0", mapped(b"item { id: 0 name: 'background' }" + LABEL_MAP),
                options=TF)  # fmt: skip
 

@@ -24,10 +24,10 @@ from tfod.check.records.hanging_boxes import settle_hanging_boxes
 from tfod.check.result import Result
 from tfod.check.rules.boxes import FlatBoxes
 from tfod.check.rules.dataset import EmptySet, EmptyShard, KeysOfShards, LabelMaps
-from tfod.check.rules.images import SameImage, SharedImage
+from tfod.check.rules.images import SameImage, SharedImage, SomeImages
 from tfod.check.rules.labels import ClassesOfShards, LabelMapFile, NoLabelMap
 from tfod.check.rules.names import SameName, SameSourceId
-from tfod.check.rules.registry import problems_of
+from tfod.check.rules.registry import all_rules, problems_of
 from tfod.detection.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 
@@ -92,8 +92,10 @@ def check_together(
 
 
 def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys: OwnKeys) -> None:
-    """What a shard as a whole shows: no record, no label map, flat boxes, permuted columns."""
-    flat = collector.findings.counts.get("BOX007", Counter())
+    """What a shard as a whole shows: no record, no label map, some images, boxes and columns."""
+    found = collector.findings.counts
+    flat, *unreadable = (found.get(code, Counter()) for code in ("BOX007", "EXA001", "EXA002"))
+    images_may_lack = collector.policy.severity(all_rules()["IMG001"]) is None
     sets: dict[str, list[ShardSummary]] = {}
     for shard in shards:
         sets.setdefault(shard.subset, []).append(shard)
@@ -102,6 +104,8 @@ def _check_shards(shards: Sequence[ShardSummary], collector: Collector, own_keys
             collector.check(EmptyShard(), place)
         if shard.label_map is None and not shard.in_archive:
             collector.check(NoLabelMap(shard.boxes, tuple(shard.candidates)), place)
+        if images_may_lack and not any(counts[shard.name] for counts in unreadable):
+            collector.check(SomeImages(shard.images, shard.records), place)
         collector.check(FlatBoxes(flat[shard.name], shard.boxes), place)
         collector.add_all(own_keys.with_own_keys(problems_of(shard.columns)), place)
     for members in sets.values():

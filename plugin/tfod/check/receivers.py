@@ -49,6 +49,7 @@ _CVAT: Severities = {
     **dict.fromkeys(("LAB002", "LAB019"), Severity.ERROR),
     "LAB013": Severity.INFO,
     "LAB019": Severity.ERROR,
+    "IMG016": OFF,  # the task has the images
 }
 # Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
 _LABELS_NOT_KNOWN = dict.fromkeys(("LAB007", "LAB009", "LAB014", "LAB018"), Severity.ERROR)

@@ -88,6 +88,8 @@ def run(options: argparse.Namespace) -> int:
             profile = named_profile(options.profile)
             tiles = list(chosen_tiles(inventory, choice, options.label_map, seen, profile))
         if not tiles:
+            if seen.damage is not None:
+                raise seen.damage.to_error()
             raise TfodError(f"{options.source}: no record to show")
         if ending == ".png":
             file.write(paint_sheet(tiles, options.columns))

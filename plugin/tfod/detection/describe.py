@@ -50,6 +50,7 @@ class Description:
     payload_bytes: int = 0
     largest_record: int = 0
     boxes: int = 0
+    without_boxes: int = 0
     keys: dict[str, KeySummary] = field(default_factory=dict)
     class_text: Counter[str] = field(default_factory=Counter)
     class_label: Counter[int] = field(default_factory=Counter)
@@ -99,7 +100,9 @@ def _add(found: Description, examples: ExampleBatch) -> None:
     found.largest_record = max(found.largest_record, int(lengths.max(initial=0)))
     for column in (*examples.columns.values(), *examples.others.values()):
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    found.boxes += len(examples.column(keys.XMIN, Kind.FLOAT).values)
+    boxes = examples.column(keys.XMIN, Kind.FLOAT)
+    found.boxes += len(boxes.values)
+    found.without_boxes += len(examples) - int(np.count_nonzero(np.diff(boxes.splits)))
     found.class_label.update(examples.column(keys.CLASS_LABEL, Kind.INT64).values.tolist())
     _count_texts(found.class_text, examples.column(keys.CLASS_TEXT, Kind.BYTES))
     _count_texts(found.formats, examples.column(keys.FORMAT, Kind.BYTES))
@@ -130,9 +133,11 @@ def _spec(key: str, summary: KeySummary, records: int) -> FeatureSpec:
 
 
 def _lines(found: Description) -> Iterator[str]:
+    bare = f" ({found.without_boxes} without boxes)" if found.boxes and found.without_boxes else ""
     yield (
         f"{found.shards} {_noun(found.shards, 'shard')}, {found.records} "
-        f"{_noun(found.records, 'record')}, {found.boxes} {_noun(found.boxes, 'box', 'boxes')}; "
+        f"{_noun(found.records, 'record')}{bare}, {found.boxes} "
+        f"{_noun(found.boxes, 'box', 'boxes')}; "
         f"{_bytes(found.file_bytes)}, largest record {_bytes(found.largest_record)}"
     )
     yield ""

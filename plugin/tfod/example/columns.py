@@ -376,7 +376,7 @@ class ExampleBatch:
         return self.error(row, f"the record is not a tf.train.Example ({found.reason})")
 
 
-_MALFORMED = "its bytes are not a message of protobuf"
+_MALFORMED = "its bytes are another message, or none"
 _SEQUENCE = "it has the feature lists of a SequenceExample"
 
 

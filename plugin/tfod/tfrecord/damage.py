@@ -12,7 +12,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SIGNATURES = (
-    (b"PK\x03\x04", "a zip archive", "unpack it first"),
+    (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
     (b"\x89PNG", "a PNG image", "pass the shard, not the image"),
     (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),

@@ -264,19 +264,21 @@ def _read_samples(
     stream: ReadableStream, name: str, limit: int
 ) -> Iterator[tuple[str, list[Sample]]]:
     found: list[Sample] = []
-    tried = 0
+    tried = readable = 0
     batches = read_record_batch_stream(
         stream, name, on_damage=lambda _: None, max_record_bytes=limit
     )
     try:
         for records in batches:
-            samples = samples_of(ExampleBatch.of(records))[: _MOST_TRIED - tried]
+            examples = ExampleBatch.of(records)
+            samples = samples_of(examples)[: _MOST_TRIED - tried]
             tried += len(samples)
+            readable += len(examples) - len(examples.refused)
             # What has no features at all says nothing about the others.
             found += filter(None, samples)
             if len(found) >= _SAMPLES_OF_A_SHARD or tried == _MOST_TRIED:
                 break
     except (OSError, ArchiveDamageError):
         pass  # found again, and reported, when the records are examined
-    if tried:
+    if readable:
         yield name, found[:_SAMPLES_OF_A_SHARD]

@@ -13,7 +13,7 @@ from tfod.check.receivers import ANY, CVAT
 from tfod.check.records.column_order import MOST_SLIPS, is_many
 from tfod.check.report import DatasetReport, Report
 from tfod.check.reporters.escaping import visible
-from tfod.check.rules.repairs import MAX_DROPPED, REPAIRS
+from tfod.check.rules.repairs import MAX_DROPPED, REPAIRED_WHOLLY, REPAIRS
 
 _MOST_STEPS = 3
 _OPTION = re.compile(r"--(?:pixel-)?columns=[a-z=,]*[a-z]")
@@ -112,8 +112,11 @@ class _Repair:
             )
         lost = sum(count for code, count in self.repaired.items() if code in _LOST)
         fixed = sum(self.repaired.values()) - lost
-        which = "all of this" if fixed == self.total else f"up to {fixed:,} of the {self.total:,}"
-        parts = [f"can fix {which} without guessing"] if fixed else []
+        which = f"up to {fixed:,} of the {self.total:,} without guessing"
+        if fixed == self.total:
+            is_sure = self.repaired.keys() <= REPAIRED_WHOLLY.keys()
+            which = "all of this without guessing" if is_sure else "this where it need not guess"
+        parts = [f"can fix {which}"] if fixed else []
         if lost:
             least = "at least " if self.repaired.keys() & _LOST_WITH_OTHERS else ""
             parts.append(f"leaves out {least}{plural(lost, 'damaged record')}")

@@ -8,6 +8,7 @@ from tfod.check.finding import Finding, Severity
 from tfod.check.report import Report
 from tfod.check.reporters.escaping import columns, visible
 from tfod.check.reporters.groups import Group, group_findings
+from tfod.check.reporters.next_steps import next_steps
 from tfod.check.reporters.wording import (
     about_dataset,
     amounts,
@@ -71,6 +72,10 @@ def render_text(
             heading[0] = _paint(heading[0], mark, _COLORS[group.severity])
             fix[:1] = [_paint(line, "Fix:", _BOLD) for line in fix[:1]]
         lines += ["", *heading, *_examples(group, width, examples), *fix]
+    for step in next_steps(report):
+        if step.command:
+            text = _wrap(["Next:", *step.text.split(" ")], width, 0, 2)
+            lines += ["", *text, f"  {step.command}"]
     if groups:
         hint = f"More about a rule: tfod rules {groups[0].code}"
         lines += ["", _paint(hint, hint, _DIM) if color else hint]

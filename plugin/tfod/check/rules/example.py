@@ -75,7 +75,8 @@ class Refused:
 @rule(
     "EXA001 error: not a tf.train.Example",
     why="Every reader of the Object Detection API's shards expects this message in each record.",
-    fix="Write the record as a serialized tf.train.Example.",
+    fix="Write each record as a serialized tf.train.Example; other messages, such as those of the "
+    "Waymo Open Dataset, are read with the library of their dataset.",
     source=_EXAMPLE,
 )
 def not_an_example(features: Features) -> Iterator[Problem]:

@@ -54,6 +54,14 @@ class Sha256Facts:
 
 
 @dataclass(frozen=True)
+class SomeImages:
+    """A shard with fewer images than records, where records without an image are allowed."""
+
+    images: int
+    records: int
+
+
+@dataclass(frozen=True)
 class SameImage:
     """An image that another record has had, byte for byte."""
 
@@ -76,9 +84,11 @@ class SharedImage:
 
 @rule(
     "IMG001 error: the image is missing",
-    why="An empty record parses, and then the decoder stops the training with 'Input is empty'.",
-    fix="Write the encoded image into the record.",
-    source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866",
+    why="The record parses, and then the decoder stops the training with 'Input is empty', or "
+    "'Unable to decode bytes as JPEG, PNG, GIF, or BMP'.",
+    fix="Write the encoded image into the record: export with images (CVAT: Save images; "
+    "Datumaro: --save-images or --save-media).",
+    source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866, #1814",
 )
 def check_missing(facts: ImageFacts) -> Iterator[Problem]:
     """There is no image."""
@@ -88,7 +98,8 @@ def check_missing(facts: ImageFacts) -> Iterator[Problem]:
 
 @rule(
     "IMG002 error: the bytes are not an image",
-    why="The decoder stops the training with 'Unknown image file format'.",
+    why="The decoder stops the training with 'Unknown image file format', or 'Unable to decode "
+    "bytes as JPEG, PNG, GIF, or BMP'.",
     fix="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
@@ -283,7 +294,8 @@ def check_sha256(facts: Sha256Facts) -> Iterator[Problem]:
 
 @rule(
     "IMG009 error: the image is cut short",
-    why="TensorFlow refuses it; decoders that are more lenient fill what is missing with gray.",
+    why="TensorFlow stops with 'Invalid JPEG data or crop window' or 'Invalid PNG data'; decoders "
+    "that are more lenient fill what is missing with gray.",
     fix="Take the image from its source again and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
@@ -389,3 +401,17 @@ def check_raw(facts: ImageFacts) -> Iterator[Problem]:
 def check_size_known(size: UnknownSize) -> Iterator[Problem]:
     """Neither image/height and image/width say it, nor the header of an encoded image."""
     yield Problem(f"the size of the image is not known, and it has {plural(size.boxes, 'box')}")
+
+
+@rule(
+    "IMG016 warning: only some records have an image",
+    why="A trainer stops at the first one without: 'Unable to decode bytes as JPEG, PNG, GIF, or "
+    "BMP'. CVAT wrote such records for the frames of a video that were skipped.",
+    fix="Leave the records without an image out, or export again with images (CVAT: Save images).",
+    source="cvat-ai/cvat#1814",
+)
+def check_some_images(shard: SomeImages) -> Iterator[Problem]:
+    """Records have no image, beside others that have one; where none has, nothing is missing."""
+    if 0 < shard.images < shard.records:
+        lacking = plural(shard.records - shard.images, "record")
+        yield Problem(f"{lacking} of {shard.records:,} have no image, the others have one")

@@ -81,9 +81,10 @@ def no_label_map(shards: NoLabelMap) -> Iterator[Problem]:
 
 @rule(
     "LAB002 error: label map cannot be read",
-    why="The trainer stops at it; Datumaro ignores it without a word.",
+    why="The trainer stops at it, or takes the last of several classes in one item for the only "
+    "one; Datumaro ignores it without a word.",
     fix="Write entries such as: item { id: 1 name: 'cat' }.",
-    source="tensorflow/models: protos/string_int_label_map.proto",
+    source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
 )
 def unreadable_map(file: LabelMapFile) -> Iterator[Problem]:
     """The file is no StringIntLabelMap in protobuf's text format."""
@@ -126,7 +127,8 @@ def duplicate_names(file: LabelMapFile) -> Iterator[Problem]:
 @rule(
     "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
-    fix="Count classes from 1, in the label map and in image/object/class/label.",
+    fix="Count classes from 1, in the label map and in image/object/class/label; if 0 is no class, "
+    "call it background or leave it out.",
     source=_UTIL,
 )
 def id_zero(file: LabelMapFile) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ from google.protobuf import (
 )
 
 from tfod.errors import LabelMapError, ShardError
+from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
 from tfod.tfrecord.label_files import TFDS_LABELS_FILE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
@@ -236,6 +237,12 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
     if start.startswith("version https://git-lfs"):
         return f"{source} is not a label map but a Git LFS pointer; run git lfs pull"
     reason = str(error).replace("\n", " ").strip()
+    if 'multiple "' in reason:
+        where = reason.partition(" :")[0]
+        return (
+            f"{source} is not a label map ({where}: several classes in one item); begin each class "
+            "with item {"
+        )
     return (
         f"{source} is not a label map ({reason}); "
         "expected entries such as: item { id: 1 name: 'cat' }"
@@ -257,6 +264,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
     except ShardError as error:
         raise LabelMapError(str(error)) from None
+    _require_no_shard(data, name)
     if len(data) > LONGEST_LABEL_MAP:
         most = LONGEST_LABEL_MAP >> 20
         raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
@@ -265,6 +273,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
     """Read a label map, or TFDS's names, from a file's bytes; as :func:`parse_label_map`."""
+    _require_no_shard(data, name)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -278,6 +287,12 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
         return parse_label_map(text, name)
     names = filter(None, map(str.strip, text.split("\n")))
     return LabelMap(tuple(LabelMapItem(number, one) for number, one in enumerate(names))), []
+
+
+def _require_no_shard(data: bytes | bytearray, name: str) -> None:
+    head = bytes(data[:HEADER_BYTES])
+    if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == int.from_bytes(head[8:], "little"):
+        raise LabelMapError(f"{name} is a shard, not a label map; are the two paths exchanged?")
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:

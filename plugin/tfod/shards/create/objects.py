@@ -18,6 +18,7 @@ _DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add 
 
 _NORMALIZED = (1, 1)
 _FIX = "correct them, or choose --odd_boxes=clip or --odd_boxes=drop"
+_ORDER = f"where many are, look whether xmin, ymin, xmax and ymax are mixed up; {_FIX}"
 _NOT_FINITE = "boxes with a number that is not finite"
 _INVERTED = "boxes whose maximum is below their minimum"
 _FLAT = "boxes without width or height"
@@ -59,7 +60,7 @@ def sound_boxes(
         spelled = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*given[row])
         where = f"{places[row]}: {spelled}" + f" in {width}x{height}" * in_pixels
         if odd is OddBoxes.REFUSE:
-            problems.add(Refusal(oddity, _FIX), where)
+            problems.add(Refusal(oddity, _ORDER if oddity == _INVERTED else _FIX), where)
         elif odd is OddBoxes.CLIP and oddity == _OUTSIDE and _has_area(clipped[row] / sides):
             problems.add(f"{oddity}, clipped to it", where)
             kept.append(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tfod.check.records.statistics import MOST_KINDS
 from tfod.check.rules.near_names import folded
@@ -14,6 +15,7 @@ from tfod.shards.repair.record import EditedRecord
 MOST_CLASSES = MOST_KINDS // 4
 """A label map of more classes is not made from records."""
 _LARGEST_ID = (1 << 31) - 1
+_NO_CLASS = frozenset({"background", "none", "noneoftheabove", "nothing", "unlabeled"})
 
 
 def spell_as_the_map(record: EditedRecord) -> Iterator[Change]:
@@ -64,6 +66,36 @@ def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
         names = [_name(found.find_id(label)) for label in labels]
         if all(names):
             yield record.change(text_key, text_feature(names))
+
+
+def counted_from_one(label_map: LabelMap) -> LabelMap | None:
+    """The label map with 1 added to each id, where these are 0, 1, 2, … without a gap.
+
+    None for any other, and where the name of class 0 says that it is no class.
+    """
+    ids = sorted(item.id for item in label_map.items)
+    zero = label_map.find_id(0)
+    if zero is None or ids != list(range(len(ids))) or folded(zero.class_name) in _NO_CLASS:
+        return None
+    return LabelMap(tuple(replace(item, id=item.id + 1) for item in label_map.items))
+
+
+def count_from_one(record: EditedRecord) -> Iterator[Change]:
+    """The ids of a record that was written by a label map before :func:`counted_from_one`."""
+    assert record.label_map is not None
+    mapping = record.field_mapping
+    for text_key, label_key in (
+        (mapping.class_text, mapping.class_label),
+        (mapping.image_class_text, mapping.image_class_label),
+    ):
+        labels, texts = record.ints(label_key), record.values(text_key)
+        new = list(labels)
+        for number, label in enumerate(labels):
+            text = texts[number].decode("utf-8", "replace") if number < len(texts) else ""
+            item = record.label_map.find_id(label + 1)
+            if item is not None and text in ("", item.name, item.display_name):
+                new[number] = label + 1
+        yield from _put(record, label_key, int64_feature(new), labels, new)
 
 
 def label_map_of(classes: Iterable[tuple[str | None, int | None]]) -> LabelMap | None:

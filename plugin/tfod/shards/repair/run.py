@@ -22,7 +22,7 @@ from tfod.check.sources.search import Inventory, Location, ShardGroup, ShardSour
 from tfod.check.sources.shard_walk import WalkedShard, walk_shards
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.repair.changes import Change, Changes
-from tfod.shards.repair.class_fixes import label_map_of
+from tfod.shards.repair.class_fixes import counted_from_one, label_map_of
 from tfod.shards.repair.refusals import why_refused
 from tfod.shards.repair.shard import Options, ShardRepair
 from tfod.tfrecord.label_files import LABEL_MAP_FILE
@@ -289,7 +289,12 @@ class _Run:
         assert file is not None  # else it has no path
         if file.label_map is None and not data:
             raise TfodError(file.error)
-        if file.label_map is not None and not data:
+        raised = counted_from_one(file.label_map) if file.label_map else None
+        if file.label_map is not None and raised is not None and "LAB005" in self._codes:
+            data = raised.to_text().encode()
+            what = "1 added to the ids of the label map, which counted from 0"
+            self._changes.add(Change(what, code="LAB005"), Place(self._name(path)))
+        elif file.label_map is not None and not data:
             data = file.label_map.to_text().encode()
         elif file.label_map and file.liberties and "LAB015" in self._codes:
             data = file.label_map.to_text().encode()

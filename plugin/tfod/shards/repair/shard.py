@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from tfod.check.rules.registry import all_rules, problems_of
 from tfod.check.rules.repairs import INEVITABLE, MAX_DROPPED, REPAIRS
 from tfod.check.sources.archive import ArchiveDamageError
 from tfod.check.sources.shard_walk import WalkedShard
+from tfod.detection.labels.label_map import LabelMap
 from tfod.example.columns import ExampleBatch, Form
 from tfod.example.example import Example
 from tfod.shards.repair import box_fixes, class_fixes, record_fixes
@@ -259,12 +261,16 @@ class ShardRepair:
                 return bytes(source.payload)
             self._drop("EXA001", f"it was no tf.train.Example ({refused.reason})", source, place)
             return None
-        label_map = self.shard.label_map.label_map if self.shard.label_map else None
+        of_shard = self.shard.label_map.label_map if self.shard.label_map else None
+        label_map = self.raised or of_shard
         record = EditedRecord(Example(examples, row), self.profile, label_map, problems)
         filename = record.text(record.field_mapping.filename) or None
         place = replace(place, item=filename)
         order = self.options.columns
         changes = list(box_fixes.read_columns(record, order)) if order else []
+        if self.raised is not None:
+            found = class_fixes.count_from_one(record)
+            changes += [replace(change, code="LAB005") for change in found]
         if record.objects is not None:  # else none can be removed
             self.objects += len(record.objects.corners)
             self.columns = self.columns.with_boxes(record.objects)
@@ -281,6 +287,12 @@ class ShardRepair:
             self.changes.add(change, place)
         self.changes.records_changed += bool(changes)
         return payload
+
+    @cached_property
+    def raised(self) -> LabelMap | None:
+        """The label map of the result, where that of the shard counts from 0."""
+        found = self.shard.label_map.label_map if self.shard.label_map else None
+        return class_fixes.counted_from_one(found) if found and "LAB005" in self.codes else None
 
     def _note_classes(self, record: EditedRecord) -> None:
         """Note what would be in a label map, for a shard that has none."""

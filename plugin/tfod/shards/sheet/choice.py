@@ -19,6 +19,7 @@ from tfod.detection.detections import Detections
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.shards.sheet.tile import Tile, make_tile
+from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import read_record_batch_stream
 
 _LARGEST_RECORD = 256 << 20
@@ -46,6 +47,7 @@ class Seen:
 
     shards: int = 0
     unreadable: int = 0
+    damage: Damage | None = None
     classes: set[str] = field(default_factory=set)
 
 
@@ -149,8 +151,9 @@ def _tiles(
 def _rows(shard: WalkedShard, profile: Profile, seen: Seen) -> Iterator[tuple[Detections, int]]:
     """The records of a shard that can be read."""
 
-    def damaged(_: object) -> None:
+    def damaged(damage: Damage) -> None:
         seen.unreadable += 1
+        seen.damage = seen.damage or damage
 
     with shard.open() as stream:
         batches = read_record_batch_stream(
