@@ -204,3 +204,14 @@ def unlisted_images() -> Iterator[Mutant]:
     config = vision(task="annotation_file: coco.json")
     yield fail("another-number", files(config, **{"coco.json": coco(1, 3)}), **BY_VISION)
     yield near("listed", files(config, **{"coco.json": coco(2)}), **BY_VISION)
+
+
+@mutants_of("CFG012")
+def not_read() -> Iterator[Mutant]:
+    head = b"mask_rcnn_box_predictor { predict_instance_masks: true }"
+    rcnn = b"number_of_stages: 3 second_stage_box_predictor { %s } num_classes" % head
+    boxes = pipeline().replace(b"ssd {", b"faster_rcnn {").replace(b"num_classes", rcnn)
+    yield fail("masks", files(boxes), **HOW)
+    points_too = pipeline().replace(b"ssd {", b"center_net { keypoint_estimation_task { }")
+    yield fail("keypoints", files(points_too), **HOW)
+    yield near("stage-of-masks-left-out", files(boxes.replace(b": 3", b": 2")), **HOW)

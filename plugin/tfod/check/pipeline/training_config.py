@@ -11,8 +11,8 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tfod.check.pipeline.settings import Section, Setting, read_settings
@@ -23,6 +23,7 @@ from tfod.tfrecord.storage.urls import is_url
 
 _MODELS = ("ssd", "faster_rcnn", "center_net")
 _PARTS = ("model", "train_config", "train_input_reader", "eval_config", "eval_input_reader")
+_MASK_PREDICTION = "second_stage_box_predictor.mask_rcnn_box_predictor.predict_instance_masks"
 _COCO_CLASSES = 91
 """Of TF-Vision's experiments on COCO, the background among them."""
 _UNSET = ("", "TODO")
@@ -135,6 +136,8 @@ class TrainingConfig:
         num_classes: the setting; None where the model is unknown.
         background: how many of them are the background, which has no id in the data.
         resizer: None where the file does not say.
+        predicts: what the model predicts beside boxes (``masks``, ``keypoints``), and where the
+            file says so.
         annotation_file: COCO JSON that evaluations compare with.
         other_paths: of files that are neither shards nor label maps of a reader.
     """
@@ -145,6 +148,7 @@ class TrainingConfig:
     num_classes: Setting | None = None
     background: int = 0
     resizer: Resizer | None = None
+    predicts: Mapping[str, str] = field(default_factory=dict)
     annotation_file: Setting | None = None
     other_paths: Sequence[Setting] = ()
 
@@ -214,6 +218,7 @@ def _pipeline_config(whole: Section) -> TrainingConfig:
         readers,
         num_classes=model.get("num_classes", int, 0),
         resizer=_pipeline_resizer(model),
+        predicts=dict(_predictions(model)),
         other_paths=model.settings("keypoint_label_map_path", str),
     )
 
@@ -232,6 +237,19 @@ def _pipeline_reader(reader: Section, batch_size: Setting, is_training: bool) ->
         mask_type=reader.get("mask_type", str, "NUMERICAL_MASKS"),
         keypoints=None if by_name else reader.get("num_keypoints", int, 0),
     )
+
+
+def _predictions(model: Section) -> Iterator[tuple[str, str]]:
+    """What a model predicts beside boxes, as the fields of :class:`Reader` are called."""
+    masks = model.get(_MASK_PREDICTION, bool, False)
+    if masks.value and model.get("number_of_stages", int, 2).value > 2:
+        yield "masks", str(masks)
+    for task, what in (
+        ("mask_estimation_task", "masks"),
+        ("keypoint_estimation_task", "keypoints"),
+    ):
+        for one in model.sections(task):
+            yield what, f"`{one.path}`"
 
 
 def _pipeline_resizer(model: Section) -> Resizer | None:

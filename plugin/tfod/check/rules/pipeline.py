@@ -291,3 +291,21 @@ def unlisted_images(images: EvaluatedImages) -> Iterator[Problem]:
         some = f"{objects.unlisted:,} of {plural(images.records, 'evaluated record')}"
         message = f"{setting} lacks the images of {some}, such as {objects.first_unlisted}"
         yield Problem(message, value=objects.first_unlisted)
+
+
+@rule(
+    "CFG012 error: model predicts what is not read",
+    why="Training stops at the first batch: 'Groundtruth instance masks not provided. Please "
+    "configure input reader.', or 'Groundtruth tensor keypoints has not been provided'.",
+    fix="Set num_keypoints of the input reader to the number of keypoints that each object has.",
+    source="tensorflow/models: research/object_detection/meta_architectures/"
+    "faster_rcnn_meta_arch.py, _loss_box_classifier; core/model.py, groundtruth_lists",
+)
+def not_read(model: ModelData) -> Iterator[Problem]:
+    """The model has a head for masks or keypoints, and an input reader does not ask for them."""
+    for reader in model.config.readers:
+        for what, where in model.config.predicts.items():
+            setting = reader.masks if what == "masks" else reader.keypoints
+            if setting is not None and not setting.value:
+                fix = setting.set_to(True) if what == "masks" else None
+                yield Problem(f"{where} predicts {what}, but {setting}", fix=fix)
