@@ -53,19 +53,25 @@ class Converted:
     notes: Sequence[str]
 
 
+_BACKGROUND = "background"
+
+
 class Classes:
     """The classes of a dataset as one list, while it is read.
 
     Text decides, then id (:class:`~tfod.detection.labels.classes.ClassTable`). A class has the id
     of the first label map that knows it, else the record's; where another class has that, the next
-    free one.
+    free one. Where a label map has a class of the id 0 that is not the background, as TFDS has,
+    all ids are one more.
     """
 
-    def __init__(self, label_maps: Iterable[LabelMap]) -> None:
+    def __init__(self, label_maps: Sequence[LabelMap]) -> None:
         self._table = ClassTable()
         self._scopes = {id(one): self._table.add_label_map(one) for one in label_maps}
         self._without_map = self._table.add_label_map(None)
         self._items: dict[int, LabelMapItem] = {}
+        zeros = (one.find_id(0) for one in label_maps)
+        self._shift = int(any(one and one.class_name != _BACKGROUND for one in zeros))
         self._ids: dict[int, int] = {}
         self._known: dict[int, dict[tuple[str | None, int | None], int]] = {}
         for scope in self._scopes.values():
@@ -103,6 +109,7 @@ class Classes:
         if number in self._ids:
             return self._ids[number]
         item, name = self._table.item(number), self._table.name(number)
+        item = replace(item, id=item.id + self._shift) if item else None
         there = self._items.get(item.id) if item else None
         if item is None or (there and item.name and there.name and there.name != name):
             free = max(self._items, default=0) + 1

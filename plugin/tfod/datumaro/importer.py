@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tfod.datumaro import compat
 from tfod.datumaro.categories import Origin, make_categories
 from tfod.detection import keys
+from tfod.detection.field_mapping import field_mapping_by_boxes
 from tfod.detection.labels.classes import ClassTable
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
@@ -134,9 +135,10 @@ def _detect(path: str) -> str | None:
         return TfDetectionApiImporter.NAME  # damaged: the import says what is wrong
     if example is None:
         return TfDetectionApiImporter.NAME  # nothing in them: likewise
-    if not any(key in keys.KNOWN_KEYS for key in example):
+    by_boxes = field_mapping_by_boxes(list(example))
+    if by_boxes is None and not any(key in keys.KNOWN_KEYS for key in example):
         return None
-    if keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
+    if by_boxes is None and keys.SOURCE_ID not in example and _has_layout_of_roboflow(path, sets):
         return RoboflowTfrecordImporter.NAME
     return TfDetectionApiImporter.NAME
 

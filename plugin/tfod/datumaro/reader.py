@@ -21,7 +21,7 @@ from tfod.datumaro.importer import ReadDataset, import_errors, load_classes_of
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.field_mapping import FieldMapping, field_mapping_by_boxes
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.labels.label_map import LabelMap, read_label_map
@@ -197,7 +197,9 @@ class TfDetectionApiBase(ReadDataset):
         """See whether a shard has as many records as it should, where its name tells."""
 
     def _detections(self, examples: ExampleBatch) -> Detections:
-        """What records say, by the field mapping."""
+        """What records say, by the field mapping, or that of TFDS and TAO where they are theirs."""
+        if self._field_mapping is None:
+            self._field_mapping = field_mapping_by_boxes(examples.columns)
         return Detections(examples, self._field_mapping or FieldMapping())
 
     def _is_of_format(self, found: Detections) -> np.ndarray:

@@ -89,7 +89,9 @@ class DetectionColumns:
 
     @cached_property
     def source_ids(self) -> list[str | None]:
-        """Of each image."""
+        """Of each image; its number, where the format has numbers."""
+        if self.mapping.source_id is None and self.mapping.image_id:
+            return [None if one is None else str(one) for one in self.image_ids]
         source, name = (self.column(key, Kind.BYTES) for key in (keys.SOURCE_ID, keys.FILENAME))
         names = self.filenames  # which most writers use as the ids, too
         if source is name or (name.key not in self.odd_text_keys and _are_equal(source, name)):

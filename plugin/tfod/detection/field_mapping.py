@@ -6,7 +6,7 @@ they have in their place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from os.path import commonprefix
 from typing import Any
@@ -176,6 +176,11 @@ def classification_field_mapping(example: Example) -> FieldMapping | None:
         image_class_text=text,
         image_class_label=label,
     )
+
+
+def field_mapping_by_boxes(there: Collection[str]) -> FieldMapping | None:
+    """TFDS's or DetectNet_v2's, where all of its keys of boxes are among these; else None."""
+    return next((one for one in (TFDS, DETECTNET_V2) if all(key in there for key in one.box)), None)
 
 
 def is_keras_coco(example: Example) -> bool:

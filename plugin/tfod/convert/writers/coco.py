@@ -24,9 +24,7 @@ from tfod.detection.detection import Keypoints
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_names import stem_of_subset
 
-_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _DECIMALS = 6
-_OTHER_IDS = "source ids that are not the number of one image, which got another"
 
 
 class _Document:
@@ -64,8 +62,8 @@ class CocoWriter(Writer):
     CARRIES = frozenset(("masks", "keypoints", "captions"))
     ALL_ATTRIBUTES = True
 
-    def __init__(self, folder: str, image_folder: str | None) -> None:
-        super().__init__(folder, image_folder)
+    def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
+        super().__init__(folder, image_folder, target)
         self._open: dict[tuple[str, str], _Document] = {}
         self._objects = self._captions = 0
         self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
@@ -79,7 +77,7 @@ class CocoWriter(Writer):
         names = self._image_names(images, self._subset)
         self._write_images(images, names, self._subset)
         self._count_losses(images)
-        ids = np.array(self._ids(images), np.int64)
+        ids = np.array(self._image_numbers(images), np.int64)
         heads = lines_of(
             *(b'{"id":', ids, b',"width":', images.sizes[:, 1], b',"height":', images.sizes[:, 0]),
             b',"file_name":\n',
@@ -108,22 +106,6 @@ class CocoWriter(Writer):
             file = f"{kind}_{stem_of_subset(self._subset)}.json"
             self._open[name] = _Document(os.path.join(self.folder, "annotations", file))
         return self._open[name]
-
-    def _ids(self, images: Images) -> list[int]:
-        """A number for each image: its source id where that is one, and free; else the next."""
-        texts = [one or "" for one in images.source_ids]
-        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
-        distinct = set(numbers)
-        if len(distinct) < len(numbers) or -1 in distinct or not self._taken.isdisjoint(distinct):
-            for row, number in enumerate(numbers):
-                if number < 0 or number in self._taken:
-                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
-                    while self._free in self._taken:
-                        self._free += 1
-                    numbers[row] = self._free
-                self._taken.add(numbers[row])
-        self._taken.update(numbers)
-        return numbers
 
     def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
         """The entries of all objects, each with a comma behind it."""

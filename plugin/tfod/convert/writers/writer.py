@@ -21,7 +21,9 @@ from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 NO_PLACE = "not written, the format has no place for them"
 _NO_IMAGE = "images without bytes in their records, not written"
 NO_FOLDER = "images not written, name a folder for them with --images"
+_OTHER_IDS = "source ids that are not the number of one image, which got another"
 _SIGNATURE = 16
+_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
 
 
@@ -31,6 +33,7 @@ class Writer(abc.ABC):
     Args:
         folder: where to write, which holds nothing yet.
         image_folder: where to write images; None leaves them out, which is counted.
+        target: the path that the folder will have.
 
     Attributes:
         losses: what does not come along.
@@ -44,13 +47,14 @@ class Writer(abc.ABC):
     ALL_ATTRIBUTES = False
     """Whether it has one for any attribute of an object."""
 
-    def __init__(self, folder: str, image_folder: str | None) -> None:
+    def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
         self.folder = folder
         self.losses = Losses(NO_PLACE)
         self.documents: list[str] = []
         self._image_folder = image_folder
         self._names: dict[str, IdMaker] = {}
         self._made: set[str] = set()
+        self._free, self._taken = 1, set[int]()  # numbers of images
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -75,6 +79,22 @@ class Writer(abc.ABC):
             stem, extension = ids.make_with_extension(path, "image")
             names.append(stem + (extension or _extension(images, row)))
         return names
+
+    def _image_numbers(self, images: Images) -> list[int]:
+        """A number for each image: its source id where that is one, and free; else the next."""
+        texts = [one or "" for one in images.source_ids]
+        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
+        distinct = set(numbers)
+        if len(distinct) < len(numbers) or -1 in distinct or not self._taken.isdisjoint(distinct):
+            for row, number in enumerate(numbers):
+                if number < 0 or number in self._taken:
+                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
+                    while self._free in self._taken:
+                        self._free += 1
+                    numbers[row] = self._free
+                self._taken.add(numbers[row])
+        self._taken.update(numbers)
+        return numbers
 
     def _write_images(self, images: Images, names: Sequence[str], inside: str = "") -> None:
         """Write the image files of a batch into a folder inside that of the images."""

@@ -84,7 +84,7 @@ def _write(
         images = staged.add(image_folder) if image_folder and not leave_out_images else None
         if images is None and not leave_out_images and not is_file:
             images = os.path.join(folder, make.IMAGES)
-        writer = make(folder, images)
+        writer = make(folder, images, target)
         classes = Classes(dataset.label_maps)
         image_counts: dict[str, int] = {}
         object_counts: dict[str, int] = {}

@@ -114,6 +114,13 @@ FORMATS: dict[str, Format] = {
         _writes(f"{_WRITERS}.cvat_xml", "CvatXmlWriter"),
         ".xml",
     ),
+    # Its shards are recognized as such, by their keys.
+    "tfds": Format(
+        "TensorFlow Datasets",
+        lambda _: False,
+        _reads(f"{_READERS}.read_shards", "read_shards"),
+        _writes(f"{_WRITERS}.tfds", "TfdsWriter"),
+    ),
 }
 """By the names that ``--from`` and ``--to`` take."""
 

@@ -8,7 +8,7 @@ from tfod.convert.dataset import Batch, Dataset
 from tfod.detection import keys
 from tfod.detection.columns import OD_API
 from tfod.detection.detections import Detections
-from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.field_mapping import KERAS_COCO, FieldMapping, field_mapping_by_boxes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import load_classes, read_classes
 from tfod.errors import TfodError
@@ -69,13 +69,14 @@ def _field_mapping(examples: ExampleBatch) -> FieldMapping:
     Raises:
         TfodError: they are of no known kind.
     """
-    if not keys.KNOWN_KEYS.isdisjoint(examples.columns):
-        return OD_API
+    found = field_mapping_by_boxes(examples.columns)
+    if found is not None or not keys.KNOWN_KEYS.isdisjoint(examples.columns):
+        return found or OD_API
     from tfod.check.profiles.choice import choose_profile, samples_of  # few shards have others
 
     chosen = choose_profile([one for one in samples_of(examples) if one])
     mapping = chosen[0].field_mapping if chosen else None
-    if mapping is None or mapping.image_id is not None or not (mapping.box or mapping.encoded):
+    if mapping is None or mapping == KERAS_COCO or not (mapping.box or mapping.encoded):
         raise TfodError(
             f"{examples.records.shard}: records of these keys cannot be converted "
             f"({', '.join(list(examples.columns)[:8]) or 'none'}); tfod describe says more"
