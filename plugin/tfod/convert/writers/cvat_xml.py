@@ -35,8 +35,8 @@ class CvatXmlWriter(Writer):
     CARRIES = frozenset(("masks", "image classes"))
     ALL_ATTRIBUTES = True
 
-    def __init__(self, folder: str, image_folder: str | None) -> None:
-        super().__init__(folder, image_folder)
+    def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
+        super().__init__(folder, image_folder, target)
         self._frames: IO[bytes] = tempfile.TemporaryFile(dir=folder)
         self._count = 0
         self._subsets: list[str] = []

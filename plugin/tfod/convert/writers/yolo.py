@@ -25,8 +25,8 @@ _NO_SUBSET = "subsets that Ultralytics asks for in data.yaml and that are not th
 class YoloWriter(Writer):
     """Classes are numbered in the order of the label map; those that it lacks follow."""
 
-    def __init__(self, folder: str, image_folder: str | None) -> None:
-        super().__init__(folder, image_folder)
+    def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
+        super().__init__(folder, image_folder, target)
         self._places: dict[int, int] = {}
         self._subsets: list[str] = []
 
