@@ -204,6 +204,7 @@ DIFFERENT = {
     # Numbers are what others want, see below.
     "NAM010": "I----",
     "NAM011": "I----",
+    "LAB020": "I----",
     "TSK001": "EWEEE",
     "TSK002": "EWEEE",
     "TSK003": "WWEEW",

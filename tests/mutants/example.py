@@ -131,7 +131,7 @@ def no_profile() -> Iterator[Mutant]:
     table = {"age": 29, "fare": 211.5, "name": "Allen"}
     yield fail("a-table", shard(encode(table)))
     boxes = encode({**table, **objects([(0.25, 0.25, 0.5, 0.5)], ["cat"])})
-    yield near("a-table-with-boxes", shard(boxes), "EXA003", "EXA008", "IMG015", "LAB013")
+    yield near("a-table-with-boxes", shard(boxes), "EXA003", "EXA008", "IMG015", "LAB013", "LAB020")
 
 
 @mutants_of("EXA011")

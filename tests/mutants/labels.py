@@ -149,8 +149,8 @@ def unused_class() -> Iterator[Mutant]:
 @mutants_of("LAB014")
 def no_class() -> Iterator[Mutant]:
     yield fail("neither-text-nor-id", used(None, None), **IN_RECORD)
-    yield fail("empty-texts", used(["cat", ""], None), "LAB010", **IN_RECORD)
-    yield near("text-alone", used(["cat", "dog"], None), options=TF)
+    yield fail("empty-texts", used(["cat", ""], None), "LAB010", "LAB020", **IN_RECORD)
+    yield near("text-alone", used(["cat", "dog"], None), "LAB020", options=TF)
     yield near("id-alone", used(None, [1, 2]), options=TF)
 
 
@@ -169,21 +169,28 @@ def liberties() -> Iterator[Mutant]:
 @mutants_of("LAB016")
 def nearly_equal_texts() -> Iterator[Mutant]:
     pair = record(text=["traffic light", "traffic_light"], label=None)
-    yield fail("space-and-underscore", folder(pair, label_map=None), "LAB001", at=SHARD, options=TF)
+    yield fail(
+        "space-and-underscore",
+        folder(pair, label_map=None),
+        "LAB001",
+        "LAB020",
+        at=SHARD,
+        options=TF,
+    )
     both = b"item { id: 1 name: 'traffic light' } item { id: 2 name: 'traffic_light' }"
-    yield fail("both-in-the-map", folder(pair, label_map=both), at=SHARD, options=TF)
+    yield fail("both-in-the-map", folder(pair, label_map=both), "LAB020", at=SHARD, options=TF)
     spaced = LABEL_MAP + b"item { id: 3 name: 'Cat' } item { id: 4 name: 'c at' }"
     yield fail("two-more-in-the-map", mapped(spaced), "LAB013", at=SHARD, options=TF)
     one = b"item { id: 1 name: 'traffic_light' display_name: 'traffic light' }"
-    yield near("names-of-one-class", folder(pair, label_map=one), options=TF)
+    yield near("names-of-one-class", folder(pair, label_map=one), "LAB020", options=TF)
     letters = b"item { id: 1 name: 'a' } item { id: 2 name: 'A' }"
     cases = record(text=["a", "A"], label=None)
-    yield near("letters-in-both-cases", folder(cases, label_map=letters), options=TF)
+    yield near("letters-in-both-cases", folder(cases, label_map=letters), "LAB020", options=TF)
     signs = b"item { id: 1 name: 'R1-1' } item { id: 2 name: 'R11' }"
     numbers = record(text=["R1-1", "R11"], label=None)
-    yield near("hyphen-between-digits", folder(numbers, label_map=signs), options=TF)
+    yield near("hyphen-between-digits", folder(numbers, label_map=signs), "LAB020", options=TF)
     plural = record(text=["traffic light", "traffic lights"], label=None)
-    yield near("plural", folder(plural, label_map=None), "LAB001", options=TF)
+    yield near("plural", folder(plural, label_map=None), "LAB001", "LAB020", options=TF)
 
 
 @mutants_of("LAB017")
@@ -202,7 +209,7 @@ def unexplained_id() -> Iterator[Mutant]:
     yield fail("no-map", ids, "LAB001", **IN_RECORD)
     yield near("map-beside", {**ids, MAP: LABEL_MAP}, options=TF)
     texts = folder(record(label=None), record("b.png", label=None), label_map=None)
-    yield near("texts", texts, "LAB001", options=TF)
+    yield near("texts", texts, "LAB001", "LAB020", options=TF)
 
 
 @mutants_of("LAB019")
@@ -219,3 +226,10 @@ def uneven_image_classes() -> Iterator[Mutant]:
     yield near("as-many", classes(2, 2), options=TF)
     yield near("no-labels", classes(2, 0), options=TF)
     yield near("sure-of-one", sure(**{"image/class/label": [1]}), options=TF)
+
+
+@mutants_of("LAB020")
+def text_alone() -> Iterator[Mutant]:
+    yield fail("no-ids", folder(record(label=None)), **IN_RECORD)
+    yield near("one-id-less", folder(record(label=[1])), "BOX001", options=TF)
+    yield near("ids", folder(record()), options=TF)

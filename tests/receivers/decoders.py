@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,34 +36,42 @@ class Decoded:
     source_id: str | int
 
 
-@cache
-def tf_vision(masks: bool = False) -> Callable[[bytes], Decoded]:
-    """TF-Vision: its decoder, and what its evaluation makes of the id.
-
-    official/vision/dataloaders/tf_example_decoder.py, TfExampleDecoder.decode;
-    official/vision/dataloaders/utils.py, process_source_id, which every parser calls.
-    """
-    from official.vision.dataloaders import utils
-    from official.vision.dataloaders.tf_example_decoder import TfExampleDecoder
-
-    decoder = TfExampleDecoder(include_mask=masks)
+def _by_parsers(decoder: Any, to_train: Any, to_evaluate: Any) -> Callable[[bytes], Decoded]:
+    """Read by a decoder of TF-Vision, and by what makes of that what is trained and evaluated."""
 
     @tf.function(input_signature=[tf.TensorSpec((), tf.string)])
     def decode(payload: Any) -> Any:
         found = decoder.decode(payload)
-        return {**found, "source_id": utils.process_source_id(found["source_id"])}
+        # What is not given back is not computed.
+        return found, to_train(found), to_evaluate(found)
 
     def read(payload: bytes) -> Decoded:
-        found = {key: value.numpy() for key, value in decode(payload).items()}
+        tensors, _, (_, labels) = decode(payload)
+        found = {key: value.numpy() for key, value in tensors.items()}
         return Decoded(
             found["image"],
             found["groundtruth_boxes"][:, [1, 0, 3, 2]],
             found["groundtruth_classes"],
             found.get("groundtruth_instance_masks"),
-            int(found["source_id"]),
+            int(labels["groundtruths"]["source_id"]),
         )
 
     return read
+
+
+@cache
+def tf_vision(masks: bool = False) -> Callable[[bytes], Decoded]:
+    """TF-Vision: its decoder, and what its RetinaNet makes of that to train and to evaluate.
+
+    official/vision/dataloaders: tf_example_decoder.py, TfExampleDecoder.decode; retinanet_input.py,
+    Parser; utils.py, process_source_id.
+    """
+    from official.vision.dataloaders.retinanet_input import Parser
+    from official.vision.dataloaders.tf_example_decoder import TfExampleDecoder
+
+    decoder = TfExampleDecoder(include_mask=masks)
+    parser = Parser([64, 64], 3, 5, 1, [1.0], 4.0, dtype="float32")
+    return _by_parsers(decoder, parser.parse_fn(True), parser.parse_fn(False))
 
 
 @cache
@@ -95,19 +105,31 @@ def od_api(label_map: str | None = None, masks: bool = False) -> Callable[[bytes
 
 
 @cache
-def model_maker() -> ModuleType:
-    """MediaPipe Model Maker's ``object_detector.dataset``.
+def model_maker() -> Callable[[bytes], Decoded]:
+    """MediaPipe Model Maker: the decoder of its ``Dataset.from_cache``, and its preprocessor."""
+    dataset, preprocessor, model_spec = (
+        model_maker_module(name) for name in ("dataset", "preprocessor", "model_spec")
+    )
+    decoder = dataset.tf_example_decoder.TfExampleDecoder(regenerate_source_id=False)
+    spec = model_spec.SupportedModels.MOBILENET_V2.value()
+    process = preprocessor.Preprocessor(spec)
+    return _by_parsers(decoder, process, functools.partial(process, is_training=False))
+
+
+@cache
+def model_maker_module(name: str) -> ModuleType:
+    """A module of MediaPipe Model Maker's ``object_detector``.
 
     The package's own ``__init__`` modules import everything that it has, texts and gestures too,
     with what those need (tensorflow-text, mediapipe): they are passed over, the module is whole.
     """
-    spec = find_spec("mediapipe_model_maker")
-    assert spec is not None and spec.origin is not None
-    folder = Path(spec.origin).parents[1]
-    for name in ("mediapipe_model_maker", "mediapipe_model_maker.python.vision.object_detector"):
-        package = ModuleType(name)
-        package.__path__ = [str(folder.joinpath(*name.split(".")))]
-        sys.modules[name] = package
-    from mediapipe_model_maker.python.vision.object_detector import dataset
-
-    return dataset
+    package = "mediapipe_model_maker.python.vision.object_detector"
+    if package not in sys.modules:
+        spec = find_spec("mediapipe_model_maker")
+        assert spec is not None and spec.origin is not None
+        for one in ("mediapipe_model_maker", package):
+            sys.modules[one] = ModuleType(one)
+            sys.modules[one].__path__ = [
+                str(Path(spec.origin).parents[1].joinpath(*one.split(".")))
+            ]
+    return importlib.import_module(f"{package}.{name}")

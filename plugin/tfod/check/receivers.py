@@ -39,7 +39,8 @@ class Receiver:
     largest_source_id: int | None = None
 
 
-_NUMBERS_DO_NOT_MATTER: Severities = {"NAM010": OFF, "NAM011": OFF}  # any text is a source id
+# Any text is a source id, and a class needs no number.
+_NUMBERS_DO_NOT_MATTER: Severities = dict.fromkeys(("NAM010", "NAM011", "LAB020"), OFF)
 
 # The class text decides, boxes are cut at the image's edge, and features that are missing are
 # missed when somebody needs them.
@@ -106,25 +107,39 @@ _OD_API: Severities = {
     **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), Severity.WARNING),
 }
 
-# official/vision/dataloaders: tf_example_decoder.py; utils.py, process_source_id. MediaPipe Model
-# Maker uses them, too (object_detector/dataset.py, preprocessor.py).
-_TF_VISION: Severities = {**_OD_API, "NAM010": Severity.ERROR}
+# official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,
+# process_source_id. MediaPipe Model Maker uses them, too (object_detector/dataset.py,
+# preprocessor.py).
+_TF_VISION: Severities = {
+    **_OD_API,
+    "NAM010": Severity.ERROR,
+    # It reads the ids of classes alone; neither texts nor a label map.
+    **dict.fromkeys(("LAB008", "LAB017", "LAB020"), Severity.ERROR),
+    **dict.fromkeys(("LAB002", "LAB003", "LAB004", "LAB005", "LAB006"), Severity.WARNING),
+    **dict.fromkeys(("LAB010", "LAB011", "LAB015", "SET004"), Severity.WARNING),
+    "IMG014": Severity.WARNING,  # nor the format
+}
 # google/automl: efficientdet/dataloader.py, which parses source ids to float32.
 _EFFICIENTDET: Severities = {**_TF_VISION, "NAM011": Severity.ERROR}
 
 
-def _reads_od_api(name: str, title: str, severities: Severities, largest: int | None) -> Receiver:
-    return Receiver(name, title, lambda _: severities, "tf_detection_api", largest)
+def _trainer(
+    name: str, title: str, severities: Severities, profile: str, largest: int | None = None
+) -> Receiver:
+    return Receiver(name, title, lambda _: severities, profile, largest)
 
 
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
 DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _NUMBERS_DO_NOT_MATTER)
-OD_API = _reads_od_api("od-api", "the OD API's trainer", _OD_API, None)
-TF_VISION = _reads_od_api("tf-vision", "TF-Vision", _TF_VISION, LARGEST_INT64)
-MODEL_MAKER = _reads_od_api("model-maker", "MediaPipe Model Maker", _TF_VISION, LARGEST_INT64)
-EFFICIENTDET = _reads_od_api(
-    "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, LARGEST_FLOAT32
+OD_API = _trainer("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
+TF_VISION = _trainer("tf-vision", "TF-Vision", _TF_VISION, "tf_vision", LARGEST_INT64)
+MODEL_MAKER = _trainer(
+    "model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision", LARGEST_INT64
+)
+EFFICIENTDET = _trainer(
+    *("efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET),
+    *("tf_detection_api", LARGEST_FLOAT32),
 )
 KERAS = Receiver("keras", "the Keras recipe", lambda _: {}, profile="keras_coco")
 DALI = Receiver("dali", "NVIDIA DALI", lambda _: _NUMBERS_DO_NOT_MATTER)

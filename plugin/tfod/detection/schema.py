@@ -123,6 +123,24 @@ Masks are left out, since one key may hold PNGs or numbers; so are truncated, oc
 which writers spell differently (KITTI's truncated is a float) and the decoder does not read.
 """
 
+TF_VISION: FeatureDescription = {
+    keys.ENCODED: _ENCODED,
+    keys.SOURCE_ID: _one(Kind.BYTES, "the image's number, unique in the dataset"),
+    keys.HEIGHT: _one(Kind.INT64, "pixels", -1),
+    keys.WIDTH: _one(Kind.INT64, "pixels", -1),
+    **{key: spec for key, spec in _OBJECTS.items() if key != keys.CLASS_TEXT},
+    **{
+        attribute.key: _many(attribute.kinds[0], f"{attribute.name} of each object")
+        for attribute in keys.OBJECT_ATTRIBUTES
+        if attribute.name in ("area", "is_crowd")
+    },
+    keys.MASK: _many(Kind.BYTES, "mask of each object, a PNG of 0 and 1"),
+}
+"""What TF-Vision parses, MediaPipe Model Maker too; -1 is the size of the decoded image.
+
+Source: official/vision/dataloaders/tf_example_decoder.py, TfExampleDecoder, with include_mask.
+"""
+
 ROBOFLOW: FeatureDescription = {
     keys.ENCODED: _ENCODED,
     keys.FILENAME: _FILENAME,
@@ -217,6 +235,7 @@ IMAGE_LABEL: FeatureDescription = {
 PROFILES: Mapping[str, FeatureDescription] = {
     "cvat": CVAT,
     "tf_detection_api": TF_DETECTION_API,
+    "tf_vision": TF_VISION,
     "roboflow": ROBOFLOW,
     "open_images": OPEN_IMAGES,
     "keras_coco": KERAS_COCO,

@@ -90,6 +90,7 @@ READY = {
             images=None,
         ),
         _ready("tf_detection_api", "ready to train with the TF Object Detection API"),
+        _ready("tf_vision", "ready to train with TF-Vision or MediaPipe Model Maker"),
         _ready(
             "roboflow",
             "Roboflow's TFRecord export",

@@ -371,6 +371,21 @@ def unexplained_id(use: ClassUse) -> Iterator[Problem]:
         yield Problem(message, keys.CLASS_LABEL, use.label)
 
 
+@rule(
+    "LAB020 info: class text without an id",
+    why="TF-Vision, MediaPipe Model Maker and EfficientDet read ids alone and stop at an object "
+    "without one: 'indices[0] = 0 is not in [0, 0)'. The OD API's trainer and CVAT take the text.",
+    fix="If they are to read it, write image/object/class/label: tfod repair with a label map.",
+    source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
+    "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
+)
+def text_alone(use: ClassUse) -> Iterator[Problem]:
+    """An object has a class text and no id; of each shard the first is reported."""
+    if use.text and use.label is None:
+        message = f"class {use.text!r} has no id"
+        yield Problem(message, keys.CLASS_LABEL, use.text, once=True)
+
+
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
 
