@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.kernel import lockstep
 from tfod.kernel.result import (
     Columns,
     FoundRecords,
@@ -41,13 +40,16 @@ __all__ = [
     "parse_examples",
 ]
 
-_kernel: ModuleType = lockstep
+_kernel: ModuleType
 WHY_NOT_COMPILED = ""
 """Why Python does the kernel's work; empty where it is compiled."""
 try:
     from tfod.kernel import compiled
 except ImportError as error:
+    from tfod.kernel import lockstep
+
     WHY_NOT_COMPILED = str(error)
+    _kernel = lockstep
 else:
     _kernel = compiled
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.convert.cvat_xml.detections import DetectionBuilder
 from tfod.convert.cvat_xml.document import DocumentWriter
-from tfod.convert.cvat_xml.masks import decode_runs, encode_runs, run_lengths
+from tfod.convert.cvat_xml.masks import decode_runs, encode_runs
 from tfod.convert.cvat_xml.reader import CvatImage, CvatTag, read_cvat_stream, read_cvat_xml
 from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
 from tfod.cvat.attributes import AttributeSpec, fit_value, text_of
@@ -30,6 +30,7 @@ from tfod.detection.images.masks import (
     fill_box,
     fill_polygon,
     fills_its_box,
+    run_lengths,
 )
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.stream import decode_detection

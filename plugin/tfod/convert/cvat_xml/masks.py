@@ -9,7 +9,7 @@ import numpy as np
 
 from tfod.convert.cvat_xml.shapes import BOX, MASK, CvatShape
 from tfod.detection.boxes import PixelBox, enclosing_pixels
-from tfod.detection.images.masks import fill_box, fill_polygon
+from tfod.detection.images.masks import fill_box, fill_polygon, run_lengths
 from tfod.errors import TfodError, how_to_install
 
 
@@ -52,14 +52,6 @@ def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
         return None
     left, top, right, bottom = (int(value) for value in corners)
     return run_lengths(mask[top:bottom, left:right].ravel()), corners
-
-
-def run_lengths(flat: np.ndarray) -> list[int]:
-    """How many pixels are outside, inside, outside, …; the first may be 0."""
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    edges = np.concatenate(([0], changes, [len(flat)]))
-    lengths: list[int] = np.diff(edges).tolist()
-    return [0, *lengths] if flat[0] else lengths
 
 
 def pillow() -> Any:

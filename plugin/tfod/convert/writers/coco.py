@@ -16,11 +16,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.masks import run_lengths
 from tfod.convert.dataset import Images
 from tfod.convert.numbers import lines_of
 from tfod.convert.writers.writer import Writer, masks_of, pixels_of
 from tfod.detection.detection import Keypoints
+from tfod.detection.images.masks import run_lengths
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_names import stem_of_subset
 

@@ -15,12 +15,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.convert.cvat_xml.masks import decode_runs, run_lengths
+from tfod.convert.cvat_xml.masks import decode_runs
 from tfod.convert.cvat_xml.shapes import MASK, CvatShape
 from tfod.cvat.client.shapes import ShapeBuilder, ZipRecord
 from tfod.cvat.client.task import LiveTask
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import EXTENSION_OF_FORMAT, image_size, sniff_format
+from tfod.detection.images.masks import run_lengths
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 

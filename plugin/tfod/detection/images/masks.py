@@ -115,6 +115,14 @@ def turned(
     return flat
 
 
+def run_lengths(flat: np.ndarray) -> list[int]:
+    """How many pixels are outside, inside, outside, …; the first may be 0."""
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    edges = np.concatenate(([0], changes, [len(flat)]))
+    lengths: list[int] = np.diff(edges).tolist()
+    return [0, *lengths] if flat[0] else lengths
+
+
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
 _NO_FILTER = 0
