@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run_program
+from tests.commands import require, run_program
 from tests.docs.page import environment
 from tests.image_kinds import HEIGHT, WIDTH, exif_jpeg
 from tests.mutants.sound import (
@@ -123,6 +125,15 @@ def zipped(files: Files) -> bytes:
         for name, content in files.items():
             file.writestr(name, content)
     return out.getvalue()
+
+
+def pipeline(more: str = "", *, num_classes: int = 2, input_path: str = "train.record") -> str:
+    """A configuration of the OD API's trainer, with more for the input reader."""
+    return (
+        f"model {{\n  ssd {{\n    num_classes: {num_classes}\n  }}\n}}\n"
+        f'train_input_reader {{\n  label_map_path: "label_map.pbtxt"\n  {more}\n'
+        f'  tf_record_input_reader {{ input_path: "{input_path}" }}\n}}\n'
+    )
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
@@ -242,7 +253,8 @@ def frames_without_images() -> Files:
 
 @complaint(13)
 def without_sha256() -> Files:
-    return labelled(record(sha256=None))
+    config = pipeline(input_path="data/train.record")
+    return labelled(record(sha256=None), **{"pipeline.config": config})
 
 
 @complaint(14)
@@ -264,6 +276,11 @@ def no_tensorflow() -> Files:
     return {"shards/train.tfrecord": shard(record()), "shards/label_map.pbtxt": LABEL_MAP}
 
 
+@complaint(16)
+def export() -> Files:
+    return {"shards/train.tfrecord": shard(*numbered(4)), "shards/label_map.pbtxt": LABEL_MAP}
+
+
 @complaint(17)
 def opaque() -> Files:
     return labelled(record(), record("b.png"))
@@ -278,6 +295,18 @@ def negatives() -> Files:
         "voc/0b44ce15.jpg": square(50),
         "voc/0b44ce15.xml": voc("0b44ce15.jpg"),
     }
+
+
+@complaint(20)
+def other_number_of_classes() -> Files:
+    return labelled(record(), **{"pipeline.config": pipeline(num_classes=90)})
+
+
+@complaint(21)
+def masks_asked_for() -> Files:
+    masks = pipeline("load_instance_masks: true mask_type: PNG_MASKS")
+    points = pipeline("num_keypoints: 17")
+    return labelled(record(), **{"mask_rcnn.config": masks, "centernet.config": points})
 
 
 @complaint(22)
@@ -305,6 +334,22 @@ def turned_by_exif() -> Files:
 @complaint(24)
 def git_lfs() -> Files:
     return {"db/train": POINTER, "train.record": shard(record(), record("b.png"))}
+
+
+@complaint(25)
+def of_tensorflow_datasets() -> Files:
+    folder = "shapes/1.0.0"
+    records = [
+        encode({"image": jpeg(quality=50 + n), "image/filename": f"{n}.jpg",
+                "objects/bbox": [0.1, 0.2, 0.5, 0.6], "objects/label": [n % 2]})
+        for n in range(2)
+    ]  # fmt: skip
+    return {
+        f"{folder}/shapes-train.tfrecord-00000-of-00001": shard(*records),
+        f"{folder}/features.json": json.dumps({"pythonClassName": "FeaturesDict"}),
+        f"{folder}/dataset_info.json": json.dumps({"name": "shapes", "fileFormat": "tfrecord"}),
+        f"{folder}/objects-label.labels.txt": "cat\ndog\n",
+    }
 
 
 @complaint(26)
@@ -335,3 +380,29 @@ def waymo() -> Files:
 @complaint(30)
 def paths_exchanged() -> Files:
     return {"train.record": shard(record()), "test.record": shard(record())}
+
+
+def test_an_export_holds_no_images(tmp_path: Path) -> None:
+    """Complaint 16: the memory does not depend on the images."""
+    pytest.importorskip("datumaro")
+    require("/proc", Path("/proc/self/status").exists())
+    peaks = []
+    for number, spare in enumerate((0, 4_000_000)):
+        images = [jpeg(quality=40 + n) + bytes(spare) for n in range(20)]
+        records = [record(f"{n}.jpg", encoded=image) for n, image in enumerate(images)]
+        source = tmp_path / f"in{number}"
+        source.mkdir()
+        (source / "train.tfrecord").write_bytes(shard(*records))
+        (source / "label_map.pbtxt").write_bytes(LABEL_MAP)
+        del images, records
+        script = (
+            "import sys\nfrom datumaro.components.dataset import Dataset\n"
+            "Dataset.import_from(sys.argv[1], 'tf_detection_api').export(sys.argv[2], "
+            "'tf_detection_api', save_media=True)\n"
+            "print(open('/proc/self/status').read())"
+        )
+        command = [sys.executable, "-c", script, source, tmp_path / f"out{number}"]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        peaks.append(int(done.stdout.partition("VmHWM:")[2].split()[0]))
+        assert sum(one.stat().st_size for one in (tmp_path / f"out{number}").iterdir()) > 20 * spare
+    assert peaks[1] - peaks[0] < 40_000  # kB, for images of 80 MB

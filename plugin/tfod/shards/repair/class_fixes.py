@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tfod.check.records.statistics import MOST_KINDS
+from tfod.check.rules.labels import LabelMapFile
 from tfod.check.rules.near_names import folded
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.example.example import int64_feature, text_feature
 from tfod.shards.repair.changes import Change
 from tfod.shards.repair.record import EditedRecord
+from tfod.tfrecord.label_files import TFDS_LABELS_FILE
 
 MOST_CLASSES = MOST_KINDS // 4
 """A label map of more classes is not made from records."""
@@ -68,11 +70,14 @@ def add_text_or_id(record: EditedRecord) -> Iterator[Change]:
             yield record.change(text_key, text_feature(names))
 
 
-def counted_from_one(label_map: LabelMap) -> LabelMap | None:
+def counted_from_one(file: LabelMapFile | None) -> LabelMap | None:
     """The label map with 1 added to each id, where these are 0, 1, 2, … without a gap.
 
-    None for any other, and where the name of class 0 says that it is no class.
+    None for any other, where the name of class 0 says that it is no class, and for TFDS's names.
     """
+    label_map = file.label_map if file else None
+    if file is None or label_map is None or file.name.endswith(TFDS_LABELS_FILE):
+        return None
     ids = sorted(item.id for item in label_map.items)
     zero = label_map.find_id(0)
     if zero is None or ids != list(range(len(ids))) or folded(zero.class_name) in _NO_CLASS:

@@ -289,8 +289,8 @@ class _Run:
         assert file is not None  # else it has no path
         if file.label_map is None and not data:
             raise TfodError(file.error)
-        raised = counted_from_one(file.label_map) if file.label_map else None
-        if file.label_map is not None and raised is not None and "LAB005" in self._codes:
+        raised = counted_from_one(file) if "LAB005" in self._codes else None
+        if raised is not None:
             data = raised.to_text().encode()
             what = "1 added to the ids of the label map, which counted from 0"
             self._changes.add(Change(what, code="LAB005"), Place(self._name(path)))

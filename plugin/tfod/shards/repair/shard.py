@@ -291,8 +291,8 @@ class ShardRepair:
     @cached_property
     def raised(self) -> LabelMap | None:
         """The label map of the result, where that of the shard counts from 0."""
-        found = self.shard.label_map.label_map if self.shard.label_map else None
-        return class_fixes.counted_from_one(found) if found and "LAB005" in self.codes else None
+        is_asked = "LAB005" in self.codes
+        return class_fixes.counted_from_one(self.shard.label_map) if is_asked else None
 
     def _note_classes(self, record: EditedRecord) -> None:
         """Note what would be in a label map, for a shard that has none."""
