@@ -61,7 +61,7 @@ class Options:
         label_map: file or name of a label map for all shards; None for those beside them.
         task: the CVAT task that the shards are meant for.
         annotations: what the shards were made from.
-        training_config: what a trainer is told of them.
+        training_config: what a trainer is to do with them.
         decode: how many images are decoded at most, an even sample of all; None for all, 0 for
             none.
         with_tensorflow: whether TensorFlow itself is to parse every record.

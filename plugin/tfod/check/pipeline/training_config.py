@@ -62,7 +62,7 @@ class Input:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether nobody has filled in the path."""
+        """Whether it is still that of the template, or empty."""
         value = str(self.setting.value)
         return value.strip().upper() in _UNSET or "PATH_TO_BE" in value
 

@@ -21,7 +21,7 @@ class ObjectFigures:
         most: objects in an image.
         images: those with objects.
         without_masks: how many of them have no mask.
-        mask_kinds: how masks are written: as bytes (PNG) or as floats.
+        mask_dtypes: how masks are written: as bytes (PNG) or as floats.
         keypoints: of an object, the fewest and the most; None without an object.
         unlisted: evaluated images whose number the annotation file lacks.
         first_unlisted: the smallest of these numbers.
@@ -31,7 +31,7 @@ class ObjectFigures:
     most: int = 0
     images: int = 0
     without_masks: int = 0
-    mask_kinds: frozenset[Kind] = frozenset()
+    mask_dtypes: frozenset[Kind] = frozenset()
     keypoints: tuple[int, int] | None = None
     unlisted: int = 0
     first_unlisted: int | None = None
@@ -42,25 +42,25 @@ class ObjectFigures:
         counts = batch.box_counts
         having = counts > 0
         without = having.copy()
-        kinds = set()
+        dtypes = set()
         for column in batch.detections.columns_of(keys.MASK):
             if column.kind is not None and column.counts.any():
-                kinds.add(column.kind)
+                dtypes.add(column.kind)
                 without &= column.counts == 0
         keypoints = None
         if having.any():
             points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
             each = counts[having]
             keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
-        strange = [] if image_ids is None else _numbers_beside(batch, image_ids)
+        unlisted = [] if image_ids is None else _numbers_beside(batch, image_ids)
         return cls(
             most=int(counts.max(initial=0)),
             images=int(having.sum()),
             without_masks=int(without.sum()),
-            mask_kinds=frozenset(kinds),
+            mask_dtypes=frozenset(dtypes),
             keypoints=keypoints,
-            unlisted=len(strange),
-            first_unlisted=min(strange, default=None),
+            unlisted=len(unlisted),
+            first_unlisted=min(unlisted, default=None),
         )
 
     def with_shared(self, known: dict[Any, Any]) -> ObjectFigures:
@@ -75,7 +75,7 @@ class ObjectFigures:
             max(self.most, other.most),
             self.images + other.images,
             self.without_masks + other.without_masks,
-            self.mask_kinds | other.mask_kinds,
+            self.mask_dtypes | other.mask_dtypes,
             (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
             self.unlisted + other.unlisted,
             min(firsts, default=None),

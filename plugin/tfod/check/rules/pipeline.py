@@ -160,7 +160,7 @@ def masks_missing(data: ReaderData) -> Iterator[Problem]:
         yield Problem(message, fix=asked.set_to(False) if is_none else None)
     is_png = chosen is None or chosen.value == _PNG
     wrong = Kind.FLOAT if is_png else Kind.BYTES
-    if wrong in objects.mask_kinds:
+    if wrong in objects.mask_dtypes:
         what = "numbers" if is_png else "PNG"
         fix = chosen.set_to("NUMERICAL_MASKS" if is_png else _PNG) if chosen else None
         fix = fix or "Write the masks as PNG."
