@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from tfod.detection.images.masks import encode_mask_png
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (
@@ -212,3 +213,15 @@ def uneven_keypoints() -> Iterator[Mutant]:
     yield fail("three-of-two-objects", points(3, 3), **HOW)
     yield fail("one-y-less", points(4, 3), **HOW)
     yield near("two-of-each", points(4, 4), options=TF)
+
+
+@mutants_of("BOX017")
+def png_mask_of_another_size() -> Iterator[Mutant]:
+    def masks(key: str, *sizes: tuple[int, int]) -> bytes:
+        return first(record(**{key: [encode_mask_png(np.ones(size)) for size in sizes]}))
+
+    own, other = (HEIGHT, WIDTH), (HEIGHT // 2, WIDTH)
+    objects, image = "image/object/mask", "image/panoptic/category_mask"
+    yield fail("of-the-second-object", masks(objects, own, other), **HOW)
+    yield fail("of-the-image", masks(image, other), **HOW)
+    yield near("of-the-image's-size", masks(objects, own, own), options=TF)

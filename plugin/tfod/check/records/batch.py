@@ -13,13 +13,14 @@ from tfod.check.finding import Problem
 from tfod.check.profiles.profile import Profile
 from tfod.check.records.boxes import Boxes
 from tfod.check.records.encoded_images import EncodedImages
-from tfod.check.rules.boxes import ListLengths
+from tfod.check.rules.boxes import ListLengths, OddMask
 from tfod.check.rules.example import Features
 from tfod.check.rules.registry import Rule
 from tfod.detection import keys
 from tfod.detection.columns import bytes_of, single_values, usual_keys
 from tfod.detection.detections import Detections
 from tfod.detection.field_mapping import FieldMapping
+from tfod.detection.images.masks import png_sizes
 from tfod.detection.problems import READ_KINDS, READ_ONCE
 from tfod.detection.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import Column, ExampleBatch
@@ -271,6 +272,24 @@ class Batch:
     def box_columns(self) -> list[Column]:
         """The lists of the boxes' sides, or of boxes in pixels."""
         return [self.examples.column(key, Kind.FLOAT) for key in self.expectation.field_mapping.box]
+
+    def odd_masks(self) -> Iterator[tuple[int, OddMask]]:
+        """The first PNG mask of each key and record that is not of its image's size."""
+        found = self.detections
+        for key in (keys.MASK, *keys.IMAGE_MASKS.values()):
+            column = found.column(key, Kind.BYTES)
+            if not len(column.values):
+                continue
+            sizes = found.sizes.copy()
+            for row, header in enumerate(self.images.headers):
+                if header is not None:
+                    sizes[row] = header.height, header.width
+            rows = np.repeat(np.arange(len(self)), column.counts)
+            stated = png_sizes(column.buffer, column.values)
+            odd = (stated != sizes[rows]).any(axis=1) & (stated * sizes[rows] > 0).all(axis=1)
+            firsts = np.unique(rows[odd], return_index=True)[1]
+            for row, size in zip(rows[odd][firsts].tolist(), stated[odd][firsts], strict=True):
+                yield row, OddMask(key, *size[::-1].tolist(), *sizes[row][::-1].tolist())
 
     @cached_property
     def _lists(self) -> list[Column]:

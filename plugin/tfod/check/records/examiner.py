@@ -321,6 +321,8 @@ class Examiner:
             self._check(batch, row, lengths)
         for problem in batch.detections.problems:
             self._check(batch, problem.row, problem)
+        for row, mask in batch.odd_masks():
+            self._check(batch, row, mask)
         boxes = batch.boxes
         if self.instructions.profile.field_mapping.height is not None:
             for row in np.flatnonzero(batch.without_size).tolist():

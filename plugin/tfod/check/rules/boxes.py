@@ -34,6 +34,17 @@ class ListLengths:
 
 
 @dataclass(frozen=True)
+class OddMask:
+    """A PNG mask whose size, in pixels, is not its image's."""
+
+    feature: str
+    width: int
+    height: int
+    image_width: int
+    image_height: int
+
+
+@dataclass(frozen=True)
 class FlatBoxes:
     """How many boxes a shard has, and how many of them are without area."""
 
@@ -347,6 +358,19 @@ def mask_of_another_size(problem: DetectionProblem) -> Iterator[Problem]:
 def uneven_keypoints(problem: DetectionProblem) -> Iterator[Problem]:
     """The lists of x and y differ in length, or are not a multiple of the objects."""
     yield from _reported(problem, Wrong.KEYPOINTS)
+
+
+@rule(
+    "BOX017 warning: PNG mask of another size than the image",
+    why="Trainers scale a mask as its image: it lies elsewhere than the object, or training stops.",
+    fix="Write masks of the stored image's height and width; draw them again if it was resized.",
+    source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data; "
+    "official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py, which stacks both",
+)
+def png_mask_of_another_size(mask: OddMask) -> Iterator[Problem]:
+    """The header of a mask has another size than the image's, of each key the first."""
+    message = f"{mask.feature} is {mask.width}x{mask.height} pixels, its image "
+    yield Problem(f"{message}{mask.image_width}x{mask.image_height}", feature=mask.feature)
 
 
 def _reported(problem: DetectionProblem, wrong: Wrong) -> Iterator[Problem]:

@@ -124,6 +124,7 @@ def run_lengths(flat: np.ndarray) -> list[int]:
 
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_HEADER_BYTES = len(_SIGNATURE) + 16  # as far as width and height: length and kind of IHDR, both
 _EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
 _NO_FILTER = 0
 _MOST_PIXELS = 1 << 28
@@ -189,6 +190,25 @@ def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -
             return np.asarray(image.convert(plain) if plain else image)
     except Exception as error:  # whatever Pillow raises for what is no image
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+
+
+def png_sizes(buffer: bytes | bytearray, spans: np.ndarray) -> np.ndarray:
+    """The sizes of PNGs by their headers.
+
+    Args:
+        buffer: holds them.
+        spans: where each begins, and its length; int64 of shape (n, 2).
+
+    Returns:
+        Height and width of each, int64 of shape (n, 2); 0 where there is no PNG.
+    """
+    found = np.zeros((len(spans), 2), np.int64)
+    long = np.flatnonzero(spans[:, 1] >= _HEADER_BYTES)
+    heads = np.frombuffer(buffer, np.uint8)[spans[long, :1] + np.arange(_HEADER_BYTES)]
+    is_png = (heads[:, : len(_SIGNATURE)] == np.frombuffer(_SIGNATURE, np.uint8)).all(axis=1)
+    sides = heads[is_png, _HEADER_BYTES - 8 :].copy().view(">u4")
+    found[long[is_png]] = sides[:, ::-1]
+    return found
 
 
 def is_box_png(data: bytes | memoryview) -> bool:
