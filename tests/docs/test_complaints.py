@@ -286,6 +286,11 @@ def opaque() -> Files:
     return labelled(record(), record("b.png"))
 
 
+@complaint(18)
+def for_model_maker() -> Files:
+    return labelled(*numbered(2))
+
+
 @complaint(19)
 def negatives() -> Files:
     box = "<xmin>31</xmin><ymin>92</ymin><xmax>415</xmax><ymax>345</ymax>"

@@ -147,7 +147,7 @@ class _Fit:
         """Records without objects are those of a detection dataset if they hold nothing else."""
         if not self.profile.field_mapping.box or self.has_box:
             return True
-        known = self.profile.features.keys() | _KNOWN
+        known = (self.profile.features.keys() | _KNOWN) - set(keys.IMAGE_MASKS.values())
         return all(
             key in known or key.startswith(keys.ATTRIBUTE_PREFIX)
             for one in self.samples
@@ -224,7 +224,8 @@ def profile_of(
         return _NO_PROFILE, ChosenProfile(_NO_PROFILE.name, "no record could be read"), None
     found_keys = tuple(dict.fromkeys(key for sample in samples for key in sample))
     why = ChosenProfile(_NO_PROFILE.name, "no profile fits; pass --profile")
-    return _NO_PROFILE, why, (NoProfile(found_keys), Place(first))
+    layout = chosen[0].name if chosen is not None and _has_boxes_elsewhere(chosen[0]) else ""
+    return _NO_PROFILE, why, (NoProfile(found_keys, layout=layout), Place(first))
 
 
 def _is_read(
@@ -236,8 +237,14 @@ def _is_read(
     """
     if chosen is None or implied.field_mapping.box != keys.BOX:
         return chosen is not None and chosen[0] is implied
+    if _has_boxes_elsewhere(chosen[0]):
+        return False
     known = (keys.FILENAME, *keys.BOX)
     return 2 * sum(not one.keys().isdisjoint(known) for one in samples) >= len(samples)
+
+
+def _has_boxes_elsewhere(profile: Profile) -> bool:
+    return profile.field_mapping.box not in (keys.BOX, ())
 
 
 def _samples(

@@ -59,10 +59,14 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
 
 @dataclass(frozen=True)
 class NoProfile:
-    """Shards that no profile fits; for a receiver that reads no other (empty: for any)."""
+    """Shards that no profile fits; for a receiver that reads no other (empty: for any).
+
+    ``layout`` is the profile that fits, where it has boxes that the receiver does not read.
+    """
 
     features: Sequence[str]
     receiver: str = ""
+    layout: str = ""
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,10 @@ def no_profile(shards: NoProfile) -> Iterator[Problem]:
     some = first_of(names, _KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {shards.receiver}." if shards.receiver else None
     message = f"these records fit no profile; their features are {some}"
+    if shards.layout:
+        message = f"these records have the layout {shards.layout}, which {shards.receiver} does "
+        message += f"not read; their features are {some}"
+        fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
     yield Problem(message, value=list(names[:_KEYS_SHOWN]), fix=fix)
 
 
