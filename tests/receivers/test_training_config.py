@@ -77,6 +77,21 @@ def test_cfg005_the_od_api_stops_at_images_without_masks(
     assert found["groundtruth_instance_masks"].shape[0] == 2
 
 
+@pytest.mark.parametrize("is_training", [True, False])
+def test_cfg005_tf_vision_stops_at_images_without_masks(is_training: bool) -> None:
+    from official.vision.dataloaders import maskrcnn_input, tf_example_decoder
+
+    decoder = tf_example_decoder.TfExampleDecoder(include_mask=True)
+    parser = maskrcnn_input.Parser(
+        [64, 64], 3, 4, num_scales=1, aspect_ratios=[1.0], anchor_size=4, include_mask=True,
+        max_num_instances=3, dtype="float32",
+    )  # fmt: skip
+    parse = parser.parse_fn(is_training)
+    parse(decoder.decode(tf.constant(masks("val.png", png(), png()))))
+    with pytest.raises(InvalidArgument, match=r"indices\[0\] = 0 is not in|box_index"):
+        parse(decoder.decode(tf.constant(one("val.png"))))
+
+
 @pytest.mark.parametrize("number", [0, 2, 3])
 def test_cfg006_the_od_api_stops_at_another_number_of_keypoints(number: int) -> None:
     record = points("val.png", number)
@@ -153,3 +168,12 @@ def test_cfg010_tf_vision_evaluates_nothing(tmp_path: Path, drops: bool, batches
         input_path=str(path), global_batch_size=2, is_training=False, drop_remainder=drops
     )
     assert len(list(input_reader.InputReader(data).read())) == batches
+
+
+def test_cfg011_tf_vision_stops_at_an_image_that_is_not_listed() -> None:
+    from official.vision.evaluation.coco_utils import COCOWrapper
+
+    truth = {"images": [{"id": 1}], "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
+    found = {"image_id": 2, "category_id": 1, "bbox": [0, 0, 1, 1], "score": 1.0}
+    with pytest.raises(ValueError, match="Results do not correspond to the current dataset!"):
+        COCOWrapper(gt_dataset=truth).loadRes([found])

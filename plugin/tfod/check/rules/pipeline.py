@@ -146,7 +146,8 @@ def _other_number_of_classes(model: ModelData, too_small: bool) -> Iterator[Prob
     "the data types do not match.",
     fix="Do not ask for masks, or write image/object/mask into all records with objects.",
     source=f"{_DECODER}, _decode_png_instance_masks and _reshape_instance_masks; "
-    f"utils/ops.py, retain_groundtruth; {_VISION}/dataloaders/tf_example_decoder.py, _decode_masks",
+    "research/object_detection/utils/ops.py, retain_groundtruth; "
+    f"{_VISION}/dataloaders/tf_example_decoder.py, _decode_masks; maskrcnn_input.py",
 )
 def masks_missing(data: ReaderData) -> Iterator[Problem]:
     """Images with objects have no masks, or masks are encoded otherwise than is said."""
@@ -278,11 +279,11 @@ def too_large_batch(data: ReaderData) -> Iterator[Problem]:
 
 @rule(
     "CFG011 error: evaluated image is not in annotation_file",
-    why="The evaluation stops: 'Results do not correspond to current coco set'.",
+    why="The evaluation stops: 'Results do not correspond to the current dataset!'.",
     fix="Name the annotations that the shards were made from, or leave annotation_file out: then "
     "the objects of the records count.",
-    source=f"{_VISION}/evaluation/coco_evaluator.py, evaluate; {_VISION}/dataloaders/utils.py, "
-    "process_source_id; pycocotools: coco.py, loadRes",
+    source=f"{_VISION}/evaluation/coco_utils.py, COCOWrapper.loadRes; "
+    f"{_VISION}/dataloaders/utils.py, process_source_id",
 )
 def unlisted_images(images: EvaluatedImages) -> Iterator[Problem]:
     """The number in image/source_id is no id of an image in the COCO JSON."""
