@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,11 @@ def test_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found[1].boxes.tolist() == [[0, 0, 1, 1]] and found[1].class_label == [1]
     assert not len(found[2].boxes) and bytes(found[2].encoded or b"") == PNG
     assert [found.annotation_ids(row) for row in range(3)] == [[1], [2], []]
-    assert main(["check", str(target), "--severity", "IMG011=off"]) == 0
+    asked = ["check", str(target), "--severity", "IMG011=off", "--for", "tfds"]
+    assert main(asked) == 0
+    shard = target / "my_data-train.tfrecord-00000-of-00001"
+    shard.write_bytes(gzip.compress(shard.read_bytes()))
+    assert main(asked) == 1  # TFDS does not unpack it
 
 
 @pytest.mark.parametrize(
@@ -162,6 +167,7 @@ def test_detectnet_v2(detectnet: Path, capsys: pytest.CaptureFixture[str]) -> No
     report = json.loads(capsys.readouterr().out)
     assert report["profile"]["name"] == "detectnet_v2"
     assert main(["describe", str(detectnet)]) == 0
+    assert "4 records, 8 boxes" in capsys.readouterr().out
     target = detectnet.parent / "coco"
     assert convert(detectnet, target, "--to", "coco") == 0
     assert "observation_angle" in capsys.readouterr().err

@@ -129,6 +129,14 @@ def _trainer(
     return Receiver(name, title, lambda _: severities, profile, largest)
 
 
+# tensorflow_datasets: core/file_adapters.py, TfRecordFileAdapter.make_tf_data; the recipe:
+# keras.io/examples/keras_recipes/creating_tfrecords; DALI: fn.readers.tfrecord, which goes by the
+# bytes of its index. None unpacks a shard, and none reads the id as a number.
+_AS_IT_LIES: Severities = {
+    **_NUMBERS_DO_NOT_MATTER,
+    **dict.fromkeys(("TFR010", "TFR014"), Severity.ERROR),
+}
+
 ANY = Receiver("any", "any", lambda _: {})
 CVAT = Receiver("cvat", "CVAT", _cvat_severities, profile="cvat")
 DATUMARO = Receiver("datumaro", "Datumaro", lambda _: _NUMBERS_DO_NOT_MATTER)
@@ -141,14 +149,15 @@ EFFICIENTDET = _trainer(
     *("efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET),
     *("tf_detection_api", LARGEST_FLOAT32),
 )
-KERAS = Receiver("keras", "the Keras recipe", lambda _: {}, profile="keras_coco")
-DALI = Receiver("dali", "NVIDIA DALI", lambda _: _NUMBERS_DO_NOT_MATTER)
+TFDS = Receiver("tfds", "TensorFlow Datasets", lambda _: _AS_IT_LIES, profile="tfds")
+KERAS = Receiver("keras", "the Keras recipe", lambda _: _AS_IT_LIES, profile="keras_coco")
+DALI = Receiver("dali", "NVIDIA DALI", lambda _: _AS_IT_LIES)
 
 RECEIVERS = {
     one.name: one
     for one in (
         *(CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET),
-        *(KERAS, DALI, ANY),
+        *(TFDS, KERAS, DALI, ANY),
     )
 }
 """The receivers by name, in the order in which they are offered."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.columns import bytes_of, single_values
+from tfod.detection.columns import OD_API, DetectionColumns, bytes_of, single_values
+from tfod.detection.field_mapping import field_mapping_by_boxes
 from tfod.detection.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
@@ -100,13 +101,13 @@ def _add(found: Description, examples: ExampleBatch) -> None:
     found.largest_record = max(found.largest_record, int(lengths.max(initial=0)))
     for column in (*examples.columns.values(), *examples.others.values()):
         found.keys.setdefault(column.key, KeySummary()).add(column)
-    boxes = examples.column(keys.XMIN, Kind.FLOAT)
-    found.boxes += len(boxes.values)
-    found.without_boxes += len(examples) - int(np.count_nonzero(np.diff(boxes.splits)))
-    found.class_label.update(examples.column(keys.CLASS_LABEL, Kind.INT64).values.tolist())
-    _count_texts(found.class_text, examples.column(keys.CLASS_TEXT, Kind.BYTES))
-    _count_texts(found.formats, examples.column(keys.FORMAT, Kind.BYTES))
-    sides = (single_values(examples.column(key, Kind.INT64)) for key in (keys.HEIGHT, keys.WIDTH))
+    columns = DetectionColumns(examples, field_mapping_by_boxes(examples.columns) or OD_API)
+    found.boxes += int(columns.box_counts.sum())
+    found.without_boxes += int(np.count_nonzero(columns.box_counts == 0))
+    found.class_label.update(columns.column(keys.CLASS_LABEL, Kind.INT64).values.tolist())
+    _count_texts(found.class_text, columns.column(keys.CLASS_TEXT, Kind.BYTES))
+    _count_texts(found.formats, columns.column(keys.FORMAT, Kind.BYTES))
+    sides = (single_values(columns.column(key, Kind.INT64)) for key in (keys.HEIGHT, keys.WIDTH))
     heights, widths = (dict(zip(*map(np.ndarray.tolist, side), strict=True)) for side in sides)
     both = (row for row in heights if row in widths)
     found.image_sizes.update((heights[row], widths[row]) for row in both)
