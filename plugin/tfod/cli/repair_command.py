@@ -225,3 +225,5 @@ def _left(outcome: Outcome) -> Iterator[str]:
             yield f"    {visible(finding.message)}"
         if rest := group.rest(shown):
             yield f"  {rest}"
+        if group.fix:
+            yield f"  Fix: {visible(group.fix)}"

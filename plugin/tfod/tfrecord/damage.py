@@ -11,6 +11,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
+_SHARD = "pass the shard; tfod create makes shards of annotations"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
@@ -18,13 +19,14 @@ _SIGNATURES = (
     (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
     (b"<!DOCTYPE", "an HTML page", "download the raw file, not the page about it"),
     (b"<!doctype", "an HTML page", "download the raw file, not the page about it"),
+    (b"<HTML", "an HTML page", "download the raw file, not the page about it"),
     (b"<html", "an HTML page", "download the raw file, not the page about it"),
     (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
     (b"Rar!", "a RAR archive", "unpack it first"),
     (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it first"),
-    (b"{", "JSON text", "pass the shard"),
-    (b"[", "JSON text", "pass the shard"),
-    (b"<?xml", "XML text", "pass the shard"),
+    (b"{", "JSON text", _SHARD),
+    (b"[", "JSON text", _SHARD),
+    (b"<?xml", "XML text", _SHARD),
 )
 
 

@@ -147,7 +147,7 @@ class _Fit:
         """Records without objects are those of a detection dataset if they hold nothing else."""
         if not self.profile.field_mapping.box or self.has_box:
             return True
-        known = (self.profile.features.keys() | _KNOWN) - set(keys.IMAGE_MASKS.values())
+        known = self.profile.features.keys() | _KNOWN
         return all(
             key in known or key.startswith(keys.ATTRIBUTE_PREFIX)
             for one in self.samples

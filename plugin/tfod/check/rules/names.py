@@ -201,7 +201,7 @@ class LargeNumber:
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
     "'StringToNumberOp could not correctly convert string'. The OD API's trainer takes any text.",
-    fix="If they are to read it, number the images: tfod reshard SOURCE OUTPUT --for tf-vision.",
+    fix="If they are to read it, number the images: tfod reshard SOURCE -o FOLDER --for tf-vision.",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
 )
@@ -215,7 +215,7 @@ def not_a_number(source: NotANumber) -> Iterator[Problem]:
     "NAM011 info: source id is a large number",
     why="EfficientDet parses it to a float32, in which numbers beyond 16,777,216 become each "
     "other: images are counted as one.",
-    fix="If it is to read it, number the images: tfod reshard SOURCE OUTPUT --for efficientdet.",
+    fix="If it is to read it, number the images: tfod reshard SOURCE -o FOLDER --for efficientdet.",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
 )
 def large_number(source: LargeNumber) -> Iterator[Problem]:
