@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from tfod.detection.labels.cache_metadata import metadata_text
+from tfod.detection.labels.labels_file import read_classes
+from tfod.errors import LabelMapError
 from tfod.shards.inputs import (
     compression_of,
     missing_shards,
@@ -19,12 +22,16 @@ from tfod.shards.inputs import (
     sound_batches,
     unpack,
 )
+from tfod.tfrecord.compression import Compression
+from tfod.tfrecord.label_files import METADATA_ENDING
 from tfod.tfrecord.output_folder import OutputFolder, WorkFolder
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_names import (
+    numbered_file_names,
     parse_shard_name,
     shard_file_names,
     similar_file_names,
+    stem_of_subset,
     subset_of_stem,
 )
 from tfod.tfrecord.shard_search import ShardSet, Sources, find_all_shards
@@ -81,6 +88,7 @@ def reshard(
     *,
     shuffle: int | None = None,
     overwrite: bool = False,
+    cache: bool = False,
     runner: Runner | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
@@ -100,6 +108,9 @@ def reshard(
             ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
             (NEP 19), so that they are the same everywhere.
         overwrite: replace shards of the same subsets in the folder.
+        cache: write caches of MediaPipe Model Maker, as its ``Dataset.from_cache`` takes them: a
+            subset P is ``P-00000-of-0000N.tfrecord``, not compressed, with ``P_metadata.yaml`` in
+            place of a label map.
         runner: lets workers of Apache Beam do it (:class:`tfod.beam.Runner`); the bytes are the
             same. They need source and folder under the same paths.
 
@@ -108,19 +119,23 @@ def reshard(
         ShardError: a shard is damaged.
         OutputExistsError: there is something in the folder, or it is what is read.
         WriteError: the folder cannot be written to.
+        LabelMapError: a cache needs a label map, with ids from 1.
         OptionError: the seed is out of range, or the shards have no name of their own.
     """
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
         raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
     layout = layout or ShardLayout()
+    if cache:
+        layout = replace(layout, compression=_uncompressed(layout))
+    names_of = _cache_names if cache else _names
     sets = find_all_shards(source)
     paths = [path for one in sets for path in one.paths]
     notes = missing_shards(sets)
     # The work folder goes after what is in it has got its names.
     with contextlib.ExitStack() as stack, OutputFolder(folder, paths, overwrite) as out:
-        label_maps = _copy_label_maps(sets, out, notes)
+        label_maps = () if cache else _copy_label_maps(sets, out, notes)
         for one in sets:
-            out.require_free(one.subset, _names(one, 1)[0])
+            out.require_free(one.subset, names_of(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
         work = stack.enter_context(WorkFolder(folder)).path if runner or is_unpacked else ""
         if runner is not None:
@@ -136,19 +151,28 @@ def reshard(
             ]
             copied = runner.copy_subsets(subsets, work)
             for one, done in zip(sets, copied, strict=True):
-                out.add_finished(one.subset, done.files, functools.partial(_names, one))
+                out.add_finished(one.subset, done.files, functools.partial(names_of, one))
             counts = [done.records for done in copied]
         else:
-            counts = [_copy(one, _fill_in(layout, one), shuffle, out, work) for one in sets]
+            counts = [
+                _copy(one, _fill_in(layout, one), shuffle, out, work, names_of) for one in sets
+            ]
+        if cache:
+            label_maps = tuple(map(functools.partial(_add_metadata, out, notes), sets, counts))
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
     return Resharded(records, tuple(out.paths), label_maps, tuple(notes))
 
 
 def _copy(
-    one: ShardSet, layout: ShardLayout, shuffle: int | None, out: OutputFolder, work: str
+    one: ShardSet,
+    layout: ShardLayout,
+    shuffle: int | None,
+    out: OutputFolder,
+    work: str,
+    names_of: Callable[[ShardSet, int], list[str]],
 ) -> int:
     """Write a subset; return how many records it has."""
-    writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
+    writer = out.add_subset(one.subset, layout, functools.partial(names_of, one))
     if shuffle is None:
         for path in one.paths:
             for batch in sound_batches(path):
@@ -179,6 +203,33 @@ def _names(one: ShardSet, count: int) -> list[str]:
     if subset_of_stem(name.stem) != one.subset:  # it is named for the folder that it is in
         inside = name_of(folder_of(first))
     return [os.path.join(inside, name) for name in similar_file_names(first, count)]
+
+
+def _uncompressed(layout: ShardLayout) -> Compression:
+    if layout.compression not in (None, Compression.NONE):
+        raise OptionError("Model Maker reads no compressed shards; leave --compression out")
+    return Compression.NONE
+
+
+def _cache_names(one: ShardSet, count: int) -> list[str]:
+    """As Model Maker's TFRecordCacheFiles names them."""
+    return numbered_file_names(stem_of_subset(one.subset), count, ".tfrecord")
+
+
+def _add_metadata(out: OutputFolder, notes: list[str], one: ShardSet, records: int) -> str:
+    """Write the file with the classes of a cache; return its name."""
+    found = one_label_map(one.paths, notes)
+    if found is None:
+        raise LabelMapError(
+            f"{one.paths[0]} has no label map, whose classes Model Maker needs; put "
+            "label_map.pbtxt beside it"
+        )
+    classes = {item.id: item.class_name for item in read_classes(found.path)[0].items}
+    text, added = metadata_text(classes, records)
+    notes += [f"{found.path}: {note}" for note in added]
+    name = f"{stem_of_subset(one.subset)}{METADATA_ENDING}"
+    out.add_text(name, text.encode())
+    return name
 
 
 def _local(shard: str, work: str) -> str:

@@ -24,7 +24,7 @@ from tfod.check.sources.label_maps import label_map_file
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP, decode_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.framing import is_record_header
-from tfod.tfrecord.label_files import LabelMapFinder, may_be_label_map
+from tfod.tfrecord.label_files import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.tfrecord.shard_names import parse_shard_name, shard_file_names
 from tfod.tfrecord.shard_search import ShardSet, group_shards, looks_like_shard
 from tfod.tfrecord.storage.zip_directory import Entry
@@ -330,7 +330,7 @@ def _is_label_map(archive: Archive, entry: Entry) -> bool:
 
 def _is_named_label_map(entry: Entry) -> bool:
     name = os.path.basename(entry.path).lower()
-    return "label" in name and (may_be_label_map(name) or name.endswith(".pbtxt.txt"))
+    return is_named_label_map(name) and (may_be_label_map(name) or name.endswith(".pbtxt.txt"))
 
 
 def _path(entry: Entry) -> str:

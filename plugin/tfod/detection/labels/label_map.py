@@ -26,9 +26,10 @@ from google.protobuf import (
     text_format,
 )
 
+from tfod.detection.labels.cache_metadata import parse_metadata
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.framing import HEADER_BYTES, masked_crc32c
-from tfod.tfrecord.label_files import TFDS_LABELS_FILE
+from tfod.tfrecord.label_files import METADATA_ENDING, TFDS_LABELS_FILE
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
 
@@ -272,7 +273,10 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
-    """Read a label map, or TFDS's names, from a file's bytes; as :func:`parse_label_map`."""
+    """Read a label map, or the names of TFDS or Model Maker, from a file's bytes.
+
+    Returns and raises as :func:`parse_label_map`.
+    """
     _require_no_shard(data, name)
     try:
         text = data.decode("utf-8")
@@ -283,6 +287,9 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
             raise LabelMapError(
                 f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"
             ) from None
+    if name.endswith(METADATA_ENDING):
+        classes = parse_metadata(text, name).items()
+        return LabelMap(tuple(LabelMapItem(label, one) for label, one in classes)), []
     if not name.endswith(TFDS_LABELS_FILE):
         return parse_label_map(text, name)
     names = filter(None, map(str.strip, text.split("\n")))
