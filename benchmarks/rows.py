@@ -107,15 +107,18 @@ def check_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def panlabel_rows(data: Data) -> Iterator[Section | Row]:
-    """A whole process that checks annotations, against one of panlabel (PyPI, in Rust)."""
-    yield Section("Check, a whole process", "panlabel")
+    """A whole process that checks or converts annotations, against panlabel's (PyPI, in Rust)."""
     arguments = str(data.shard("validated")), data.sizes.validated
-    ours, theirs = Job("run_check", arguments), Job("run_panlabel", arguments, peer=True)
-    yield _row(data, _annotations(data), ours, theirs, 1)
-    limit = megabytes(median_peak(theirs, data.sizes.repeats))
-    yield at_most(
-        "    memory", megabytes(median_peak(ours, data.sizes.repeats)), limit, limit, "MB"
-    )
+    for what, ours, peer, theirs in (
+        ("Check, a whole process", "run_check", "panlabel", "run_panlabel"),
+        ("Convert to COCO, a whole process", "run_convert", "panlabel", "run_panlabel_convert"),
+        ("Convert to COCO, a whole process", "run_convert", "Datumaro", "run_datum_convert"),
+    ):
+        yield Section(what, peer)
+        jobs = Job(ours, arguments), Job(theirs, arguments, peer=True)
+        yield _row(data, _annotations(data), *jobs, 1)
+        limit, peak = (megabytes(median_peak(one, data.sizes.repeats)) for one in reversed(jobs))
+        yield at_most("    memory", peak, limit, limit, "MB")
 
 
 def start_up_rows(data: Data) -> Iterator[Section | Row]:

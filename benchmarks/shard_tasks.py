@@ -1,4 +1,5 @@
-"""Measurements of commands: reshard against a plain copy with checksums, check against panlabel."""
+"""Measurements of commands: reshard against a plain copy with checksums, check and convert against
+panlabel, convert against Datumaro."""
 
 from __future__ import annotations
 
@@ -60,8 +61,34 @@ def run_check(shard: str, records: int) -> Sample:
 
 def run_panlabel(shard: str, records: int) -> Sample:
     """A whole process: ``panlabel validate``."""
-    program = Path(sys.executable).with_name("panlabel")
-    return _run([str(program), "validate", "--format", "tfrecord", shard], records)
+    return _run([_program("panlabel"), "validate", "--format", "tfrecord", shard], records)
+
+
+def run_convert(shard: str, records: int) -> Sample:
+    """A whole process: ``tfod convert`` to COCO."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _run([*_TFOD, "convert", shard, f"{folder}/coco.json"], records)
+
+
+def run_panlabel_convert(shard: str, records: int) -> Sample:
+    """A whole process: ``panlabel convert`` to COCO; it refuses what it cannot keep otherwise."""
+    with tempfile.TemporaryDirectory() as folder:
+        formats = ("--from", "tfrecord", "--to", "coco", "--allow-lossy")
+        files = ("--input", shard, "--output", f"{folder}/coco.json")
+        return _run([_program("panlabel"), "convert", *formats, *files], records)
+
+
+def run_datum_convert(shard: str, records: int) -> Sample:
+    """A whole process: ``datum convert`` to COCO, with tfod's importer."""
+    with tempfile.TemporaryDirectory() as folder:
+        formats = ("-if", "tf_detection_api", "-f", "coco_instances")
+        files = ("-i", os.path.dirname(shard), "-o", f"{folder}/coco")
+        return _run([_program("datum"), "convert", *formats, *files], records)
+
+
+def _program(name: str) -> str:
+    """A program beside this Python."""
+    return str(Path(sys.executable).with_name(name))
 
 
 def _run(command: list[str], records: int) -> Sample:
