@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -95,8 +96,10 @@ class Classes:
             KeyError: an object has none; with its number.
         """
         known = self._known.setdefault(id(label_map), {})
+        with contextlib.suppress(KeyError):
+            return [known[pair] for pair in zip(texts, labels, strict=True)]
         pairs = list(zip(texts, labels, strict=True))
-        for pair in set(pairs).difference(known):
+        for pair in dict.fromkeys(one for one in pairs if one not in known):
             scope = self._scopes.get(id(label_map), self._without_map)
             number = self._table.resolve(scope, *pair)
             if number is None:

@@ -8,22 +8,17 @@ _ZERO, _DOT, _MINUS = np.frombuffer(b"0.-", np.uint8)
 _FILLER = b"\0"
 
 
-def lines_of(*columns: bytes | np.ndarray, decimals: int = 6) -> bytes:
-    """One text of each row's columns behind each other: texts, and numbers as they are.
+def lines_of(*columns: bytes | np.ndarray) -> bytes:
+    """One text of each row's columns behind each other: texts, and numbers by :func:`digits`.
 
-    Whole numbers are int64; others float64, without the zeros behind their last decimal. All have
-    to be finite.
-
-    >>> lines_of(b"a ", np.array([1, 20]), b" ", np.array([0.5, -3.0]), b";")
+    >>> lines_of(b"a ", digits(np.array([1, 20])), b" ", digits(np.array([0.5, -3.0]), 6), b";")
     b'a 1 0.5;a 20 -3;'
     """
-    count = next(len(one) for one in columns if not isinstance(one, bytes))
-    if not count:
-        return b""
+    count = next(one.shape[1] for one in columns if not isinstance(one, bytes))
     parts = [
         np.broadcast_to(np.frombuffer(one, np.uint8)[:, None], (len(one), count))
         if isinstance(one, bytes)
-        else _digits(one, 0 if one.dtype.kind in "iu" else decimals)
+        else one
         for one in columns
     ]
     table: bytes = np.concatenate(parts).T.tobytes()
@@ -34,8 +29,16 @@ _TEN = 10
 _LARGEST = 1 << 63
 
 
-def _digits(values: np.ndarray, decimals: int) -> np.ndarray:
-    """The characters of each number, uint8 of shape (width, n), the filler where there are less."""
+def digits(values: np.ndarray, decimals: int = 0) -> np.ndarray:
+    """The characters of each number, uint8 of shape (width, n), with a filler where there are less.
+
+    Args:
+        values: whole numbers, or others with so many ``decimals``, without the zeros at their end;
+            all finite.
+        decimals: 0 for whole numbers.
+    """
+    if not len(values):
+        return np.zeros((0, 0), np.uint8)
     size = np.abs(values)
     scaled = np.rint(size * 10.0**decimals) if decimals else size
     largest = int(scaled.max())

@@ -10,14 +10,13 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
 
 from tfod.convert.dataset import Images
-from tfod.convert.numbers import lines_of
+from tfod.convert.numbers import digits, lines_of
 from tfod.convert.writers.writer import Writer, masks_of, pixels_of
 from tfod.detection.detection import Keypoints
 from tfod.detection.images.masks import run_lengths
@@ -25,6 +24,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_names import stem_of_subset
 
 _DECIMALS = 6
+_DECIMALS_OF_AREA = 2  # of a box, where the record has no other
 
 
 class _Document:
@@ -34,7 +34,7 @@ class _Document:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self.path = path
         self._file: IO[bytes] = open(path, "xb")
-        self._annotations: IO[bytes] = tempfile.TemporaryFile(dir=os.path.dirname(path))
+        self._annotations: IO[bytes] = open(f"{path}.annotations", "xb+")
         self._file.write(b'{"images":[')
         self._begun: set[IO[bytes]] = set()
 
@@ -53,6 +53,7 @@ class _Document:
         shutil.copyfileobj(self._annotations, self._file, 1 << 20)
         self._file.write(b'],\n"categories":' + json.dumps(categories).encode() + b"}\n")
         self._annotations.close()
+        os.unlink(self._annotations.name)
         self._file.close()
 
 
@@ -78,8 +79,9 @@ class CocoWriter(Writer):
         self._write_images(images, names, self._subset)
         self._count_losses(images)
         ids = np.array(self._image_numbers(images), np.int64)
+        height, width = (digits(side) for side in images.sizes.T)
         heads = lines_of(
-            *(b'{"id":', ids, b',"width":', images.sizes[:, 1], b',"height":', images.sizes[:, 0]),
+            *(b'{"id":', digits(ids), b',"width":', width, b',"height":', height),
             b',"file_name":\n',
         )
         texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
@@ -120,12 +122,14 @@ class CocoWriter(Writer):
                 for row in range(len(ids))
                 for text in self._others(images, row, area, crowd, label_map)
             ]
+        x, y, w, h = (digits(side, _DECIMALS) for side in (left, top, width, height))
+        places = _DECIMALS if others else _DECIMALS_OF_AREA
         lines = lines_of(
-            *(b'{"id":', np.arange(first, first + len(left))),
-            *(b',"image_id":', np.repeat(ids, counts)),
-            *(b',"category_id":', np.array(images.classes, np.int64)),
-            *(b',"bbox":[', left, b",", top, b",", width, b",", height, b'],"area":', area),
-            *(b',"iscrowd":', crowd, b"\n" if others else b',"segmentation":[]},\n'),
+            *(b'{"id":', digits(np.arange(first, first + len(left)))),
+            *(b',"image_id":', digits(np.repeat(ids, counts))),
+            *(b',"category_id":', digits(np.array(images.classes, np.int64))),
+            *(b',"bbox":[', x, b",", y, b",", w, b",", h, b'],"area":', digits(area, places)),
+            *(b',"iscrowd":', digits(crowd), b"\n" if others else b',"segmentation":[]},\n'),
         )
         if not others:
             return lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO
@@ -37,7 +36,7 @@ class CvatXmlWriter(Writer):
 
     def __init__(self, folder: str, image_folder: str | None, target: str) -> None:
         super().__init__(folder, image_folder, target)
-        self._frames: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._frames: IO[bytes] = open(os.path.join(folder, "frames"), "xb+")
         self._count = 0
         self._subsets: list[str] = []
         self._kinds: dict[str, dict[str, str]] = {}
@@ -77,6 +76,7 @@ class CvatXmlWriter(Writer):
             shutil.copyfileobj(self._frames, file, 1 << 20)
             document.finish()
         self._frames.close()
+        os.unlink(self._frames.name)
 
     def _shapes(
         self, one: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]

@@ -10,13 +10,14 @@ import os
 
 from tfod.convert.cvat_xml.document import xml_text
 from tfod.convert.dataset import Images
-from tfod.convert.numbers import lines_of
+from tfod.convert.numbers import digits, lines_of
 from tfod.convert.pascal import VOC_ANNOTATIONS
 from tfod.convert.writers.writer import Writer
 from tfod.detection.detection import AttributeValue
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_names import stem_of_subset
 
+_DECIMALS = 6
 _FLAGS = ("truncated", "difficult", "occluded")
 _FRACTIONS = "flags that are no whole numbers, rounded up"
 
@@ -37,7 +38,7 @@ class VocWriter(Writer):
         self._write_images(images, names)
         self._count_losses(images)
         classes = {one.id: xml_text(one.class_name) for one in label_map.items}
-        left, top, right, bottom = images.in_pixels().T
+        left, top, right, bottom = (digits(side, _DECIMALS) for side in images.in_pixels().T)
         corners = (
             lines_of(
                 *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),

@@ -12,7 +12,7 @@ import os
 import numpy as np
 
 from tfod.convert.dataset import Images
-from tfod.convert.numbers import lines_of
+from tfod.convert.numbers import digits, lines_of
 from tfod.convert.writers.writer import Writer
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.shard_names import stem_of_subset
@@ -42,12 +42,9 @@ class YoloWriter(Writer):
             self._places.setdefault(item.id, len(self._places))
         places = np.array([self._places[one] for one in images.classes], np.int64)
         left, top, right, bottom = images.boxes.astype(np.float64).T
-        centre = (left + right) / 2, (top + bottom) / 2
-        lines = lines_of(
-            *(places, b" ", centre[0], b" ", centre[1], b" ", right - left, b" ", bottom - top),
-            b"\n",
-            decimals=_DECIMALS,
-        ).splitlines(keepends=True)
+        sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+        x, y, w, h = (digits(side, _DECIMALS) for side in sides)
+        lines = lines_of(digits(places), b" ", x, b" ", y, b" ", w, b" ", h, b"\n").splitlines(True)
         for row, name in enumerate(names):
             path = os.path.join(self.folder, "labels", subset, f"{os.path.splitext(name)[0]}.txt")
             start, end = images.splits[row : row + 2]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 REMOTE_TIMEOUT = 60.0
@@ -77,6 +79,8 @@ class Server:
 
         Returns whether the call has come to its end; if not it is left to itself.
         """
+        from concurrent.futures import wait  # it takes its time to load; local files need none
+
         began = time.monotonic()
         while not answer.done():
             left = max(began, self.last_heard) + seconds - time.monotonic()
@@ -98,6 +102,8 @@ class Server:
 
 def call(function: Callable[[], T]) -> Future[T]:
     """Call something in a thread of its own: a silent server may hold a library for ever."""
+    from concurrent.futures import Future
+
     future: Future[T] = Future()
 
     def run() -> None:
