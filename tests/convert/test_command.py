@@ -26,6 +26,13 @@ def shards(tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
+BAD_FILES = {
+    "JSON": '{"images": 1}',
+    "XML": "<annotations/>",
+    "YAML": "names: [cat]\ntrain: images\n",
+}
+
+
 def files_of(folder: Path) -> list[str]:
     return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
 
@@ -85,6 +92,9 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("OUT", "OUT/x", "--from", "yolo"), "holds none of data.yaml"),
         (("OUT", "OUT/x", "--from", "coco"), "holds no JSON of COCO's instances"),
         (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
+        (("JSON", "OUT/x"), "is not COCO JSON"),
+        (("XML", "OUT/x"), "has no <meta>"),
+        (("YAML", "OUT/x"), "data.yaml: images is not there; correct it, or path"),
         (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
         (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
     ],
@@ -95,6 +105,9 @@ def test_errors_are_one_line_and_leave_nothing(
     out = tmp_path / "out"
     out.mkdir()
     names = {"S": shards, "OUT": out, "COCO": EXAMPLES / "shapes_coco"}
+    for name, text in BAD_FILES.items():
+        names[name] = tmp_path / f"data.{name.lower()}"
+        names[name].write_text(text)
     given = [str(names.get(one, one)).replace("OUT/", f"{out}/") for one in arguments]
     done = run("convert", *given)
     assert done.code == 2 and done.out == ""
@@ -169,3 +182,18 @@ def test_outlines_and_layouts_of_yolo(run: Run, tmp_path: Path) -> None:
     (tmp_path / "d/obj_train_data/a.txt").write_text("2 0.5 0.5 0.25 0.5\n")
     done = run("convert", tmp_path / "d", tmp_path / "out3")
     assert "a.txt, line 1: class 2 is not in the names of" in done.err and done.code == 2
+
+
+def test_roboflow_layout_of_coco(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("convert", shards, tmp_path / "coco", "--to", "coco").code == 0
+    for subset in ("train", "val"):
+        folder = tmp_path / "roboflow" / subset
+        folder.parent.mkdir(exist_ok=True)
+        (tmp_path / "coco" / "images" / subset).rename(folder)
+        document = tmp_path / "coco" / "annotations" / f"instances_{subset}.json"
+        document.rename(folder / "_annotations.coco.json")
+    done = run("convert", tmp_path / "roboflow", tmp_path / "out")
+    assert done.out.splitlines() == [
+        f"{tmp_path}/out: train: 1 image, 1 object",
+        f"{tmp_path}/out: val: 1 image, 0 objects",
+    ]

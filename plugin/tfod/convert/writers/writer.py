@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +24,7 @@ _NO_IMAGE = "images without bytes in their records, not written"
 NO_FOLDER = "images not written, name a folder for them with --images"
 _OTHER_IDS = "source ids that are not the number of one image, which got another"
 _SIGNATURE = 16
+_HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
 _DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
 _DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
 
@@ -76,6 +78,8 @@ class Writer(abc.ABC):
         names = []
         for row, filename in enumerate(images.filenames):
             path = safe_relative_path(filename or "")
+            if path.startswith(".") or "/." in path:  # readers pass over hidden files
+                path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make_with_extension(path, "image")
             names.append(stem + (extension or _extension(images, row)))
         return names

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfod.errors import TfodError
 from tfod.shards.create.problems import STRICT, Policy
 from tfod.tfrecord.shard_names import parse_shard_name
-from tfod.tfrecord.shard_search import find_all_shards
+from tfod.tfrecord.shard_search import find_all_shards, looks_like_shard
 
 if TYPE_CHECKING:
     from tfod.convert.dataset import Dataset
@@ -75,7 +75,9 @@ def _writes(module: str, name: str) -> Callable[[], type[Writer]]:
 
 def _has_shards(path: str) -> bool:
     try:
-        return bool(find_all_shards(path))
+        # Of a file that is named everybody else takes for granted that it is a shard.
+        is_other = os.path.isfile(path) and not path.lower().endswith(".zip")
+        return looks_like_shard(path) if is_other else bool(find_all_shards(path))
     except TfodError:
         return False
 

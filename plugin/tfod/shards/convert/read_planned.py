@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfod.convert.coco import read_coco
@@ -18,9 +18,8 @@ from tfod.shards.create.pascal import image_sets, plan_pascal
 from tfod.shards.create.problems import Problems
 
 _BATCH = 16  # images, whose bytes are held
-_INSTANCES = re.compile(
-    r"(?:instances|person_keypoints|_?annotations)?[_.]?(.*?)(?:_annotations)?\.json\Z"
-)
+_PREFIXES = ("instances_", "person_keypoints_")
+_ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
 _DEFAULT = "default"
 
 
@@ -73,6 +72,9 @@ def coco_files(path: str) -> list[str]:
     """The JSONs of instances at a path."""
     if os.path.isfile(path):
         return [path] if path.lower().endswith(".json") else []
+    roboflow = sorted(glob.glob(os.path.join(glob.escape(path), "*", _ROBOFLOW)))
+    if roboflow:
+        return roboflow
     inside = os.path.join(path, "annotations")
     folder = inside if os.path.isdir(inside) else path
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -83,8 +85,13 @@ def coco_files(path: str) -> list[str]:
 
 
 def _subset_of(file: str) -> str:
-    match = _INSTANCES.match(os.path.basename(file))
-    return (match[1] if match else "") or _DEFAULT
+    folder, name = os.path.split(os.path.abspath(file))
+    if name == _ROBOFLOW:
+        return os.path.basename(folder)
+    stem = os.path.splitext(name)[0]
+    for prefix in _PREFIXES:
+        stem = stem.removeprefix(prefix)
+    return stem or _DEFAULT
 
 
 def _coco_set(file: str, images: str | None) -> CocoSet:
