@@ -55,6 +55,16 @@ def figures(corpus: Path) -> dict[str, Any]:
     return json.loads((corpus / "figures.json").read_text())
 
 
+@pytest.fixture(scope="session")
+def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all mutants, which is only read."""
+    from tests.mutants.make import write_mutants  # imports the rules of the check
+
+    folder = tmp_path_factory.mktemp("mutants")
+    write_mutants(folder)
+    return folder
+
+
 @pytest.fixture
 def note_shard() -> Callable[[str], None]:
     """Remember that a real shard was read, for the closing line of the run."""

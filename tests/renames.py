@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 _watching: list[Callable[[], None]] = []
 
@@ -71,9 +70,3 @@ def killed_at_rename(number: int, do: Callable[[], object]) -> bool:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """All files in a folder and below, hidden ones too."""
-    found = (one for one in sorted(folder.rglob("*")) if one.is_file())
-    return {str(one.relative_to(folder)): one.read_bytes() for one in found}

@@ -33,7 +33,7 @@ from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct
 from tests.check.test_check import training
 from tests.commands import TIMEOUT, wait_until
-from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.make import all_mutants
 from tests.mutants.run import check_mutant
 from tests.mutants.sound import TF
 
@@ -44,13 +44,6 @@ def output(report: Report) -> tuple[str, str]:
     """The report to the byte, but for its duration."""
     timeless = replace(report, duration=0.0)
     return render_json(timeless), render_text(timeless, color=False)
-
-
-@pytest.fixture(scope="module")
-def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mutants")
-    write_mutants(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

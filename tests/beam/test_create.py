@@ -22,8 +22,8 @@ from tfod.shards.create.pascal import create_pascal
 from tfod.shards.create.problems import OddBoxes, Policy, Problems
 
 from tests.beam.conftest import direct
+from tests.files import files_in
 from tests.shards.create.conftest import COCO, EXAMPLES, IMAGES, KITTI, OPEN_IMAGES, VOC
-from tests.shards.shards import files_in
 
 Create = Callable[[Path, "Runner | None"], Created]
 

@@ -27,7 +27,7 @@ from tfod.tfrecord.writer import ShardLayout, write_records
 from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct
 from tests.commands import wait_until
-from tests.shards.shards import files_in
+from tests.files import files_in
 
 TWO_WORKERS = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 

@@ -25,21 +25,12 @@ from tfod.check.sources.archive import Archive, ArchiveDamageError, ArchiveLimit
 from tfod.check.sources.archive_contents import Contents, look_through
 from tfod.tfrecord.reader import read_record_stream
 from tfod.tfrecord.storage.zip_directory import printable
-from tfod.tfrecord.writer import write_records
 
 from tests.conftest import examples
-from tests.records import encode, image, objects
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
-    (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
-    return Path(path).read_bytes()
 
 
 @dataclass

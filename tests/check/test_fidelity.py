@@ -91,17 +91,6 @@ COCO = {
 }
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write_file(name: str, text: str | bytes) -> str:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return str(path)
-
-    return write_file
-
-
 def voc(filename: str, size: tuple[int, int], boxes: Sequence[tuple[str, Sequence[int]]]) -> str:
     objects = "".join(
         f"<object><name>{escape(name)}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin>"

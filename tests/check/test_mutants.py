@@ -7,7 +7,6 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tfod.check.report import Report
 from tfod.check.rules.registry import all_rules
 from tfod.cli.main import main
 
+from tests.files import files_in
 from tests.mutants.make import all_mutants, write_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import check_mutant, in_its_folder
@@ -28,14 +28,6 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").
 MUTANTS = all_mutants()
 by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
 _VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All mutants, written once."""
-    path = tmp_path_factory.mktemp("mutants")
-    write_mutants(path)
-    return path
 
 
 def skip_without_its_needs(mutant: Mutant) -> None:
@@ -53,29 +45,22 @@ def test_every_rule_has_a_failing_mutant_and_a_near_miss() -> None:
     assert len({one.name for one in MUTANTS}) == len(MUTANTS)
 
 
-def test_the_same_bytes_each_time(tmp_path: Path, folder: Path) -> None:
+def test_the_same_bytes_each_time(tmp_path: Path, mutants: Path) -> None:
     all_mutants.cache_clear()
     write_mutants(tmp_path)
-    first, second = dict(_files(folder)), dict(_files(tmp_path))
-    assert first == second
-
-
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            yield str(path.relative_to(folder)), path.read_bytes()
+    assert files_in(mutants) == files_in(tmp_path)
 
 
 @by_name
-def test_says_what_its_name_says(folder: Path, mutant: Mutant) -> None:
+def test_says_what_its_name_says(mutants: Path, mutant: Mutant) -> None:
     skip_without_its_needs(mutant)
-    report = check_mutant(mutant, folder)
+    report = check_mutant(mutant, mutants)
     assert set(report.counts.by_code) == mutant.expected
     output = [one for one in report.findings if one.code == mutant.code]
     for finding in output:
-        _is_there(finding.shard, mutant.path(folder), mutant)
+        _is_there(finding.shard, mutant.path(mutants), mutant)
     if mutant.fires and mutant.record is not None:
-        offset = _offset(Path(mutant.path(folder), mutant.at), mutant)
+        offset = _offset(Path(mutant.path(mutants), mutant.at), mutant)
         assert (output[0].record, output[0].offset) == (mutant.record, offset)
 
 
@@ -108,12 +93,12 @@ def _offset(path: Path, mutant: Mutant) -> int:
 
 @by_name
 def test_the_command_says_it_as_json(
-    folder: Path, mutant: Mutant, capsys: pytest.CaptureFixture[str]
+    mutants: Path, mutant: Mutant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skip_without_its_needs(mutant)
     capsys.readouterr()
-    with in_its_folder(mutant, folder):
-        code = main(["check", *mutant.arguments(folder), "--format", "json", "--jobs", "1"])
+    with in_its_folder(mutant, mutants):
+        code = main(["check", *mutant.arguments(mutants), "--format", "json", "--jobs", "1"])
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     _VALIDATOR.validate(report)
@@ -129,10 +114,10 @@ HANDFUL = ("TFR003-one-bit-of-the-checksum-fail-a", "BOX006-both-fail-c", "IMG01
 
 
 @pytest.mark.parametrize("start", HANDFUL)
-def test_the_same_report_from_two_processes(folder: Path, start: str) -> None:
+def test_the_same_report_from_two_processes(mutants: Path, start: str) -> None:
     (mutant,) = [one for one in MUTANTS if one.name.startswith(start)]
     # Parts so small that every record is one of its own.
-    alone, together = (check_mutant(mutant, folder, jobs=n, part_bytes=1) for n in (1, 2))
+    alone, together = (check_mutant(mutant, mutants, jobs=n, part_bytes=1) for n in (1, 2))
     assert _without_time(alone) == _without_time(together)
 
 
@@ -140,10 +125,10 @@ def _without_time(report: Report) -> dict[str, Any]:
     return {**report.to_json(), "duration": 0}
 
 
-def test_all_of_a_family_at_once_with_two_processes(folder: Path) -> None:
+def test_all_of_a_family_at_once_with_two_processes(mutants: Path) -> None:
     """What one mutant does hides nothing of the next one."""
     alike = [one for one in MUTANTS if one.code[:3] in ("TFR", "EXA", "BOX") and one.options == TF]
-    paths = [one.path(folder) for one in alike if not one.is_folder]
+    paths = [one.path(mutants) for one in alike if not one.is_folder]
     profile = READY["tf_detection_api"]
     reports = [
         check_sources(paths, Options(profile=profile, jobs=n, part_bytes=2000, max_findings=10_000))
@@ -151,6 +136,6 @@ def test_all_of_a_family_at_once_with_two_processes(folder: Path) -> None:
     ]
     assert _without_time(reports[0]) == _without_time(reports[1])
     found = {(one.shard, one.code) for one in reports[0].findings}
-    expected = {(one.path(folder), one.code) for one in alike if one.fires and not one.is_folder}
+    expected = {(one.path(mutants), one.code) for one in alike if one.fires and not one.is_folder}
     assert len(expected) > 50
     assert expected <= found

@@ -24,6 +24,7 @@ from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
 from tests.conftest import examples
+from tests.files import write_file
 from tests.records import image, objects
 
 ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
@@ -31,12 +32,9 @@ ONE_FEATURE: dict[str, Any] = {"a": {"kind": "VarLenFeature", "dtype": "int64"}}
 FIXED = {"kind": "FixedLenFeature", "dtype": "int64"}
 
 
-def write(folder: Path, name: str, content: str | bytes | dict[str, Any]) -> str:
-    path = folder / name
-    if isinstance(content, dict):
-        content = json.dumps(content)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return str(path)
+def write_profile(folder: Path, name: str, content: str | bytes | dict[str, Any]) -> str:
+    text = json.dumps(content) if isinstance(content, dict) else content
+    return str(write_file(folder / name, text))
 
 
 def growing(step: str, first: str) -> str:
@@ -68,7 +66,7 @@ class TestNames:
         assert refusal(str(tmp_path / "p.yaml")) == "p.yaml: No such file or directory"
 
     def test_a_file_too_large_to_be_one(self, tmp_path: Path) -> None:
-        path = write(tmp_path, "p.yaml", bytes(2 << 20))
+        path = write_profile(tmp_path, "p.yaml", bytes(2 << 20))
         assert "is larger than 256 KiB" in refusal(path)
 
 
@@ -104,7 +102,7 @@ class TestDocuments:
             "speaks_against": ["z"],
             "images": True,
         }
-        assert load_profile(write(tmp_path, name, document)) == Profile(
+        assert load_profile(write_profile(tmp_path, name, document)) == Profile(
             "ours",
             "our cameras",
             {
@@ -122,7 +120,7 @@ class TestDocuments:
 
     def test_a_bare_off_in_yaml(self, tmp_path: Path) -> None:
         text = "features: {a: {kind: VarLenFeature, dtype: int64}}\nrules: {BOX001: off}\n"
-        profile = load_profile(write(tmp_path, "mine.v2.yaml", text))
+        profile = load_profile(write_profile(tmp_path, "mine.v2.yaml", text))
         assert profile.severities == {"BOX001": OFF} and profile.name == "mine"
 
     @pytest.mark.parametrize(
@@ -215,7 +213,7 @@ class TestDocuments:
     def test_refused(self, tmp_path: Path, change: dict[str, Any], output: str) -> None:
         document = {"features": ONE_FEATURE} | change
         for name in ("p.json", "p.yaml"):
-            line = refusal(write(tmp_path, name, document))
+            line = refusal(write_profile(tmp_path, name, document))
             assert line.startswith(f"{name}: ") and output in line
 
     @pytest.mark.parametrize(
@@ -274,11 +272,11 @@ class TestDocuments:
     def test_no_document(
         self, tmp_path: Path, name: str, content: str | bytes, output: str
     ) -> None:
-        assert output in refusal(write(tmp_path, name, content))
+        assert output in refusal(write_profile(tmp_path, name, content))
 
     @pytest.mark.parametrize("module", ["yaml", "jsonschema"])
     def test_without_the_extra(self, tmp_path: Path, module: str) -> None:
-        path = write(tmp_path, "p.yaml", "features: {}")
+        path = write_profile(tmp_path, "p.yaml", "features: {}")
         code = (
             f"import sys; sys.modules[{module!r}] = None\n"
             "from tfod.errors import TfodError\n"
@@ -325,7 +323,7 @@ class TestPython:
         ],
     )
     def test_spellings_of_one_description(self, tmp_path: Path, source: str) -> None:
-        profile = load_profile(write(tmp_path, "p.py", source))
+        profile = load_profile(write_profile(tmp_path, "p.py", source))
         assert profile.features == {"k": FeatureSpec(Kind.INT64, ())}
 
     @pytest.mark.parametrize(
@@ -365,7 +363,7 @@ class TestPython:
     )
     def test_features(self, tmp_path: Path, call: str, spec: FeatureSpec) -> None:
         call, _, more = call.partition("\n")
-        profile = load_profile(write(tmp_path, "p.py", f"f = {{'k': {call}}}\n{more}"))
+        profile = load_profile(write_profile(tmp_path, "p.py", f"f = {{'k': {call}}}\n{more}"))
         assert profile.features == {"k": spec}
 
     def test_keys(self, tmp_path: Path) -> None:
@@ -374,12 +372,12 @@ class TestPython:
             "f = {B: V(tf.int64), 'c' 'd': V(tf.int64)}\n"
             "V = tf.io.VarLenFeature\n"
         )
-        profile = load_profile(write(tmp_path, "p.py", source))
+        profile = load_profile(write_profile(tmp_path, "p.py", source))
         assert list(profile.features) == ["image/a", "cd"]
 
     def test_name_title_meanings_and_field_mapping(self, tmp_path: Path) -> None:
         source = to_source(PROFILES["tf_detection_api"])
-        profile = load_profile(write(tmp_path, "train.v2.py", source))
+        profile = load_profile(write_profile(tmp_path, "train.v2.py", source))
         assert (profile.name, profile.title) == ("train", "feature_description of train.v2.py")
         assert profile.features["image/width"].meaning == "pixels"
         assert profile.field_mapping == FieldMapping() and profile.images is True
@@ -387,7 +385,7 @@ class TestPython:
 
     @pytest.mark.parametrize("name", READY)
     def test_field_mapping_of_ready_descriptions(self, tmp_path: Path, name: str) -> None:
-        profile = load_profile(write(tmp_path, "p.py", to_source(PROFILES[name])))
+        profile = load_profile(write_profile(tmp_path, "p.py", to_source(PROFILES[name])))
         ready = READY[name]
         assert (
             profile.field_mapping.all_keys == ready.field_mapping.all_keys & ready.features.keys()
@@ -558,7 +556,7 @@ class TestPython:
         ],
     )
     def test_refused(self, tmp_path: Path, source: str | bytes, output: str) -> None:
-        assert output in refusal(write(tmp_path, "p.py", source))
+        assert output in refusal(write_profile(tmp_path, "p.py", source))
 
     @pytest.mark.parametrize(
         ("source", "output"),
@@ -580,18 +578,18 @@ class TestPython:
     )
     def test_what_would_grow(self, tmp_path: Path, source: str, output: str) -> None:
         feature = "f = {'k': tf.io.FixedLenFeature(S, tf.string, D)}"
-        assert output in refusal(write(tmp_path, "p.py", f"{feature}; {source}"))
+        assert output in refusal(write_profile(tmp_path, "p.py", f"{feature}; {source}"))
 
     def test_dicts_that_would_grow(self, tmp_path: Path) -> None:
         first = "d0 = {'k': tf.io.VarLenFeature(tf.int64)}\n"
         doubled = [f"d{n} = {{**d{n - 1}, **d{n - 1}}}\n" for n in range(1, 60)]
-        profile = load_profile(write(tmp_path, "p.py", first + "".join(doubled)))
+        profile = load_profile(write_profile(tmp_path, "p.py", first + "".join(doubled)))
         assert profile.features == {"k": FeatureSpec(Kind.INT64)}
         longer = [
             f"d{n} = {{**d{n - 1}, 'k{n}': tf.io.VarLenFeature(tf.int64)}}\n"
             for n in range(1, 1000)
         ]
-        output = refusal(write(tmp_path, "p.py", first + "".join(longer)))
+        output = refusal(write_profile(tmp_path, "p.py", first + "".join(longer)))
         assert output in (
             "p.py: is nested too deeply for a profile",
             "p.py:447: has more than 100,000 features up to here",
@@ -599,14 +597,14 @@ class TestPython:
 
     def test_nothing_is_run(self, tmp_path: Path) -> None:
         source = f"open({str(tmp_path / 'trace')!r}, 'w')\nf = {{'k': tf.io.VarLenFeature(float)}}"
-        assert load_profile(write(tmp_path, "p.py", source)).features
+        assert load_profile(write_profile(tmp_path, "p.py", source)).features
         assert not (tmp_path / "trace").exists()
 
     @examples(60)
     @given(st.binary(max_size=60))
     def test_any_bytes(self, tmp_path: Path, data: bytes) -> None:
         for name in ("p.py", "p.yaml", "p.json"):
-            refusal(write(tmp_path, name, data))
+            refusal(write_profile(tmp_path, name, data))
 
 
 keys = st.text(max_size=12)
@@ -659,15 +657,15 @@ class TestWriting:
     @given(profile=profiles)
     def test_written_profiles_read_back_equal(self, tmp_path: Path, profile: Profile) -> None:
         text = profile_to_yaml(profile)
-        assert load_profile(write(tmp_path, "p.yaml", text)) == profile
+        assert load_profile(write_profile(tmp_path, "p.yaml", text)) == profile
         # The document is plain JSON as well.
         document = json.dumps(yaml.safe_load(text))
-        assert load_profile(write(tmp_path, "p.json", document)) == profile
+        assert load_profile(write_profile(tmp_path, "p.json", document)) == profile
 
     @pytest.mark.parametrize("name", READY)
     def test_ready_ones_do(self, tmp_path: Path, name: str) -> None:
         text = profile_to_yaml(READY[name])
-        assert load_profile(write(tmp_path, "p.yaml", text)) == READY[name]
+        assert load_profile(write_profile(tmp_path, "p.yaml", text)) == READY[name]
         assert max(map(len, text.splitlines())) <= 80
 
 
@@ -684,7 +682,7 @@ class TestDescribe:
         text = capsys.readouterr().out
         assert text.startswith("name: s\ntitle: as s.tfrecord is\nfeatures:\n  image/encoded:\n")
         assert "meaning: view of each object" in text and "камера" in text
-        profile = load_profile(write(tmp_path, "p.yaml", text))
+        profile = load_profile(write_profile(tmp_path, "p.yaml", text))
         assert profile.features["image/encoded"].default == b""
         assert profile.features["image/filename"].required
         assert (

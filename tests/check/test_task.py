@@ -159,17 +159,6 @@ def video(
 Write = Callable[[str, "str | bytes"], str]
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write_file(name: str, text: str | bytes) -> str:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return str(path)
-
-    return write_file
-
-
 def jpeg_image(height: int, width: int) -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (width, height)).save(data, "JPEG")

@@ -8,19 +8,10 @@ import pytest
 from tfod.check.sources.archive import ArchiveDamageError, ArchiveLimits
 from tfod.check.sources.archive_contents import unpack_shards
 from tfod.tfrecord.shard_search import find_shards
-from tfod.tfrecord.writer import write_records
 
-from tests.records import encode, image, objects
 from tests.zip_forge import Item, forge, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
-
-
-@pytest.fixture(scope="module")
-def shard(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
-    (path,) = write_records(tmp_path_factory.mktemp("shard"), "train", [record, record])
-    return Path(path).read_bytes()
 
 
 def unpack(tmp_path: Path, data: bytes, limits: ArchiveLimits | None = None) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ from tfod.datumaro.images import file_size
 from tests.datumaro.conftest import boxes, content, ids_of, import_dataset, labels_of
 from tests.datumaro.test_commands import run
 from tests.datumaro.test_import import Tolerant, jpeg
+from tests.files import write_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEADER = ",".join(COLUMNS)
@@ -39,12 +40,6 @@ def row(name: str, class_name: str = "cat", width: int = 30, height: int = 20) -
 def write(path: Path, *rows: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
-    return path
-
-
-def put(path: Path, data: bytes = IMAGE) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
     return path
 
 
@@ -110,21 +105,21 @@ class TestImport:
     def test_where_images_are_found(self, tmp_path: Path, where: str) -> None:
         data = tmp_path / "data"
         write(data / "train_labels.csv", row("a.jpg"))
-        put(data / where / "a.jpg")
+        write_file(data / where / "a.jpg", IMAGE)
         (item,) = load(data)
         assert compat.image_bytes(item.media) == IMAGE
 
     def test_images_of_a_subset_that_is_called_otherwise(self, tmp_path: Path) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"))
-        put(tmp_path / "images" / "train" / "a.jpg")
+        write_file(tmp_path / "images" / "train" / "a.jpg", IMAGE)
         (item,) = load(path, subset="mine")
         assert item.subset == "mine" and item.media.has_data
 
     def test_another_folder_of_images(self, tmp_path: Path) -> None:
         path = write(tmp_path / "data" / "train_labels.csv", row("a.jpg"), row("b.jpg"))
-        put(tmp_path / "data" / "a.jpg", jpeg(1, 1))
-        put(tmp_path / "far" / "a.jpg")
-        put(tmp_path / "far" / "train" / "b.jpg")
+        write_file(tmp_path / "data" / "a.jpg", jpeg(1, 1))
+        write_file(tmp_path / "far" / "a.jpg", IMAGE)
+        write_file(tmp_path / "far" / "train" / "b.jpg", IMAGE)
         found = content(load(path, images=str(tmp_path / "far")))
         assert [one["image"] for one in found.values()] == [IMAGE, IMAGE]
 
@@ -136,8 +131,8 @@ class TestImport:
 
     def test_the_real_image_decides_its_size(self, tmp_path: Path, warnings) -> None:
         path = write(tmp_path / "train_labels.csv", row("a.jpg"), row("b.jpg", width=20, height=30))
-        put(tmp_path / "a.jpg")
-        put(tmp_path / "b.jpg")
+        write_file(tmp_path / "a.jpg", IMAGE)
+        write_file(tmp_path / "b.jpg", IMAGE)
         assert [one["size"] for one in content(load(path)).values()] == [(20, 30)] * 2
         assert warnings() == [
             f"{FORMAT}: images of another size than the CSV says, which were followed: "
@@ -148,7 +143,7 @@ class TestImport:
         """An editor's notes come first, and are longer than what is read at first."""
         note = b"\xff\xe2" + (65_000).to_bytes(2, "big") + bytes(64_998)
         path = write(tmp_path / "train_labels.csv", "a.jpg,,,cat,1,2,3,4")
-        put(tmp_path / "a.jpg", IMAGE[:2] + note + IMAGE[2:])
+        write_file(tmp_path / "a.jpg", IMAGE[:2] + note + IMAGE[2:])
         assert file_size(str(tmp_path / "a.jpg")) == (20, 30)
         (item,) = load(path)
         assert tuple(item.media.size) == (20, 30)

@@ -18,8 +18,9 @@ from tfod.datumaro import compat  # noqa: E402
 from tfod.tfrecord.shard_search import find_shards  # noqa: E402
 from tfod.tfrecord.storage.publishing import InterruptedWriteError  # noqa: E402
 
+from tests.files import files_in  # noqa: E402
 from tests.image_kinds import saved  # noqa: E402
-from tests.renames import at_rename, fail, files, interrupt, killed_at_rename  # noqa: E402
+from tests.renames import at_rename, fail, interrupt, killed_at_rename  # noqa: E402
 
 IMAGE = saved("RGB", "PNG", (40, 20))
 WAYS = {
@@ -57,7 +58,7 @@ def ends(way: tuple[str, dict[str, Any]], tmp_path: Path) -> Iterator[tuple[Path
     export(dataset("cat", "dog"), old, way)
     shutil.copytree(old, new)
     export(NEW, new, way)
-    assert files(old) != files(new)
+    assert files_in(old) != files_in(new)
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield old, new
     signal.signal(signal.SIGINT, usual)
@@ -83,9 +84,9 @@ def test_where_a_rename_fails_the_old_files_are_back(
             except compat.errors.DatasetExportError as error:
                 assert "Input/output error" in str(error)
                 assert "what was there before is unchanged" in str(error)
-                assert files(folder) == files(old)
+                assert files_in(folder) == files_in(old)
                 continue
-        assert not watch.reached and files(folder) == files(new)
+        assert not watch.reached and files_in(folder) == files_in(new)
         break
     assert number > 5
 
@@ -101,7 +102,7 @@ def test_ctrl_c_waits_until_all_have_their_names(
             try:
                 export(NEW, folder, way)
             except KeyboardInterrupt:
-                assert watch.reached and files(folder) == files(new)
+                assert watch.reached and files_in(folder) == files_in(new)
                 continue
         assert not watch.reached
         break
@@ -133,7 +134,7 @@ def test_after_a_kill_no_mix_is_read_and_the_next_export_is_whole(
 
 def visible(folder: Path) -> dict[str, bytes]:
     """The files that are not hidden."""
-    return {name: data for name, data in files(folder).items() if "/." not in f"/{name}"}
+    return {name: data for name, data in files_in(folder).items() if "/." not in f"/{name}"}
 
 
 def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_saving_in_place_removes_what_goes_together_with_the_rest(tmp_path: Path
             try:
                 data.save(save_media=True)
             except compat.errors.DatasetExportError:
-                assert files(folder) == files(tmp_path / "old")
+                assert files_in(folder) == files_in(tmp_path / "old")
                 continue
         assert not watch.reached
         assert [one.subset for one in find_shards(folder)] == ["train", "val"]

@@ -28,7 +28,7 @@ from tfod.tfrecord.record_index import close_files
 
 from tests.changed_records import SOUND, changed_shards, is_of_attributes, sound_record
 from tests.conftest import examples
-from tests.mutants.make import all_mutants, write_mutants
+from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.sound import shard
 
@@ -137,13 +137,6 @@ def assert_one_verdict(path: Path, report: Report) -> None:
 
 
 MUTANTS = [one for one in all_mutants() if one.code != "TFR013"]  # which is huge
-
-
-@pytest.fixture(scope="module")
-def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mutants")
-    write_mutants(folder)
-    return folder
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)

@@ -16,8 +16,8 @@ from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
+from tests.files import files_in, payloads
 from tests.records import encode, image, objects
-from tests.shards.shards import files_in, payloads
 
 BOX = (0.1, 0.2, 0.3, 0.4)
 

@@ -23,8 +23,8 @@ from tfod.tfrecord.shard_parts import split_by_index, split_shard
 from tfod.tfrecord.shard_search import find_shards, looks_like_shard
 from tfod.tfrecord.writer import write_records
 
+from tests.files import files_in, payloads
 from tests.records import frame
-from tests.shards.shards import files_in, payloads
 from tests.tfrecord.remote.servers import Web, web_server
 
 

@@ -21,8 +21,8 @@ from tfod.shards.merge import Merged, merge
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.conftest import examples
+from tests.files import files_in, payloads, subsets_of
 from tests.records import encode, image, objects
-from tests.shards.shards import files_in, payloads, subsets_of
 
 BOX = (0.1, 0.2, 0.3, 0.4)
 LABEL = "image/object/class/label"

@@ -21,8 +21,8 @@ from tfod.tfrecord.storage.publishing import (
 )
 from tfod.tfrecord.writer import ShardLayout, write_records
 
+from tests.files import files_in, subsets_of
 from tests.renames import at_rename, fail, killed_at_rename
-from tests.shards.shards import files_in, subsets_of
 
 LAYOUT = ShardLayout(num_shards=2)
 ONE = ShardLayout(num_shards=1)

@@ -22,8 +22,8 @@ from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import examples
+from tests.files import files_in, payloads, subsets_of
 from tests.records import frame
-from tests.shards.shards import files_in, payloads, subsets_of
 
 SETS = (
     "anki-overdrive-cars",

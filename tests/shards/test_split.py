@@ -20,8 +20,8 @@ from tfod.shards.stratification import stratify
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import examples
+from tests.files import files_in, payloads, subsets_of
 from tests.records import encode, image, objects
-from tests.shards.shards import files_in, payloads, subsets_of
 
 THREE = {"train": 0.7, "val": 0.2, "test": 0.1}
 BOX = (0.1, 0.2, 0.3, 0.4)

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 from tfod.tfrecord import writer as writer_module
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_search import find_shards
 from tfod.tfrecord.storage.publishing import WriteError
 from tfod.tfrecord.writer import ShardSetWriter, write_records
 
-
-def payloads(*paths: str) -> list[bytes]:
-    return [bytes(record.payload) for path in paths for record in read_records(path)]
+from tests.files import payloads
 
 
 def test_files_appear_when_they_are_complete(tmp_path: Path) -> None:

@@ -17,25 +17,21 @@ from tfod.detection.encoder import encode_detection
 from tfod.tfrecord.writer import ShardSetWriter
 
 from tests.commands import TIMEOUT, Run
+from tests.files import files_in
 from tests.renames import at_rename, fail
 from tests.shards.create.conftest import VOC, by_filename
 
 PASCAL = ("pascal", "--data_dir", VOC)
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file in a folder, hidden ones too."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_what_is_there_is_kept_without_overwrite(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "p.record"
     assert run(*PASCAL, "--output_path", out).code == 0
-    before = tree(tmp_path)
+    before = files_in(tmp_path)
     for options in ((), ("--num_shards", 2)):
         ran = run(*PASCAL, "--set", "val", "--output_path", out, *options)
         assert ran.code == 2 and f"{out} is there already" in ran.err
-        assert tree(tmp_path) == before
+        assert files_in(tmp_path) == before
 
 
 def test_overwrite_replaces_a_set_of_another_number_and_nothing_else(
@@ -63,10 +59,10 @@ def test_overwrite_replaces_a_set_of_another_number_and_nothing_else(
 def test_a_failure_leaves_what_was_there(run: Run, voc: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "p.record"
     assert run("pascal", "--data_dir", voc, "--output_path", out).code == 0
-    before = tree(out.parent)
+    before = files_in(out.parent)
     (voc / "JPEGImages" / "shapes_08.jpg").unlink()  # the last one of the set
     ran = run("pascal", "--data_dir", voc, "--output_path", out, "--overwrite")
-    assert ran.code == 2 and tree(out.parent) == before
+    assert ran.code == 2 and files_in(out.parent) == before
 
 
 def test_a_label_map_is_part_of_it(run: Run, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from tfod.shards.repair.shard import FIXES
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_search import find_shards
 
-from tests.mutants.make import all_mutants, write_mutants
+from tests.files import files_in
+from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 
 # Of these nothing is repaired, and their mutants need more than a shard; or the repair stops.
@@ -40,14 +41,6 @@ UNCERTAIN = {
     "NAM002-same-name-fail-a.tfrecord",
 }
 """The mutants of rules that are repaired where it is certain, and where it is not."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All mutants, written once."""
-    path = tmp_path_factory.mktemp("mutants")
-    write_mutants(path)
-    return path
 
 
 def options_of(mutant: Mutant) -> Options:
@@ -71,24 +64,13 @@ def checked(path: Path, mutant: Mutant) -> Counter[str]:
     return Counter(report.counts.by_code)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, or the file itself."""
-    if folder.is_file():
-        return {folder.name: folder.read_bytes()}
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
-def test_repaired(mutant: Mutant, folder: Path, tmp_path: Path) -> None:
-    source = Path(mutant.path(folder))
-    before = files(source)
+def test_repaired(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
+    source = Path(mutant.path(mutants))
+    before = files_in(source)
     output = tmp_path / "out"
     outcome, changes = repaired(mutant, str(source), output)
-    assert files(source) == before
+    assert files_in(source) == before
     left = checked(output, mutant)
     assert Counter(outcome.remaining.counts.by_code) == left
     assert not left.keys() & REPAIRED_WHOLLY.keys()
@@ -100,7 +82,7 @@ def test_repaired(mutant: Mutant, folder: Path, tmp_path: Path) -> None:
     assert Counter(one["code"] for one in changes) == outcome.changes.by_code
     the_rest_is_as_it_was(source, output, changes, outcome)
     again, _ = repaired(mutant, str(output), tmp_path / "again")
-    assert not again.changes.by_code and files(tmp_path / "again") == files(output)
+    assert not again.changes.by_code and files_in(tmp_path / "again") == files_in(output)
 
 
 def the_rest_is_as_it_was(

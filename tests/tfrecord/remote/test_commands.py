@@ -21,8 +21,8 @@ from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import TIMEOUT
+from tests.files import files_in
 from tests.records import encode, frame, image, objects
-from tests.shards.shards import files_in
 from tests.tfrecord.remote.conftest import Bucket
 from tests.tfrecord.remote.servers import Web
 

@@ -1,0 +1,24 @@
+"""What tests of the check share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.files import write_file
+from tests.records import encode, frame, image, objects
+
+
+@pytest.fixture(scope="session")
+def shard() -> bytes:
+    """A shard of two equal records."""
+    record = encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+    return frame(record, record)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
+    """Write a file into the test's folder; its path."""
+    return lambda name, content: str(write_file(tmp_path / name, content))

@@ -1,0 +1,41 @@
+"""Files and shards: written for a test, and read back after it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.shard_search import find_shards
+
+
+def payloads(*paths: str | os.PathLike[str]) -> list[bytes]:
+    """The payloads of shards, in order."""
+    return [bytes(record.payload) for path in paths for record in read_records(path)]
+
+
+def subsets_of(source: str | os.PathLike[str]) -> dict[str, Counter[bytes]]:
+    """The payloads of each subset, without their order."""
+    return {one.subset: Counter(payloads(*one.paths)) for one in find_shards(source)}
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, hidden ones too, with their content; or the file itself."""
+    found = [folder] if folder.is_file() else folder.rglob("*")
+    return {str(one.relative_to(folder)): one.read_bytes() for one in found if one.is_file()}
+
+
+def write_file(path: Path, content: bytes | str) -> Path:
+    """A file, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_files(folder: Path, files: Mapping[str, bytes | str]) -> Path:
+    """A folder with these files; the folder."""
+    for name, content in files.items():
+        write_file(folder / name, content)
+    return folder
