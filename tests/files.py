@@ -22,9 +22,10 @@ def subsets_of(source: str | os.PathLike[str]) -> dict[str, Counter[bytes]]:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, hidden ones too, with their content; or the file itself."""
+    """All files below a folder, hidden ones too but no links, with their content; or the file."""
     found = [folder] if folder.is_file() else folder.rglob("*")
-    return {str(one.relative_to(folder)): one.read_bytes() for one in found if one.is_file()}
+    files = (one for one in found if one.is_file() and not one.is_symlink())
+    return {str(one.relative_to(folder)): one.read_bytes() for one in files}
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.commands import wait_until
+from tests.commands import free_port, wait_until
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -101,13 +101,6 @@ def _parent(pid: int) -> int:
         # Behind the name, which may hold anything: state, parent.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def answers(port: int) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
-from tfod.beam import Runner
+from tfod.beam import Runner, job
 
 from tests.beam.clusters import dask_cluster, portable_cluster
 
@@ -17,6 +18,18 @@ def direct(workers: int) -> Runner:
     if workers == 1:
         return Runner("DirectRunner")
     return Runner("DirectRunner", (*_PROCESSES, f"--direct_num_workers={workers}"))
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pipelines run in this process, where one of its own is not what is tested.
+
+    Beam is then imported once, which takes longer than most pipelines of tests.
+    """
+    usual = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("tfod.beam.run._run_once", lambda _, folder: job.outcome_of(folder))
+    yield
+    signal.signal(signal.SIGTERM, usual)
 
 
 @pytest.fixture(scope="session")

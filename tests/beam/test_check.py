@@ -81,6 +81,7 @@ def test_mutants_of_every_family(mutants: Path, runner: Runner) -> None:
     _compare(mutants, runner, 40)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_all_findings_of_the_mutants(mutants: Path) -> None:
     _compare(mutants, HERE, 10_000)
 
@@ -96,6 +97,7 @@ def _compare(mutants: Path, runner: Runner, most: int) -> None:
     assert output(check_sources(paths, replace(options, runner=runner))) == output(here)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_clean_shards(corpus: Path) -> None:
     folder = str(corpus / "hyphal-tips")
     here = check_sources([folder])
@@ -103,6 +105,7 @@ def test_clean_shards(corpus: Path) -> None:
     assert output(check_sources([folder], Options(runner=HERE))) == output(here)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_real_shards(corpus: Path) -> None:
     here = check_sources([str(corpus)])
     options = Options(runner=HERE, part_bytes=100_000)
@@ -134,6 +137,7 @@ def test_a_worker_that_dies(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1000, 5])
+@pytest.mark.usefixtures("in_this_process")
 def test_what_comes_again_is_grouped_by_ranges_of_hashes(
     repeating: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +156,7 @@ HANDFUL = ("SET003-one-lacks", "SET004-ids", "ZIP012-of-a-image", "TSK006-anothe
 
 
 @pytest.mark.parametrize("start", HANDFUL)
+@pytest.mark.usefixtures("in_this_process")
 def test_tasks_sources_and_sets(mutants: Path, start: str) -> None:
     (mutant,) = [one for one in all_mutants() if one.name.startswith(start)]
     here = check_mutant(mutant, mutants)
@@ -173,6 +178,7 @@ def _index_with_a_merged_line_that_goes_unnoticed(shard: Path, part_bytes: int) 
 
 
 @pytest.mark.parametrize("runner", [None, HERE], ids=["jobs", "beam"])
+@pytest.mark.usefixtures("in_this_process")
 def test_an_index_that_lies_changes_nothing(
     repeating: Path, runner: Runner | None, tmp_path: Path
 ) -> None:

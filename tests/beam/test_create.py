@@ -143,6 +143,7 @@ def compare(create: Create, folder: Path, runner: Runner) -> Created:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("in_this_process")
 def test_every_format_is_the_same(creates: dict[str, Create], kind: str, tmp_path: Path) -> None:
     created = compare(creates[kind], tmp_path, direct(1))
     assert kind == "csv" or created.notes  # what is odd was counted

@@ -68,6 +68,7 @@ def test_every_runner_writes_the_same(source: Path, runner: Runner, tmp_path: Pa
         (ShardLayout(shard_size=5, compression=Compression.NONE), None),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_every_layout_is_the_same(
     source: Path, tmp_path: Path, layout: ShardLayout, shuffle: int | None
 ) -> None:
@@ -77,6 +78,7 @@ def test_every_layout_is_the_same(
 
 
 @pytest.mark.parametrize("kind", ["zip", "url", "folders"])
+@pytest.mark.usefixtures("in_this_process")
 def test_every_source_is_the_same(source: Path, tmp_path: Path, kind: str) -> None:
     given = str(source)
     if kind == "zip":
@@ -133,6 +135,7 @@ def spoil(source: Path, to: Path, name: str, place: int | None) -> Path:
         ("val-00001-of-00002.tfrecord", 200),  # compressed data
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_damage_is_the_same_line(
     source: Path, tmp_path: Path, name: str, place: int | None
 ) -> None:
@@ -145,6 +148,7 @@ def test_damage_is_the_same_line(
     assert sorted(os.listdir(tmp_path)) == ["in"]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_empty_file_of_a_set_has_no_records(source: Path, tmp_path: Path) -> None:
     hollow = spoil(source, tmp_path / "in", "train-00001-of-00003.tfrecord", None)
     local = reshard(hollow, tmp_path / "local")
@@ -154,6 +158,7 @@ def test_an_empty_file_of_a_set_has_no_records(source: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
+@pytest.mark.usefixtures("in_this_process")
 def test_an_empty_file_is_the_same_line(tmp_path: Path, shuffle: int | None) -> None:
     write_records(tmp_path / "in", "train", [b"1"], num_shards=1)
     (tmp_path / "in" / "val.tfrecord").touch()
@@ -182,6 +187,7 @@ def test_errors_can_be_sent() -> None:
         raise ShardError("is damaged", shard="ä.record")
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_what_is_there_stays_or_goes(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_records(out, "train", [b"old"] * 4, num_shards=4)

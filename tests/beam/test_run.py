@@ -22,9 +22,9 @@ from tfod.beam.runners import make_runner
 from tfod.errors import TfodError
 
 from tests.beam import steps
-from tests.beam.clusters import children_of, command_of, free_port
+from tests.beam.clusters import children_of, command_of
 from tests.beam.conftest import direct
-from tests.commands import wait_until
+from tests.commands import free_port, wait_until
 
 SUMS = [("remainder 0", 4, 18), ("remainder 1", 3, 12), ("remainder 2", 3, 15)]
 
@@ -205,6 +205,7 @@ def test_a_result_that_finds_no_room(tmp_path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_options_that_lead_nowhere(name: str, arguments: tuple[str, ...], message: str) -> None:
     port = str(free_port())
     given = [one.replace("PORT", port) for one in arguments]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 import tfod
+
+from tests.commands import run_program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -26,13 +27,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_every_example_is_converted_as_it_lies(
     source: str, source_format: str, boxes: int, tmp_path: Path
 ) -> None:
-    subprocess.run(
-        [Path(sys.executable).with_name("datum"), "convert", "-i", EXAMPLES / source,
-         "-if", source_format, "-f", "tf_detection_api", "-o", "out", "--", "--save-media"],
-        check=True,
-        cwd=tmp_path,
-        capture_output=True,
-    )  # fmt: skip
+    command = ["datum", "convert", "-i", str(EXAMPLES / source), "-if", source_format]
+    command += ["-f", "tf_detection_api", "-o", "out", "--", "--save-media"]
+    code, printed = run_program(command, tmp_path, os.environ)
+    assert code == 0, printed
     found = list(tfod.read_detections(str(tmp_path / "out")))
     assert sum(len(one.boxes) for one in found) == boxes
     assert all(one.encoded for one in found)

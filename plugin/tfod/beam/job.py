@@ -44,7 +44,7 @@ def main(folder: str) -> None:
     try:
         threading.Thread(target=_end_with_parent, args=[folder], daemon=True).start()
         threading.excepthook = _end_with_worker
-        _put(_outcome(folder), folder)
+        _put(outcome_of(folder), folder)
         status = 0
     except BaseException:
         with contextlib.suppress(OSError):  # a full disk
@@ -61,7 +61,8 @@ def _put(outcome: Outcome, folder: str) -> None:
     os.replace(aside, os.path.join(folder, OUTCOME_FILE))
 
 
-def _outcome(folder: str) -> Outcome:
+def outcome_of(folder: str) -> Outcome:
+    """Run the pipeline that is asked for in a folder, in this process."""
     try:
         with open(os.path.join(folder, REQUEST_FILE), "rb") as file:
             request: Request = pickle.load(file)
